@@ -1,0 +1,97 @@
+# Every verb of the repository. It needs python3 (3.11 or newer), make and git; the rest goes into .venv.
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# uv must use the interpreter of .venv and never fetch another.
+export UV_PYTHON_DOWNLOADS := never
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+UV := $(BIN)/uv
+# "make test WORKERS=0" runs one test after the other in one process.
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+SOAK_LOG = docs/evidence/soak-$(shell date -u +%F).log
+
+.PHONY: help
+help:
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(READY) ## Run the example application from end to end.
+	@$(BIN)/python examples/demo.py
+
+.PHONY: test
+test: $(READY) services ## Run every test against real SQLite and PostgreSQL; ARGS="-k name" picks some.
+	@$(PYTEST) $(ARGS)
+
+.PHONY: soak
+soak: $(READY) services ## Run the same tests with many more repetitions and keep the figures in docs/evidence.
+	@mkdir -p docs/evidence
+	@{ echo "soak of $$(git rev-parse --short HEAD 2>/dev/null || echo 'an uncommitted tree') on $$(date -u +%FT%TZ)," \
+	        "$$($(BIN)/python -VV | head -1), $$(getconf _NPROCESSORS_ONLN) cores"; \
+	   PENSTOCK_SOAK=1 $(PYTEST) --no-header --color=no --timeout=3600 $(ARGS) 2>&1; \
+	} | sed -u 's|$(CURDIR)|.|g' | tee $(SOAK_LOG)
+
+.PHONY: lint
+lint: $(READY) ## Check style, formatting and the direction of imports.
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/lint-imports
+
+.PHONY: types
+types: $(READY) ## Check the types.
+	@$(BIN)/mypy
+
+.PHONY: bench
+bench: $(READY) ## Measure penstock beside its peers.
+	@$(BIN)/python -m bench $(ARGS)
+
+.PHONY: docs
+docs: $(READY) ## Write the generated pages of the documentation.
+	@$(BIN)/python -m docs.generate
+
+.PHONY: fmt
+fmt: $(READY) ## Format the code and fix what ruff can fix.
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+.PHONY: lock
+lock: $(READY) ## Resolve the dependencies anew and write requirements/*.txt.
+	@$(COMPILE) requirements/uv.in -o requirements/uv.txt
+	@$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.txt
+
+.PHONY: clean
+clean: ## Remove .venv, caches and built files.
+	@rm -rf $(VENV) dist .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-header
+
+$(READY): requirements/uv.txt requirements/dev.txt pyproject.toml
+	@[ -x $(BIN)/python ] || { \
+	   for python in $${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do \
+	     "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; \
+	   done || { echo "Python 3.11 or newer is needed; say where it is with PYTHON=..." >&2; exit 1; }; \
+	   "$$python" -m venv $(VENV); \
+	 }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+# PgBouncer comes in no wheel. Where we may not install it, its tests skip (and fail when CI=true).
+.PHONY: services
+services:
+	@if ! command -v pgbouncer >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	   echo "installing pgbouncer"; \
+	   export DEBIAN_FRONTEND=noninteractive; \
+	   apt-get -qq -o DPkg::Lock::Timeout=120 update >/dev/null 2>&1 || true; \
+	   apt-get -qq -o DPkg::Lock::Timeout=120 install --no-install-recommends pgbouncer >/dev/null 2>&1 \
+	     || echo "pgbouncer could not be installed; its tests will say so"; \
+	 fi

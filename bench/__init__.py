@@ -1,0 +1,1 @@
+"""Benchmarks: our rate and the raw rate of the same machine, in one run."""

@@ -1,0 +1,75 @@
+"""`make bench`: measure the stores beside the raw limit, print a table, keep it in bench/README.md."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from bench import driver, stores
+from tests.services import PostgresServer
+
+FOLDER = Path(__file__).parent
+BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("what", nargs="?", choices=("stores", "driver"), default="stores")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0, help="how much to do, against the usual amount")
+    parser.add_argument("--keep", action="store_true", help="write the figures into bench/README.md and results.json")
+    given = parser.parse_args()
+    server = PostgresServer(18)
+    server.start()
+    try:
+        if given.what == "driver":
+            print(driver.table(driver.run(server.create_database(), given.rounds, given.scale)))
+            return 0
+        rows = stores.run(server.create_database, given.rounds, given.scale)
+    finally:
+        server.stop()
+        server.remove()
+    text = table(rows)
+    print(text)
+    if given.keep:
+        (FOLDER / "results.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        readme = FOLDER / "README.md"
+        head, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
+        tail = rest.partition(END)[2]
+        readme.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}", encoding="utf-8")
+    return 0
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """The figures as a Markdown table."""
+    lines = [
+        f"{_date()}, {platform.python_implementation()} {platform.python_version()}, {_cores()} cores, "
+        "PostgreSQL 18 (fsync and synchronous_commit on), SQLite in WAL mode with synchronous=FULL; jobs a second, "
+        "medians.",
+        "",
+        "| store | measure | params | definitions | penstock | raw | ratio |",
+        "| --- | --- | --- | ---: | ---: | ---: | ---: |",
+    ]
+    for row in sorted(rows, key=lambda each: (each["store"], each["measure"], each["params"], each["definitions"])):
+        lines.append(
+            f"| {row['store']} | {row['measure']} | `{row['params']}` | {row['definitions']} "
+            f"| {row['ours']:,} | {row['raw']:,} | {row['ratio']:.2f} |"
+        )
+    return "\n".join(lines)
+
+
+def _date() -> str:
+    return subprocess.run(["date", "-u", "+%F"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _cores() -> str:
+    return subprocess.run(["getconf", "_NPROCESSORS_ONLN"], capture_output=True, text=True, check=True).stdout.strip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

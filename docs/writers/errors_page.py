@@ -1,0 +1,64 @@
+"""The page of errors, from their tree."""
+
+from __future__ import annotations
+
+import inspect
+
+from docs.writers.inspected import code, doc
+from penstock.core import errors
+
+# What the class cannot say about itself: when a user meets it, and what to do then.
+ADVICE = {
+    "PenstockError": "Catch it to catch everything that penstock raises on purpose. `message` says what is wrong, "
+    "`hint` what to do about it; the text of the error is both.",
+    "InvalidInput": "A bad option, URL, id, filter or time. Change the call; trying it again gives the same answer.",
+    "InvalidPayload": "The parameters do not fit the definition's JSON Schema, or are no JSON that both databases "
+    "can keep: NaN, NUL characters, integers beyond 64 bits, more than 1 MiB, nesting deeper than 64.",
+    "InvalidDefinition": "Raised by `@app.job` while a module is loaded: a wrong option, a signature that cannot be "
+    "kept as JSON by name, or a key and version that are defined twice.",
+    "InvalidSchedule": "Raised where a schedule is declared. Schedules cannot be declared from Python yet.",
+    "NotFound": "`kind` and `name` say what was looked for: a job that never was or that retention has removed, or "
+    "a definition that no process has registered.",
+    "Conflict": "For example a job of a disabled definition, or a review that is decided already. `job_id` names "
+    "the job that stands in the way, where there is one.",
+    "IdempotencyConflict": "Two different requests were given the same key. Read the job `job_id` to see which "
+    "came first.",
+    "RevisionConflict": "Read it again, apply the change to what is there now, and write once more.",
+    "LeaseLost": "Only code that plays a worker meets it. Stop the attempt at once: somebody else may run the job "
+    "already.",
+    "JobFailed": "`status` says how the job ended: `failed` or `cancelled`. The job's `error` and `error_type` say "
+    "why.",
+    "WaitTimeout": "It is a `TimeoutError` too. The job is untouched: wait again, or come back later by its id.",
+    "StoreError": "The database refused, or a disk failed. The cause is attached as `__cause__`.",
+    "StoreUnavailable": "Everything that may be tried again has been tried again. When it comes from `enqueue`, "
+    "the job may or may not be there: call again with the same idempotency key.",
+    "StoreFull": "Make room. Nothing was written.",
+    "SchemaError": "See [migrations](../guide/migrations.md).",
+    "FeedGone": "The reader was away for longer than events are kept. Read the state anew, then follow from now.",
+}
+
+
+def write() -> str:
+    classes = [each for each in vars(errors).values() if inspect.isclass(each)]
+    names = {each.__name__ for each in classes}
+    if names != ADVICE.keys():
+        raise ValueError(f"errors and their advice differ: {sorted(names ^ ADVICE.keys())}")
+    tree = doc(errors).partition("\n\n")[2]
+    parts = [
+        "# Errors",
+        "Every error has a sentence that names what it speaks of, and where possible a `hint` that says what to do. "
+        "All of them can be imported from `penstock`.",
+        code(tree, "text"),
+        *(_section(each) for each in classes),
+    ]
+    return "\n\n".join(parts)
+
+
+def _section(error: type) -> str:
+    bases = ", ".join(f"`{base.__name__}`" for base in error.__bases__)
+    own = vars(error).get("__init__")
+    extra = [] if own is None else [name for name in inspect.signature(own).parameters if name != "self"]
+    attributes = ", ".join(f"`{name}`" for name in extra if name not in ("message", "hint"))
+    lines = [f"## {error.__name__}", doc(error), ADVICE[error.__name__]]
+    lines.append(f"Is a {bases}." + (f" Attributes: {attributes}." if attributes else ""))
+    return "\n\n".join(lines)

@@ -1,0 +1,73 @@
+"""The page of event kinds."""
+
+from __future__ import annotations
+
+from docs.writers.inspected import fields_of, table
+from penstock.core import event
+
+# Each kind with when it is written and which keys its `data` may have.
+SENTENCES = {
+    "job.enqueued": (
+        "A job was created, due now or later; or an ended one was queued again by hand.",
+        "generation, by",
+    ),
+    "job.started": ("An attempt began.", ""),
+    "job.progress": ("An attempt said how far it has come.", "percent, message, phase"),
+    "job.phase.completed": ("A phase ended and its result is kept.", "phase"),
+    "job.succeeded": ("The job ended well.", "note, by"),
+    "job.failed": (
+        "The job ended badly: no attempts left, not worth another, lost too often, or rejected.",
+        "error, errorType, note, by",
+    ),
+    "job.retrying": ("An attempt failed and another one will follow.", "error, errorType, delaySeconds"),
+    "job.snoozed": ("The handler asked to be run later; the attempt does not count.", "delaySeconds"),
+    "job.review_needed": ("The job waits for a person.", "note"),
+    "job.approved": ("A person said yes.", "note, by"),
+    "job.rejected": ("A person said no; the job has failed.", "note, by"),
+    "job.cancelling": ("A running job was asked to stop.", "by"),
+    "job.cancelled": ("The job ended because somebody cancelled it.", "error, errorType, delaySeconds, note, by"),
+    "job.lost": (
+        "The worker's lease ended in the middle of an attempt; another one will follow.",
+        "error, errorType, delaySeconds",
+    ),
+    "job.released": ("An attempt was given back before it had any effect; it does not count.", ""),
+    "job.rescheduled": ("A waiting job was given another time or priority.", "due, priority, by"),
+    "job.stale": ("Retention announced that the job is old.", ""),
+    "job.deleted": ("The job and all that belonged to it are gone; this event stays.", "definition, status"),
+    "schedule.skipped": ("A tick made no job, because an earlier one was unfinished.", "instant, passedOver, overlap"),
+    "schedule.missed": ("A tick was passed over.", "instant, passedOver"),
+    "worker.started": ("A worker introduced itself.", ""),
+    "worker.stopped": ("A worker ended in good order.", ""),
+    "worker.lost": ("A worker's lease ended and it was given up.", ""),
+}
+
+
+def write() -> str:
+    if SENTENCES.keys() != set(event.KINDS):
+        raise ValueError(f"event kinds and their sentences differ: {sorted(SENTENCES.keys() ^ set(event.KINDS))}")
+    kinds = table(("kind", "what happened", "keys of `data`"), (_row(kind) for kind in SENTENCES))
+    facts = table(
+        ("field", "type", "meaning"),
+        ((f"`{each.name}`", f"`{each.type}`", each.note) for each in fields_of(event.Event)),
+    )
+    return "\n\n".join(
+        [
+            "# Events",
+            "An event is a row that says what happened. It is written in the transaction of the change itself, so "
+            "there is no event without its change and no change without its event. Handlers may add kinds of their "
+            "own.",
+            "A reader takes the whole feed by a cursor, or the events of one job in their order. From Python both "
+            "are verbs of the store's [feed port](protocol.md#feedport) for now; `app.on` and `app.events` are not "
+            "there yet.",
+            "## Kinds",
+            kinds,
+            "## One event",
+            facts,
+            "`data` is the text of a JSON object, or nothing.",
+        ]
+    )
+
+
+def _row(kind: str) -> tuple[str, str, str]:
+    sentence, keys = SENTENCES[kind]
+    return f"`{kind}`", sentence, ", ".join(f"`{key}`" for key in keys.split(", ")) if keys else ""

@@ -1,0 +1,73 @@
+"""The page of public Python names, from `penstock.__all__`."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+from typing import Any, get_overloads
+
+import penstock
+from docs.writers.inspected import code, doc, fields_of, public_members, signature, table
+
+# The async calls whose name is not the sync one's with an "a" in front.
+_TWINS = {"awaited": "wait", "await_for": "wait_for"}
+
+
+def write() -> str:
+    things = {name: getattr(penstock, name) for name in penstock.__all__}
+    errors = {name: each for name, each in things.items() if issubclass(each, BaseException)}
+    others = {name: each for name, each in things.items() if name not in errors}
+    first = ("Penstock", "DefinitionHandle", "JobHandle")
+    ordered = [*first, *(name for name in others if name not in first)]
+    return "\n\n".join(
+        [
+            "# Python",
+            "Every public name of `penstock`. A call that begins with `a` is the same call for an event loop.",
+            *(_section(name, others[name]) for name in ordered),
+            "## Errors",
+            table(
+                ("error", "meaning"),
+                ((f"[`{name}`](errors.md#{name.lower()})", doc(each)) for name, each in errors.items()),
+            ),
+        ]
+    )
+
+
+def _section(name: str, thing: type) -> str:
+    parts = [f"## {name}", doc(thing)]
+    if issubclass(thing, enum.Enum):
+        parts.append(table(("member", "value"), ((f"`{each.name}`", f"`{each.value}`") for each in thing)))
+    elif dataclasses.is_dataclass(thing):
+        rows = ((f"`{each.name}`", f"`{each.type}`", _code(each.default), each.note) for each in fields_of(thing))
+        parts.append(table(("field", "type", "default", ""), rows))
+    elif name == "Penstock":
+        parts.append(code(signature(thing.__init__, name)))
+    members = dict(public_members(thing))
+    parts.extend(_member(name, each, member, members) for each, member in members.items())
+    return "\n\n".join(part for part in parts if part)
+
+
+def _member(owner: str, name: str, member: Any, siblings: dict[str, Any]) -> str:
+    title = f"### {owner}.{name}"
+    if isinstance(member, property):
+        assert member.fget is not None
+        answer = inspect.signature(member.fget).return_annotation
+        return "\n\n".join(part for part in (title, f"A property: `{answer}`.", doc(member)) if part)
+    calls = [each for each in get_overloads(member) if not _is_narrowed(each)] or [member]
+    text = "\n".join(signature(each, name) for each in calls)
+    return "\n\n".join(part for part in (title, code(text), doc(member) or _as_its_twin(name, siblings)) if part)
+
+
+def _is_narrowed(overload: Any) -> bool:
+    """Whether an overload is for type checkers only: it says more about `self` and nothing about the call."""
+    return "self" in overload.__annotations__
+
+
+def _as_its_twin(name: str, siblings: dict[str, Any]) -> str:
+    twin = _TWINS.get(name, name.removeprefix("a"))
+    return f"As `{twin}`, without blocking the event loop." if twin != name and twin in siblings else ""
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""

@@ -1,0 +1,118 @@
+"""Every error penstock raises, as one tree.
+
+PenstockError
+├── InvalidInput            what was given cannot be used; nothing was written
+│   ├── InvalidPayload      parameters or a result that are not the JSON we keep
+│   ├── InvalidDefinition   a definition or one of its options is wrong
+│   └── InvalidSchedule     a schedule or its expression is wrong
+├── NotFound                the thing named does not exist (any more)
+├── Conflict                the thing exists, but not in a state that allows this
+│   ├── IdempotencyConflict the key was used before with other parameters
+│   └── RevisionConflict    somebody else changed it since it was read
+├── LeaseLost               the attempt or the worker no longer owns what it writes to
+├── JobFailed               `result()` of a job that did not succeed
+├── WaitTimeout             `wait()` ended before the job did
+└── StoreError              the database cannot do it
+    ├── StoreUnavailable    it did not answer; the same call may be made again
+    ├── StoreFull           there is no room left; nothing was written
+    ├── SchemaError         its schema is missing, too old, too new or changed by hand
+    └── FeedGone            events after this cursor were deleted already: take a snapshot again
+"""
+
+from __future__ import annotations
+
+
+class PenstockError(Exception):
+    """Anything that penstock raises on purpose; `hint` says what to do about it."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(f"{message} {hint}".strip() if hint else message)
+        self.message = message
+        self.hint = hint
+
+
+class InvalidInput(PenstockError):
+    """What was given cannot be used; nothing was written."""
+
+
+class InvalidPayload(InvalidInput):
+    """Parameters or a result that are not the JSON we keep; `path` is a JSON pointer."""
+
+    def __init__(self, message: str, *, path: str = "", hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.path = path
+
+
+class InvalidDefinition(InvalidInput):
+    """A definition or one of its options is wrong."""
+
+
+class InvalidSchedule(InvalidInput):
+    """A schedule or its expression is wrong."""
+
+
+class NotFound(PenstockError):
+    """The thing named does not exist (any more)."""
+
+    def __init__(self, kind: str, name: str, *, hint: str = "") -> None:
+        super().__init__(f"There is no {kind} {name!r}.", hint=hint)
+        self.kind = kind
+        self.name = name
+
+
+class Conflict(PenstockError):
+    """The thing exists, but not in a state that allows this."""
+
+    def __init__(self, message: str, *, job_id: str | None = None, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.job_id = job_id
+
+
+class IdempotencyConflict(Conflict):
+    """The idempotency key was used before with other parameters; `job_id` is the job that has it."""
+
+
+class RevisionConflict(Conflict):
+    """Somebody else changed it since it was read."""
+
+
+class LeaseLost(PenstockError):
+    """The attempt or the worker no longer owns what it writes to; nothing was written."""
+
+    def __init__(self, message: str, *, job_id: str | None = None, fence: int | None = None) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+        self.fence = fence
+
+
+class JobFailed(PenstockError):
+    """The job whose result was asked for did not succeed."""
+
+    def __init__(self, message: str, *, job_id: str, status: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.job_id = job_id
+        self.status = status
+
+
+class WaitTimeout(PenstockError, TimeoutError):
+    """The time given to `wait()` ended before the job did; the job goes on."""
+
+
+class StoreError(PenstockError):
+    """The database cannot do it."""
+
+
+class StoreUnavailable(StoreError):
+    """The database did not answer; the same call may be made again."""
+
+
+class StoreFull(StoreError):
+    """There is no room left; nothing was written."""
+
+
+class SchemaError(StoreError):
+    """The database's schema is missing, too old, too new or was changed by hand."""
+
+
+class FeedGone(StoreError):
+    """Events after this cursor were deleted already; take a snapshot and begin again."""

@@ -1,0 +1,77 @@
+"""Events: durable rows that say what happened, written in the transaction of the change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock.core.transitions import Status, Trigger
+
+ENQUEUED = "job.enqueued"
+STARTED = "job.started"
+PROGRESS = "job.progress"
+PHASE_COMPLETED = "job.phase.completed"
+SUCCEEDED = "job.succeeded"
+FAILED = "job.failed"
+RETRYING = "job.retrying"
+SNOOZED = "job.snoozed"
+REVIEW_NEEDED = "job.review_needed"
+APPROVED = "job.approved"
+REJECTED = "job.rejected"
+CANCELLING = "job.cancelling"
+CANCELLED = "job.cancelled"
+LOST = "job.lost"
+RELEASED = "job.released"
+RESCHEDULED = "job.rescheduled"
+STALE = "job.stale"
+DELETED = "job.deleted"
+SCHEDULE_SKIPPED = "schedule.skipped"
+SCHEDULE_MISSED = "schedule.missed"
+WORKER_STARTED = "worker.started"
+WORKER_STOPPED = "worker.stopped"
+WORKER_LOST = "worker.lost"
+
+KINDS = tuple(
+    value for name, value in sorted(globals().items()) if name.isupper() and isinstance(value, str) and "." in value
+)
+
+_BY_ENDING = {
+    (Trigger.SUCCEED, Status.SUCCEEDED): SUCCEEDED,
+    (Trigger.ASK_REVIEW, Status.REVIEW_NEEDED): REVIEW_NEEDED,
+    (Trigger.FAIL, Status.SCHEDULED): RETRYING,
+    (Trigger.FAIL, Status.FAILED): FAILED,
+    (Trigger.SNOOZE, Status.SCHEDULED): SNOOZED,
+    (Trigger.RELEASE, Status.QUEUED): RELEASED,
+    (Trigger.LOSE, Status.SCHEDULED): LOST,
+    (Trigger.LOSE, Status.FAILED): FAILED,
+}
+
+
+def of_ending(trigger: Trigger, status: Status) -> str:
+    """The event that tells of an attempt ending by `trigger` and leaving its job in `status`."""
+    return _BY_ENDING[trigger, status]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened to a job, a schedule, a worker or an alert."""
+
+    seq: int
+    """Rises within one job; between jobs it says nothing about which was committed first."""
+    kind: str
+    at: datetime
+    job_id: str | None
+    subject: str | None
+    """The schedule, worker or alert that it is about, when it is not about a job."""
+    fence: int | None
+    data: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a reader of the feed gets: events it has not seen, and the cursor to come back with."""
+
+    events: list[Event]
+    cursor: str
+    more: bool
+    """There was more than fitted: read again at once."""

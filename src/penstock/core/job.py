@@ -1,0 +1,243 @@
+"""Jobs: what is asked for, what is claimed, what is read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock.core.errors import InvalidInput
+from penstock.core.transitions import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A job to be created: everything is checked, nothing is stored yet."""
+
+    id: str
+    lane: int
+    definition: str
+    params: str
+    priority: int
+    max_attempts: int
+    due: int | None = None
+    """The instant it is due; None: `delay` after the store's now."""
+    delay: int = 0
+    idempotency_key: str | None = None
+    idempotency_life: int = 7 * 86_400_000_000
+    params_digest: str | None = None
+    unique: str | None = None
+    concurrency_key: str | None = None
+    reference_type: str | None = None
+    reference_id: str | None = None
+    tags: tuple[str, ...] = ()
+    webhook_url: str | None = None
+    parent: str | None = None
+    rerun_of: str | None = None
+    schedule: str | None = None
+    scheduled_for: int | None = None
+    traceparent: str | None = None
+    actor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """The answer to a creation: the job that is there now, and whether this call made it."""
+
+    job_id: str
+    status: Status
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A job that a worker has just got, with what it needs to run it."""
+
+    job_id: str
+    lane: int
+    fence: int
+    attempt: int
+    max_attempts: int
+    lost: int
+    generation: int
+    priority: int
+    params: str
+    reference_type: str | None
+    reference_id: str | None
+    traceparent: str | None
+    schedule: str | None
+    scheduled_for: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """One job a worker holds: the pair that every write of an attempt must name."""
+
+    job_id: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as it can be read: the facts of its rows at one moment."""
+
+    id: str
+    definition: str
+    version: int
+    status: Status
+    outcome: Status | None
+    params: str
+    result: str | None
+    error: str | None
+    error_type: str | None
+    attempts: int
+    max_attempts: int
+    lost: int
+    fence: int
+    generation: int
+    priority: int
+    progress: float | None
+    progress_message: str | None
+    current_phase: str | None
+    reference_type: str | None
+    reference_id: str | None
+    tags: tuple[str, ...]
+    idempotency_key: str | None
+    concurrency_key: str | None
+    unique: str | None
+    blocked: bool
+    webhook_url: str | None
+    schedule: str | None
+    scheduled_for: datetime | None
+    parent: str | None
+    rerun_of: str | None
+    actor: str | None
+    created_at: datetime
+    due_at: datetime
+    queued_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    updated_at: datetime
+    stale_at: datetime | None
+    cancel_requested_at: datetime | None
+    worker: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at a job that has ended; the running one is read from the job itself."""
+
+    job_id: str
+    fence: int
+    number: int
+    worker: str | None
+    status: Status
+    cause: str
+    started_at: datetime | None
+    ended_at: datetime
+    result: str | None
+    error_type: str | None
+    error: str | None
+    traceback: str | None
+    fingerprint: str | None
+    exit_code: int | None
+    signal: int | None
+    peak_memory: int | None
+    cpu_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A named part of a job; once completed, its result is kept and never written again."""
+
+    job_id: str
+    name: str
+    position: int
+    status: str
+    progress: float
+    message: str | None
+    result: str | None
+    error: str | None
+    fence: int
+    started_at: datetime | None
+    completed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line that an attempt wrote."""
+
+    level: str
+    message: str
+    at: int | None = None
+    phase: str | None = None
+    details: str | None = None
+    duration: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLog:
+    """One line of a job's log as it was kept."""
+
+    seq: int
+    fence: int
+    at: datetime
+    level: str
+    phase: str | None
+    message: str
+    details: str | None
+    duration: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a handler asked a person, and what the person said."""
+
+    job_id: str
+    fence: int
+    note: str | None
+    data: str | None
+    asked_at: datetime
+    decision: str | None
+    decided_by: str | None
+    decided_note: str | None
+    decided_at: datetime | None
+    result: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs a list, a count or a bulk change speaks of; what is left out limits nothing."""
+
+    ids: tuple[str, ...] | None = None
+    status: tuple[Status, ...] | None = None
+    definition: str | None = None
+    reference_type: str | None = None
+    reference_id: str | None = None
+    tag: str | None = None
+    schedule: str | None = None
+    created_from: int | None = None
+    created_to: int | None = None
+    fingerprint: str | None = None
+    parent: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.reference_id is not None and self.reference_type is None:
+            raise InvalidInput("A filter by reference_id needs the reference_type as well.")
+        if self.status is not None and not self.status:
+            raise InvalidInput("A filter by status needs at least one status.")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list; `cursor` continues after it, None says that this was the last."""
+
+    jobs: list[Job]
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many there are; `capped` says that there are more than were counted."""
+
+    value: int
+    capped: bool

@@ -1,0 +1,73 @@
+"""Plans: what a store verb wants done, without doing it.
+
+A verb is written once, as a generator that yields `Statement`s and gets rows back. It knows nothing of
+connections, threads or event loops; a store runs it in one transaction, from the caller's thread or in an
+event loop, on its own connection or on the caller's. A plan can be started again from the beginning, which
+is how serialization failures are retried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, Generic, ParamSpec, TypeVar
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+Rows = list[tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One named statement of the store's `.sql` files with its values."""
+
+    name: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, Sequence[Any]] | None = None
+    """Many rows at once, as columns of equal length."""
+    alone: bool = False
+    """The plan consists of this statement only: no transaction has to be opened around it."""
+    parts: tuple[str, ...] = ()
+    """Names of the conditions to be filled in, for statements that are put together (lists)."""
+    order: str = ""
+
+
+Steps = Generator[Statement, Rows, T]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Generic[T]):
+    """A verb with its arguments, ready to be run by a store, as often as needed."""
+
+    name: str
+    steps: Callable[[], Steps[T]]
+    writes: bool
+    repeatable: bool
+    """Run again after an answer that was lost, it does no harm and answers the same."""
+
+
+def reads(verb: Callable[P, Steps[T]]) -> Callable[P, Plan[T]]:
+    """Make a generator function a verb that only reads."""
+    return _verb(verb, writes=False, repeatable=True)
+
+
+def writes(verb: Callable[P, Steps[T]]) -> Callable[P, Plan[T]]:
+    """Make a generator function a verb that changes the store and may be repeated."""
+    return _verb(verb, writes=True, repeatable=True)
+
+
+def writes_once(verb: Callable[P, Steps[T]]) -> Callable[P, Plan[T]]:
+    """Make a generator function a verb that changes the store and must not be repeated blindly."""
+    return _verb(verb, writes=True, repeatable=False)
+
+
+def _verb(verb: Callable[P, Steps[T]], *, writes: bool, repeatable: bool) -> Callable[P, Plan[T]]:
+    name = verb.__name__
+
+    @wraps(verb)
+    def plan(*args: P.args, **kwargs: P.kwargs) -> Plan[T]:
+        return Plan(name, lambda: verb(*args, **kwargs), writes, repeatable)
+
+    return plan

@@ -1,0 +1,116 @@
+"""The states of a job and what may move it from one to another, written once.
+
+The diagram in the docs is generated from `TABLE`, the SQL of both stores is checked against it pair by
+pair, and the schema's CHECK constraints refuse what may never be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """Where a job stands; `stale` is derived, the others are stored."""
+
+    SCHEDULED = "scheduled"
+    QUEUED = "queued"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    REVIEW_NEEDED = "review_needed"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    STALE = "stale"
+
+    @property
+    def code(self) -> int:
+        """The small integer that the stores keep: live ones 2 and 3, terminal ones from 5 on."""
+        return CODES[self]
+
+    @property
+    def terminal(self) -> bool:
+        return self in TERMINAL
+
+
+CODES: Mapping[Status, int] = {status: code for code, status in enumerate(Status)}
+BY_CODE: tuple[Status, ...] = tuple(Status)
+
+LIVE = frozenset({Status.RUNNING, Status.CANCELLING})
+WAITING = frozenset({Status.SCHEDULED, Status.QUEUED})
+TERMINAL = frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELLED, Status.STALE})
+ACTIVE = frozenset(Status) - TERMINAL
+
+
+class Trigger(StrEnum):
+    """What moves a job."""
+
+    CREATE = "create"
+    DUE = "due"
+    RESCHEDULE = "reschedule"
+    CLAIM = "claim"
+    SUCCEED = "succeed"
+    ASK_REVIEW = "ask_review"
+    APPROVE = "approve"
+    REJECT = "reject"
+    FAIL = "fail"
+    SNOOZE = "snooze"
+    RELEASE = "release"
+    LOSE = "lose"
+    CANCEL = "cancel"
+    RETRY = "retry"
+    RETIRE = "retire"
+    DELETE = "delete"
+
+
+ENDINGS = frozenset({Trigger.SUCCEED, Trigger.ASK_REVIEW, Trigger.FAIL, Trigger.SNOOZE, Trigger.RELEASE, Trigger.LOSE})
+"""The ways an attempt can end. From `cancelling` each of them leads to `cancelled`."""
+
+_S = Status
+_T = Trigger
+_ENDED = (_S.SUCCEEDED, _S.FAILED, _S.CANCELLED)
+
+# (from, trigger) -> where it may lead. None stands for "not there": before creation, after deletion.
+TABLE: Mapping[tuple[Status | None, Trigger], frozenset[Status | None]] = {
+    (None, _T.CREATE): frozenset({_S.SCHEDULED, _S.QUEUED}),
+    (_S.SCHEDULED, _T.DUE): frozenset({_S.QUEUED}),
+    (_S.SCHEDULED, _T.RESCHEDULE): frozenset({_S.SCHEDULED, _S.QUEUED}),
+    (_S.QUEUED, _T.RESCHEDULE): frozenset({_S.SCHEDULED, _S.QUEUED}),
+    (_S.QUEUED, _T.CLAIM): frozenset({_S.RUNNING}),
+    (_S.RUNNING, _T.SUCCEED): frozenset({_S.SUCCEEDED}),
+    (_S.RUNNING, _T.ASK_REVIEW): frozenset({_S.REVIEW_NEEDED}),
+    (_S.RUNNING, _T.FAIL): frozenset({_S.SCHEDULED, _S.FAILED}),
+    (_S.RUNNING, _T.SNOOZE): frozenset({_S.SCHEDULED}),
+    (_S.RUNNING, _T.RELEASE): frozenset({_S.QUEUED}),
+    (_S.RUNNING, _T.LOSE): frozenset({_S.SCHEDULED, _S.FAILED}),
+    **{(_S.CANCELLING, trigger): frozenset({_S.CANCELLED}) for trigger in sorted(ENDINGS)},
+    (_S.REVIEW_NEEDED, _T.APPROVE): frozenset({_S.QUEUED, _S.SUCCEEDED}),
+    (_S.REVIEW_NEEDED, _T.REJECT): frozenset({_S.FAILED}),
+    (_S.SCHEDULED, _T.CANCEL): frozenset({_S.CANCELLED}),
+    (_S.QUEUED, _T.CANCEL): frozenset({_S.CANCELLED}),
+    (_S.REVIEW_NEEDED, _T.CANCEL): frozenset({_S.CANCELLED}),
+    (_S.RUNNING, _T.CANCEL): frozenset({_S.CANCELLING}),
+    (_S.CANCELLING, _T.CANCEL): frozenset({_S.CANCELLING}),
+    **{(status, _T.RETRY): frozenset({_S.QUEUED}) for status in (_S.FAILED, _S.CANCELLED, _S.STALE)},
+    **{(status, _T.RETIRE): frozenset({_S.STALE}) for status in _ENDED},
+    **{(status, _T.DELETE): frozenset({None}) for status in (*_ENDED, _S.STALE)},
+}
+
+
+def allowed(status: Status | None, trigger: Trigger) -> frozenset[Status | None]:
+    """Where `trigger` may lead a job that is in `status`; empty when it may not touch it."""
+    return TABLE.get((status, trigger), frozenset())
+
+
+def sources(trigger: Trigger) -> frozenset[Status]:
+    """The states from which `trigger` may move a job."""
+    return frozenset(status for (status, name) in TABLE if name is trigger and status is not None)
+
+
+def mermaid() -> str:
+    """The table as a state diagram for the docs."""
+    lines = ["stateDiagram-v2"]
+    for (status, trigger), targets in TABLE.items():
+        for target in sorted(targets, key=lambda each: each or ""):
+            lines.append(f"    {status or '[*]'} --> {target or '[*]'}: {trigger}")
+    return "\n".join(lines)

@@ -1,0 +1,71 @@
+"""Workers: who claims jobs, and until when the store believes that they live."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock.core.job import Held
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker that introduces itself; its id is new at every start."""
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    lanes: tuple[int, ...]
+    slots: int = 1
+    code_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker as the store sees it."""
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    lanes: tuple[int, ...]
+    slots: int
+    code_version: str
+    started_at: datetime
+    heartbeat_at: datetime
+    live: bool
+    ended: str | None
+    """How it ended: `stopped` or `lost`; None while nobody has said so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """The answer to a heartbeat: the lease goes on, and these jobs shall be cancelled."""
+
+    cancels: list[Held]
+    controls: int
+    """Rises whenever an operator changed something that workers must look at."""
+    newest_schema: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reclaimed:
+    """What became of the jobs of workers whose lease had ended."""
+
+    workers: list[str]
+    lost: list[str]
+    released: list[str]
+    cancelled: list[str]
+    failed: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SettleReport:
+    """What became of the endings that were handed in; nothing was written for those refused."""
+
+    applied: list[str]
+    repeated: list[str]
+    """Recorded before: the answer to an earlier settle was lost. That is success."""
+    refused: list[Held]
+    """The attempt no longer owned its job."""

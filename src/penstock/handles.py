@@ -1,0 +1,238 @@
+"""What users hold: a definition to call or enqueue, and a job to follow."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+
+from penstock.core.context import Context
+from penstock.core.definition import Definition
+from penstock.core.errors import JobFailed
+from penstock.core.instant import Duration
+from penstock.core.job import Created, Job
+from penstock.core.transitions import Status
+from penstock.signature import KeyOf, Signature, concurrency_key
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueueOptions:
+    """How a job is to be created, beside its parameters."""
+
+    at: datetime | None = None
+    delay: Duration = 0
+    priority: int | None = None
+    max_attempts: int | None = None
+    idempotency_key: str | None = None
+    unique: bool | str = False
+    concurrency_key: str | None = None
+    reference: tuple[str, str] | None = None
+    tags: Sequence[str] = ()
+    webhook_url: str | None = None
+    parent: str | None = None
+    traceparent: str | None = None
+    connection: Any = field(default=None, compare=False)
+
+
+PLAIN = EnqueueOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One job to be made: a definition, its checked parameters, and options."""
+
+    key: str
+    version: int
+    params: str
+    options: EnqueueOptions
+
+
+class DefinitionHandle(Generic[P, R]):
+    """A definition: call it to run the function here and now, enqueue it to have it done by a worker."""
+
+    def __init__(
+        self,
+        app: Penstock,
+        function: Callable[P, R],
+        definition: Definition,
+        signature: Signature,
+        key_of: KeyOf | None,
+        options: EnqueueOptions = PLAIN,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.definition = definition
+        self.signature = signature
+        self._app = app
+        self._key_of = key_of
+        self._options = options
+
+    @property
+    def key(self) -> str:
+        return self.definition.key
+
+    @property
+    def schema(self) -> str:
+        """The JSON Schema of the parameters, as text."""
+        return self.signature.schema
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def options(
+        self,
+        *,
+        at: datetime | None = None,
+        delay: Duration = 0,
+        priority: int | None = None,
+        max_attempts: int | None = None,
+        idempotency_key: str | None = None,
+        unique: bool | str = False,
+        concurrency_key: str | None = None,
+        reference: tuple[str, str] | None = None,
+        tags: Sequence[str] = (),
+        webhook_url: str | None = None,
+        parent: str | None = None,
+        traceparent: str | None = None,
+        connection: Any = None,
+    ) -> Self:
+        """The same definition with options for the jobs that are created through it.
+
+        `at` or `delay` make it due later. `idempotency_key`: the same key gives the same job back. `unique`: while a
+        job with the same parameters (True) or the same text is active, that one is given back. `connection`: create
+        it inside the transaction of this psycopg, SQLAlchemy or apsw connection.
+        """
+        given = EnqueueOptions(
+            at=at, delay=delay, priority=priority, max_attempts=max_attempts, idempotency_key=idempotency_key,
+            unique=unique, concurrency_key=concurrency_key, reference=reference, tags=tags, webhook_url=webhook_url,
+            parent=parent, traceparent=traceparent, connection=connection,
+        )  # fmt: skip
+        return self._with_options(given)
+
+    def _with_options(self, options: EnqueueOptions) -> Self:
+        return type(self)(self._app, self.function, self.definition, self.signature, self._key_of, options)
+
+    def order(self, /, *args: P.args, **kwargs: P.kwargs) -> Order:
+        """One job for `app.enqueue_many([...])`; nothing is created yet."""
+        return self._order_from(args, kwargs)
+
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Create a job; when this returns, it is committed and flushed."""
+        return self._app.enqueue_many([self._order_from(args, kwargs)])[0]
+
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Create a job without blocking the event loop."""
+        return (await self._app.aenqueue_many([self._order_from(args, kwargs)]))[0]
+
+    def _order_from(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Order:
+        """The order that a call with these arguments gives."""
+        params = self.signature.params(args, kwargs, self.definition.default_params)
+        options = self._options
+        if options.concurrency_key is None and self._key_of is not None:
+            key = concurrency_key(params, self._key_of, self.signature.validator)
+            options = replace(options, concurrency_key=key)
+        return Order(self.key, self.definition.version, params, options)
+
+    def __repr__(self) -> str:
+        return f"<definition {self.key!r} version {self.definition.version}>"
+
+
+class ContextDefinitionHandle(DefinitionHandle[P, R]):
+    """A definition whose function takes the context first: a call gives it, a job gets it from the engine."""
+
+    function: Callable[Concatenate[Context, P], R]  # type: ignore[assignment]
+
+    def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> R:  # type: ignore[override]
+        return self.function(ctx, *args, **kwargs)
+
+
+class Definer(Protocol):
+    """What `@app.job(...)` gives: it makes a function a definition."""
+
+    @overload
+    def __call__(self, function: Callable[Concatenate[Context, P], R], /) -> ContextDefinitionHandle[P, R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> DefinitionHandle[P, R]: ...
+
+
+class JobHandle(Generic[R]):
+    """A job that can be followed; its `id` is all that an application needs to store."""
+
+    def __init__(self, app: Penstock, created: Created, job: Job | None = None) -> None:
+        self._app = app
+        self._job = job
+        self.id = created.job_id
+        self.created = created.created
+        """Whether the call that gave this handle made the job, or found it."""
+        self.status: Status = created.status
+        """The status as it was last read; `refresh()` reads it anew."""
+
+    @property
+    def job(self) -> Job:
+        """Everything that was last read of the job."""
+        return self._job or self.refresh()
+
+    def refresh(self) -> Job:
+        """Read the job anew."""
+        return self._keep(self._app.read_job(self.id))
+
+    async def arefresh(self) -> Job:
+        return self._keep(await self._app.aread_job(self.id))
+
+    def wait(self, timeout: Duration | None = None) -> Job:
+        """Wait until the job has ended, whatever the outcome; `WaitTimeout` when the time is over first."""
+        return self._keep(self._app.wait_for(self.id, timeout))
+
+    async def awaited(self, timeout: Duration | None = None) -> Job:
+        return self._keep(await self._app.await_for(self.id, timeout))
+
+    @overload
+    def result(self: JobHandle[Coroutine[Any, Any, T]], timeout: Duration | None = None) -> T: ...
+    @overload
+    def result(self, timeout: Duration | None = None) -> R: ...
+    def result(self, timeout: Duration | None = None) -> Any:
+        """Wait for the job and give what its handler returned; `JobFailed` when it did not succeed."""
+        return _result(self.wait(timeout))
+
+    @overload
+    async def aresult(self: JobHandle[Coroutine[Any, Any, T]], timeout: Duration | None = None) -> T: ...
+    @overload
+    async def aresult(self, timeout: Duration | None = None) -> R: ...
+    async def aresult(self, timeout: Duration | None = None) -> Any:
+        return _result(await self.awaited(timeout))
+
+    def cancel(self) -> Status:
+        """Ask for the job to be cancelled; the status it has now."""
+        self.status = self._app.cancel_job(self.id)
+        return self.status
+
+    async def acancel(self) -> Status:
+        self.status = await self._app.acancel_job(self.id)
+        return self.status
+
+    def _keep(self, job: Job) -> Job:
+        self._job = job
+        self.status = job.status
+        return job
+
+    def __repr__(self) -> str:
+        return f"<job {self.id} {self.status}>"
+
+
+def _result(job: Job) -> Any:
+    """What the handler returned, as JSON has it: a tuple comes back as a list, a model as a dict."""
+    ended = job.outcome or job.status
+    if ended is not Status.SUCCEEDED:
+        why = f": {job.error_type}: {job.error}" if job.error else "."
+        raise JobFailed(f"Job {job.id} of {job.definition!r} ended as {ended}{why}", job_id=job.id, status=ended.value)
+    return None if job.result is None else json.loads(job.result)

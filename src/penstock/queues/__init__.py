@@ -1,0 +1,1 @@
+"""Queue adapters: they carry job ids to workers and nothing else."""

@@ -1,0 +1,310 @@
+-- The ground: definitions, jobs and what belongs to them, schedules, workers, the feed.
+-- Times are microseconds since 1970 (UTC); only worker.lease_until counts from the start of the boot
+-- named in worker.boot, so that a jump of the wall clock ends no lease.
+-- Statuses: 0 scheduled, 1 queued, 2 running, 3 cancelling, 4 review_needed, 5 succeeded, 6 failed,
+-- 7 cancelled; from 5 on a job has ended.
+
+-- What operators say about a definition, one row per key; the row '*' speaks of the whole system.
+CREATE TABLE control (
+    key TEXT PRIMARY KEY,
+    enabled INTEGER NOT NULL DEFAULT 1,
+    pause_reason TEXT,
+    pause_by TEXT,
+    pause_at INTEGER,
+    pause_until INTEGER,
+    concurrency INTEGER NOT NULL DEFAULT 0 CHECK (concurrency >= 0),
+    key_concurrency INTEGER NOT NULL DEFAULT 0 CHECK (key_concurrency >= 0),
+    rate_count INTEGER NOT NULL DEFAULT 0 CHECK (rate_count >= 0),
+    rate_period INTEGER NOT NULL DEFAULT 0,
+    rate_per_key INTEGER NOT NULL DEFAULT 0,
+    overrides TEXT NOT NULL DEFAULT '{}',
+    revision INTEGER NOT NULL DEFAULT 1
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE definition (
+    lane INTEGER PRIMARY KEY AUTOINCREMENT,
+    key TEXT NOT NULL REFERENCES control,
+    version INTEGER NOT NULL CHECK (version >= 1),
+    body TEXT NOT NULL,
+    stale_after INTEGER NOT NULL,
+    delete_after INTEGER NOT NULL,
+    registered_at INTEGER NOT NULL,
+    UNIQUE (key, version)
+) STRICT;
+
+CREATE TABLE worker (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    host TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    lanes TEXT NOT NULL,
+    slots INTEGER NOT NULL,
+    code_version TEXT NOT NULL,
+    started_at INTEGER NOT NULL,
+    heartbeat_at INTEGER NOT NULL,
+    boot TEXT NOT NULL,
+    lease_until INTEGER NOT NULL,
+    ended TEXT CHECK (ended IN ('stopped', 'lost'))
+) STRICT, WITHOUT ROWID;
+CREATE INDEX worker_lease ON worker (lease_until) WHERE ended IS NULL;
+
+-- The hot row: what changes while a job lives. Everything about it that never changes is in job_detail.
+CREATE TABLE job (
+    id TEXT PRIMARY KEY,
+    lane INTEGER NOT NULL,
+    fence INTEGER NOT NULL DEFAULT 0 CHECK (fence >= 0),
+    status INTEGER NOT NULL CHECK (status BETWEEN 0 AND 7),
+    priority INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 20),
+    attempt INTEGER NOT NULL DEFAULT 0 CHECK (attempt >= 0),
+    max_attempts INTEGER NOT NULL CHECK (max_attempts >= 1),
+    lost INTEGER NOT NULL DEFAULT 0 CHECK (lost >= 0),
+    generation INTEGER NOT NULL DEFAULT 1 CHECK (generation >= 1),
+    blocked INTEGER NOT NULL DEFAULT 0,
+    rate_paid INTEGER NOT NULL DEFAULT 0,
+    retired INTEGER NOT NULL DEFAULT 0,
+    rank INTEGER NOT NULL,
+    due_at INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    queued_at INTEGER,
+    started_at INTEGER,
+    finished_at INTEGER,
+    cancel_at INTEGER,
+    stale_at INTEGER,
+    retire_at INTEGER,
+    worker TEXT,
+    limit_key TEXT,
+    unique_key TEXT,
+    CONSTRAINT job_owned CHECK ((worker IS NOT NULL) = (status IN (2, 3))),
+    CONSTRAINT job_ended CHECK ((finished_at IS NOT NULL) = (status >= 5)),
+    CONSTRAINT job_retained CHECK ((retire_at IS NOT NULL) = (status >= 5) AND (stale_at IS NOT NULL) = (status >= 5)),
+    CONSTRAINT job_held_back CHECK (NOT blocked OR (status = 1 AND limit_key IS NOT NULL)),
+    CONSTRAINT job_was_queued CHECK (status NOT IN (1, 2, 3) OR queued_at IS NOT NULL),
+    CONSTRAINT job_asked_to_stop CHECK (status <> 3 OR cancel_at IS NOT NULL),
+    CONSTRAINT job_was_claimed CHECK (status NOT IN (2, 3, 4, 5) OR fence > 0)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX job_ready ON job (lane, rank, id) WHERE status = 1 AND NOT blocked;
+CREATE INDEX job_due ON job (due_at, id) WHERE status = 0;
+CREATE INDEX job_running ON job (worker, lane) WHERE worker IS NOT NULL;
+CREATE INDEX job_retire ON job (retire_at, id) WHERE retire_at IS NOT NULL;
+CREATE INDEX job_attention ON job (status, id) WHERE status IN (4, 6, 7);
+CREATE INDEX job_admitted ON job (limit_key) WHERE limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3);
+CREATE INDEX job_blocked ON job (limit_key, rank, id) WHERE blocked;
+CREATE UNIQUE INDEX job_unique ON job (unique_key) WHERE unique_key IS NOT NULL AND status < 5;
+
+CREATE TABLE job_detail (
+    id TEXT PRIMARY KEY,
+    lane INTEGER NOT NULL,
+    params TEXT NOT NULL,
+    reference_type TEXT,
+    reference_id TEXT,
+    tags TEXT,
+    idempotency_key TEXT,
+    webhook_url TEXT,
+    schedule TEXT,
+    scheduled_for INTEGER,
+    parent TEXT,
+    rerun_of TEXT,
+    traceparent TEXT,
+    actor TEXT
+) STRICT;
+CREATE INDEX job_detail_lane ON job_detail (lane, id);
+CREATE INDEX job_detail_reference ON job_detail (reference_type, reference_id, id) WHERE reference_type IS NOT NULL;
+CREATE INDEX job_detail_schedule ON job_detail (schedule, id) WHERE schedule IS NOT NULL;
+CREATE INDEX job_detail_parent ON job_detail (parent, id) WHERE parent IS NOT NULL;
+
+CREATE TABLE job_tag (
+    tag TEXT NOT NULL,
+    id TEXT NOT NULL,
+    PRIMARY KEY (tag, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX job_tag_job ON job_tag (id);
+
+-- A key outlives its job, and never ends while the job is in flight.
+CREATE TABLE idempotency (
+    definition TEXT NOT NULL,
+    key TEXT NOT NULL,
+    job_id TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    expires_at INTEGER NOT NULL,
+    PRIMARY KEY (definition, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX idempotency_expiry ON idempotency (expires_at);
+
+CREATE TABLE attempt (
+    job_id TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    status INTEGER NOT NULL,
+    exit_code INTEGER,
+    signal INTEGER,
+    started_at INTEGER,
+    ended_at INTEGER NOT NULL,
+    peak_memory INTEGER,
+    cpu_seconds REAL,
+    worker TEXT,
+    cause TEXT NOT NULL,
+    result TEXT,
+    error_type TEXT,
+    error TEXT,
+    traceback TEXT,
+    fingerprint TEXT,
+    PRIMARY KEY (job_id, fence)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX attempt_fingerprint ON attempt (fingerprint, job_id) WHERE fingerprint IS NOT NULL;
+
+CREATE TABLE progress (
+    job_id TEXT PRIMARY KEY,
+    fence INTEGER NOT NULL,
+    percent REAL NOT NULL CHECK (percent BETWEEN 0 AND 100),
+    message TEXT,
+    phase TEXT,
+    updated_at INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE phase (
+    job_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    status TEXT NOT NULL CHECK (status IN ('running', 'completed', 'failed')),
+    progress REAL NOT NULL,
+    message TEXT,
+    result TEXT,
+    error TEXT,
+    fence INTEGER NOT NULL,
+    started_at INTEGER,
+    completed_at INTEGER,
+    PRIMARY KEY (job_id, name),
+    CHECK ((completed_at IS NOT NULL) = (status = 'completed'))
+) STRICT;
+
+CREATE TABLE review (
+    job_id TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    note TEXT,
+    data TEXT,
+    result TEXT,
+    asked_at INTEGER NOT NULL,
+    decision TEXT CHECK (decision IN ('approved', 'rejected')),
+    decided_by TEXT,
+    decided_note TEXT,
+    decided_at INTEGER,
+    PRIMARY KEY (job_id, fence)
+) STRICT;
+
+CREATE TABLE log (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    job_id TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    level INTEGER NOT NULL CHECK (level BETWEEN 0 AND 3),
+    duration INTEGER,
+    phase TEXT,
+    message TEXT NOT NULL,
+    details TEXT
+) STRICT;
+CREATE INDEX log_job ON log (job_id, seq);
+
+-- Jobs of one concurrency key take turns behind this row's lock.
+CREATE TABLE limiter (
+    limit_key TEXT PRIMARY KEY,
+    definition TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- A rate limit as the instant at which its bucket is full again.
+CREATE TABLE bucket (
+    name TEXT PRIMARY KEY,
+    full_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE schedule (
+    key TEXT PRIMARY KEY,
+    body TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    enabled INTEGER NOT NULL,
+    next_run_at INTEGER,
+    last_scheduled_at INTEGER,
+    pause_reason TEXT,
+    pause_by TEXT,
+    pause_at INTEGER,
+    pause_until INTEGER,
+    revision INTEGER NOT NULL DEFAULT 1,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX schedule_due ON schedule (next_run_at) WHERE enabled AND next_run_at IS NOT NULL;
+
+CREATE TABLE tick (
+    schedule TEXT NOT NULL,
+    instant INTEGER NOT NULL,
+    verdict TEXT NOT NULL,
+    passed_over INTEGER NOT NULL DEFAULT 0,
+    job_id TEXT,
+    at INTEGER NOT NULL,
+    PRIMARY KEY (schedule, instant)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX tick_age ON tick (at);
+
+-- Counts are tally + tally_delta: nobody who creates or settles jobs waits for another one's counter.
+CREATE TABLE tally (
+    lane INTEGER NOT NULL,
+    status INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    PRIMARY KEY (lane, status)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE tally_delta (
+    lane INTEGER NOT NULL,
+    minute INTEGER NOT NULL,
+    status INTEGER NOT NULL,
+    n INTEGER NOT NULL
+) STRICT;
+CREATE TABLE tally_minute (
+    lane INTEGER NOT NULL,
+    minute INTEGER NOT NULL,
+    status INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    PRIMARY KEY (lane, minute, status)
+) STRICT, WITHOUT ROWID;
+
+-- One writer at a time: seq rises in the order of the commits, so a reader's cursor is a seq.
+CREATE TABLE event (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    at INTEGER NOT NULL,
+    job_id TEXT,
+    fence INTEGER,
+    kind TEXT NOT NULL,
+    subject TEXT,
+    data TEXT
+) STRICT;
+CREATE INDEX event_job ON event (job_id, seq) WHERE job_id IS NOT NULL;
+-- What retention begins with; nothing of what jobs do every day stands in it.
+CREATE INDEX event_prunable ON event (at, seq) WHERE job_id IS NULL OR kind = 'job.deleted';
+
+-- The newest event that retention has removed: readers that had not come so far must begin again.
+CREATE TABLE feed_horizon (
+    one INTEGER PRIMARY KEY DEFAULT 1 CHECK (one = 1),
+    revision INTEGER NOT NULL DEFAULT 0,
+    seq INTEGER NOT NULL
+) STRICT;
+INSERT INTO feed_horizon (seq) VALUES (0);
+
+CREATE TABLE setting (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL,
+    revision INTEGER NOT NULL DEFAULT 1,
+    updated_at INTEGER NOT NULL,
+    updated_by TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE audit (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    at INTEGER NOT NULL,
+    actor TEXT NOT NULL,
+    action TEXT NOT NULL,
+    target TEXT NOT NULL,
+    before TEXT,
+    after TEXT,
+    request_id TEXT
+) STRICT;
+
+INSERT INTO control (key) VALUES ('*');

@@ -1,0 +1,341 @@
+"""The PostgreSQL store: a schema in a database, any number of processes on any number of hosts.
+
+Nothing is kept in a session, so that poolers in transaction mode may stand in between; ownership and
+leadership are rows. Serialization failures and deadlocks start a plan again from its beginning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from penstock.core.errors import InvalidInput, StoreUnavailable
+from penstock.core.plan import Plan, Rows, Statement
+from penstock.stores import migrations, postgres_schema
+from penstock.stores.callers import Foreign, ForeignAsync
+from penstock.stores.postgres_binding import bound
+from penstock.stores.postgres_doorbell import NOTIFY, PostgresDoorbell, channel
+from penstock.stores.postgres_errors import aclosing_read_only, closing_read_only, connection_broke, is_serialization, translated
+from penstock.stores.statements import Catalogue
+
+T = TypeVar("T")
+Connection = psycopg.Connection[tuple[Any, ...]]
+AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
+
+STRICT_PRIORITY = 10**15
+_TRIES = 6
+_NOW = "coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)"
+_abandoned: list[object] = []
+"""Pools that a fork left behind: closing them here would end the parent's sessions."""
+
+
+class PostgresStore:
+    """Keeps everything in one schema of a PostgreSQL database."""
+
+    dialect = "postgres"
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        schema: str = "penstock",
+        pooler: bool = False,
+        pool_size: int = 10,
+        statement_seconds: float = 30.0,
+        ageing: int = STRICT_PRIORITY,
+        migrate: bool = False,
+    ) -> None:
+        self.schema = schema
+        self.url = url
+        self._conninfo = _conninfo(url, pooler=pooler, statement_seconds=statement_seconds)
+        self._pooler = pooler
+        self._pool_size = pool_size
+        self._ageing = str(ageing)
+        self._migrate = migrate
+        self._ring = (NOTIFY, {"channel": channel(schema)})
+        # The driver looks for its placeholders in names, too.
+        name = migrations.quoted(schema).replace("%", "%%")
+        self._catalogue = Catalogue("postgres", {"schema": name, "now": _NOW})
+        self._mine = _Mine()
+
+    @property
+    def place(self) -> str:
+        """What names this store in messages; no password in it."""
+        facts = conninfo_to_dict(self._conninfo)
+        return f"PostgreSQL schema {self.schema!r} in {facts.get('dbname')!r} on {facts.get('host', 'this host')}"
+
+    def open(self) -> None:
+        """Connect and look whether the schema is the one this code knows; migrate first when told to."""
+        self._notice_fork()
+        if self._migrate:
+            self.migrate()
+        # Not from the pool, which would wait for its time to be over instead of saying what is wrong.
+        with translated(self.place), self.connect() as connection:
+            postgres_schema.check(connection, self.schema, self.place)
+
+    def migrate(self) -> list[int]:
+        """Bring the schema up to date; any number of processes may try at once."""
+        with translated(self.place), psycopg.connect(self._conninfo) as connection:
+            return postgres_schema.migrate(connection, self.schema, self.place)
+
+    def close(self) -> None:
+        """Close what this process opened; the store opens again by itself when it is used."""
+        self._notice_fork()
+        if self._mine.pool is not None:
+            self._mine.pool.close()
+        self._mine.pool = None
+
+    async def aclose(self) -> None:
+        pool = self._mine.async_pools.pop(asyncio.get_running_loop(), None)
+        if pool is not None:
+            await pool.close()
+        await asyncio.to_thread(self.close)
+
+    def connect(self) -> Connection:
+        """A connection of one's own, outside the pool."""
+        with translated(self.place):
+            return psycopg.connect(self._conninfo, **self._settings())
+
+    async def aconnect(self) -> AsyncConnection:
+        """An async connection of one's own, outside the pool: for heartbeats and LISTEN."""
+        with translated(self.place):
+            return await psycopg.AsyncConnection.connect(self._conninfo, **self._settings())
+
+    def run(self, plan: Plan[T], *, now: int | None = None) -> T:
+        """Carry out a plan in the caller's thread, again and again while the database asks for that."""
+        self._notice_fork()
+        for attempt in range(_TRIES):
+            progress = _Progress()
+            try:
+                with self._pool().connection() as connection, closing_read_only(connection):
+                    return _drive(connection, plan, self._executor(connection, now), progress)
+            except psycopg.Error as error:
+                if not _again(error, plan, progress, attempt):
+                    with translated(self.place):
+                        raise
+            time.sleep(_pause(attempt))
+        raise StoreUnavailable(f"{self.place} could not finish {plan.name}: others were always faster.")
+
+    async def arun(self, plan: Plan[T], *, now: int | None = None) -> T:
+        """Carry out a plan without blocking the event loop."""
+        self._notice_fork()
+        for attempt in range(_TRIES):
+            progress = _Progress()
+            try:
+                async with (await self._async_pool()).connection() as connection, aclosing_read_only(connection):
+                    return await _adrive(connection, plan, self._statement(now), progress)
+            except psycopg.Error as error:
+                if not _again(error, plan, progress, attempt):
+                    with translated(self.place):
+                        raise
+            await asyncio.sleep(_pause(attempt))
+        raise StoreUnavailable(f"{self.place} could not finish {plan.name}: others were always faster.")
+
+    def run_on(self, connection: Any, plan: Plan[T], *, now: int | None = None) -> T:
+        """Carry out a plan on the caller's own connection, inside its transaction; it is not repeated."""
+        return Foreign(connection).run(plan, self._statement(now), self._ring)
+
+    async def arun_on(self, connection: Any, plan: Plan[T], *, now: int | None = None) -> T:
+        return await (await ForeignAsync.of(connection)).run(plan, self._statement(now), self._ring)
+
+    def doorbell(self) -> PostgresDoorbell:
+        """A bell that every process on this database can hear; behind a pooler nobody hears it."""
+        return PostgresDoorbell(self._conninfo, self.schema, deaf=self._pooler)
+
+    def _statement(self, now: int | None) -> Callable[[Statement], tuple[str, dict[str, Any]]]:
+        common = {"now": None if now is None else str(now), "ageing": self._ageing}
+
+        def prepare(statement: Statement) -> tuple[str, dict[str, Any]]:
+            text = self._catalogue[statement.name, statement.parts, statement.order].text
+            return text, bound(common, statement)
+
+        return prepare
+
+    def _executor(self, connection: Connection, now: int | None) -> Callable[[Statement], Rows]:
+        prepare = self._statement(now)
+
+        def execute(statement: Statement) -> Rows:
+            cursor = connection.execute(*prepare(statement))
+            return cursor.fetchall() if cursor.description else []
+
+        return execute
+
+    def _pool(self) -> ConnectionPool[Connection]:
+        if self._mine.pool is None:
+            with self._mine.lock:
+                if self._mine.pool is None:
+                    self._mine.pool = ConnectionPool(self._conninfo, open=True, **self._pool_settings())
+        return self._mine.pool
+
+    async def _async_pool(self) -> AsyncConnectionPool[AsyncConnection]:
+        loop = asyncio.get_running_loop()
+        pool = self._mine.async_pools.get(loop)
+        if pool is None:
+            pool = AsyncConnectionPool(self._conninfo, open=False, **self._pool_settings())
+            self._mine.async_pools[loop] = pool
+            await pool.open()
+        return pool
+
+    def _pool_settings(self) -> dict[str, Any]:
+        return {
+            "min_size": 0,
+            "max_size": self._pool_size,
+            "kwargs": self._settings(),
+            "timeout": 10,
+            "name": "penstock",
+        }
+
+    def _settings(self) -> dict[str, Any]:
+        return {"autocommit": True, "prepare_threshold": None if self._pooler else 3}
+
+    def _notice_fork(self) -> None:
+        if self._mine.pid != os.getpid():
+            _abandoned.append(self._mine)
+            self._mine = _Mine()
+
+
+class _Mine:
+    """What belongs to one process: after a fork the child begins with its own."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.lock = threading.Lock()
+        self.pool: ConnectionPool[Connection] | None = None
+        self.async_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnectionPool[AsyncConnection]]
+        self.async_pools = WeakKeyDictionary()
+
+
+class _Progress:
+    """How far a plan came: whether its changes may have been committed when the connection broke."""
+
+    __slots__ = ("may_be_committed",)
+
+    def __init__(self) -> None:
+        self.may_be_committed = False
+
+
+def _drive(
+    connection: Connection,
+    plan: Plan[T],
+    execute: Callable[[Statement], Rows],
+    progress: _Progress,
+) -> T:
+    if not plan.writes:
+        return _steps(plan, execute)
+    steps = plan.steps()
+    try:
+        first = next(steps)
+        if first.alone:
+            progress.may_be_committed = True
+            return _steps(plan, execute, steps, first)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    with connection.transaction():
+        answer = _steps(plan, execute, steps, first)
+        progress.may_be_committed = True
+    return answer
+
+
+async def _adrive(
+    connection: AsyncConnection,
+    plan: Plan[T],
+    prepare: Callable[[Statement], tuple[str, dict[str, Any]]],
+    progress: _Progress,
+) -> T:
+    steps = plan.steps()
+    try:
+        statement = next(steps)
+        if not plan.writes or statement.alone:
+            progress.may_be_committed = plan.writes
+            while True:
+                statement = steps.send(await _aexecute(connection, *prepare(statement)))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+    answer: list[T] = []
+    async with connection.transaction():
+        try:
+            while True:
+                statement = steps.send(await _aexecute(connection, *prepare(statement)))
+        except StopIteration as end:
+            answer.append(end.value)
+        progress.may_be_committed = True
+    return answer[0]
+
+
+async def _aexecute(connection: AsyncConnection, text: str, values: dict[str, Any]) -> Rows:
+    cursor = await connection.execute(text, values)
+    return await cursor.fetchall() if cursor.description else []
+
+
+def _steps(
+    plan: Plan[T], execute: Callable[[Statement], Rows], steps: Any = None, statement: Statement | None = None
+) -> T:
+    steps = steps or plan.steps()
+    try:
+        current = statement or next(steps)
+        while True:
+            current = steps.send(execute(current))
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def _again(error: psycopg.Error, plan: Plan[Any], progress: _Progress, attempt: int) -> bool:
+    """Whether a plan may be started again after this error."""
+    if is_serialization(error):
+        return attempt < _TRIES - 1
+    if connection_broke(error):
+        return attempt < 2 and (plan.repeatable or not progress.may_be_committed)
+    return False
+
+
+def _pause(attempt: int) -> float:
+    return random.uniform(0.001, 0.005) * (1 << attempt)
+
+
+def _conninfo(url: str, *, pooler: bool, statement_seconds: float) -> str:
+    """The connection string with keepalives and deadlines, where the user has not said otherwise."""
+    defaults: dict[str, Any] = {
+        "application_name": "penstock", "connect_timeout": 10, "target_session_attrs": "read-write",
+        "keepalives": 1, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3,
+        "tcp_user_timeout": 20_000,
+    }  # fmt: skip
+    given = _read(url)
+    if not pooler:
+        milliseconds = round(statement_seconds * 1000)
+        options = (
+            f"-c statement_timeout={milliseconds} -c idle_in_transaction_session_timeout={2 * milliseconds} "
+            "-c synchronous_commit=on -c timezone=UTC "
+            # Plans that do not change with statistics taken at a bad moment: every statement has its index.
+            "-c jit=off -c enable_seqscan=off -c plan_cache_mode=force_generic_plan"
+        )
+        defaults["options"] = f"{options} {given.pop('options', '')}".strip()
+    return make_conninfo(**{**defaults, **given})
+
+
+def _read(url: str) -> dict[str, Any]:
+    """The parts of a URL. Parts that libpq would quote in an error may belong to a password, and are not shown."""
+    try:
+        parts = conninfo_to_dict(url)
+        problem = "" if _is_port(parts.get("port")) else "its port is no number"
+    except psycopg.ProgrammingError as error:
+        parts, problem = {}, str(error).partition('"')[0].strip().rstrip(":")
+    if problem:
+        raise InvalidInput(
+            f"The PostgreSQL URL cannot be read: {problem}.",
+            hint="Write postgresql://user:password@host:port/database; a password has %40 for @, %2F for / and so on.",
+        ) from None
+    return parts
+
+
+def _is_port(value: Any) -> bool:
+    return all(part.isdigit() for part in str(value or "").split(",") if part)

@@ -1,0 +1,76 @@
+"""PostgreSQL's errors in our words."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg_pool import PoolTimeout
+
+from penstock.core.errors import PenstockError, SchemaError, StoreError, StoreFull, StoreUnavailable
+
+_FULL = (errors.DiskFull, errors.OutOfMemory)
+_SCHEMA = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName)
+
+
+def is_serialization(error: psycopg.Error) -> bool:
+    """The database asks to run the transaction again; it then sees the job that held the unique key first."""
+    if isinstance(error, errors.UniqueViolation):
+        return error.diag.constraint_name == "job_unique"
+    return isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
+
+
+def connection_broke(error: psycopg.Error) -> bool:
+    """The answer will never come: the connection or the server is gone, or it became read-only."""
+    if isinstance(error, errors.QueryCanceled | errors.DiskFull | PoolTimeout):
+        return False
+    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | errors.ReadOnlySqlTransaction)
+
+
+@contextmanager
+def closing_read_only(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    """After a failover old connections lead to a server that takes no writes: such a one is not used again."""
+    try:
+        yield
+    except errors.ReadOnlySqlTransaction:
+        connection.close()
+        raise
+
+
+@asynccontextmanager
+async def aclosing_read_only(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[None]:
+    try:
+        yield
+    except errors.ReadOnlySqlTransaction:
+        await connection.close()
+        raise
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """Raise our errors in place of PostgreSQL's."""
+    try:
+        yield
+    except PenstockError:
+        raise
+    except _FULL as error:
+        raise StoreFull(f"{place} has no room left; nothing was written.", hint="Make room.") from error
+    except _SCHEMA as error:
+        raise SchemaError(
+            f"{place} is not set up: {_first_line(error)}.", hint="Migrate it: Penstock(url, migrate=True)."
+        ) from error
+    except errors.QueryCanceled as error:
+        raise StoreUnavailable(f"{place} took longer than the statement deadline.") from error
+    except PoolTimeout as error:
+        raise StoreUnavailable(f"{place} could not be reached, or all connections were in use for 10 s.") from error
+    except (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction) as error:
+        raise StoreUnavailable(f"{place} did not answer: {_first_line(error)}.") from error
+    except psycopg.Error as error:
+        raise StoreError(f"{place} refused: {_first_line(error)}.") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

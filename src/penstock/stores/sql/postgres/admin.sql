@@ -1,0 +1,280 @@
+-- Statements of the admin port: definitions, reading, counting, settings, retention.
+-- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
+
+-- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= {now} THEN 8 ELSE job.status END
+-- let live: worker.ended IS NULL AND worker.lease_until > {now}
+-- let unused: NOT EXISTS (SELECT FROM {schema}.job WHERE job.limit_key = limiter.limit_key AND job.limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3)) AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.limit_key = limiter.limit_key AND blocked)
+
+-- name: register_controls
+-- One row for each definition key, if there is none yet.
+INSERT INTO {schema}.control (key)
+SELECT key FROM unnest(%(key)s::text[]) AS input (key) ORDER BY key ON CONFLICT (key) DO NOTHING;
+
+-- name: hold_controls
+-- The limits of these definition keys, and what operators want instead; held until the transaction ends.
+SELECT key, overrides, concurrency, key_concurrency, rate_count, rate_period, rate_per_key FROM {schema}.control
+WHERE key = ANY(%(key)s::text[]) ORDER BY key FOR UPDATE;
+
+-- name: save_limits
+-- The limits that these definition keys have from now on.
+UPDATE {schema}.control SET
+    concurrency = input.concurrency, key_concurrency = input.key_concurrency, rate_count = input.rate_count,
+    rate_period = input.rate_period, rate_per_key = input.rate_per_key, revision = control.revision + 1
+FROM unnest(
+    %(key)s::text[], %(concurrency)s::integer[], %(key_concurrency)s::integer[], %(rate_count)s::integer[],
+    %(rate_period)s::bigint[], %(rate_per_key)s::boolean[]
+) AS input (key, concurrency, key_concurrency, rate_count, rate_period, rate_per_key)
+WHERE control.key = input.key;
+
+-- name: register_definitions
+-- Definitions by key and version; the same again changes nothing.
+INSERT INTO {schema}.definition AS known (key, version, body, stale_after, delete_after, registered_at)
+SELECT key, version, body, stale_after, delete_after, {now} FROM unnest(
+    %(key)s::text[], %(version)s::integer[], %(body)s::text[], %(stale_after)s::bigint[], %(delete_after)s::bigint[]
+) AS input (key, version, body, stale_after, delete_after) ORDER BY key, version
+ON CONFLICT (key, version) DO UPDATE SET
+    body = excluded.body, stale_after = excluded.stale_after, delete_after = excluded.delete_after,
+    registered_at = excluded.registered_at
+WHERE known.body <> excluded.body;
+
+-- name: read_lanes
+-- The lanes of these definition keys.
+SELECT key, version, lane FROM {schema}.definition WHERE key = ANY(%(key)s::text[]);
+
+-- name: read_definitions
+-- Definitions (all, or the versions of one) with what operators say about them, and the time it is.
+SELECT lane, body, enabled, pause_reason, pause_by, pause_at, pause_until, overrides, registered_at, {now}
+FROM {schema}.definition JOIN {schema}.control USING (key)
+WHERE %(key)s::text IS NULL OR definition.key = %(key)s::text ORDER BY definition.key, version;
+
+-- name: definition_keys
+-- The keys of all definitions.
+SELECT DISTINCT key FROM {schema}.definition ORDER BY key;
+
+-- name: served_lanes
+-- Which lanes live workers serve; workers with the same ones count once.
+SELECT DISTINCT lanes FROM {schema}.worker WHERE {live};
+
+-- name: order_created_up
+-- The oldest first; ids tell the time at which they were made.
+job.id
+
+-- name: order_created_down
+-- The newest first.
+job.id DESC
+
+-- name: order_finished_up
+-- Those that ended first come first.
+job.finished_at, job.id
+
+-- name: order_finished_down
+-- Those that ended last come first.
+job.finished_at DESC, job.id DESC
+
+-- name: order_priority_up
+-- The least urgent first.
+job.priority, job.id
+
+-- name: order_priority_down
+-- The most urgent first.
+job.priority DESC, job.id DESC
+
+-- name: past_created_up
+-- Jobs behind the last one of a page; said of both tables, so that neither is read from its end.
+job.id > %(past_id)s::uuid AND detail.id > %(past_id)s::uuid
+
+-- name: past_created_down
+-- Jobs behind the last one of a page; said of both tables, so that neither is read from its end.
+job.id < %(past_id)s::uuid AND detail.id < %(past_id)s::uuid
+
+-- name: past_finished_up
+-- Jobs behind the last one of a page.
+(job.finished_at, job.id) > (%(past_key)s::bigint, %(past_id)s::uuid)
+
+-- name: past_finished_down
+-- Jobs behind the last one of a page.
+(job.finished_at, job.id) < (%(past_key)s::bigint, %(past_id)s::uuid)
+
+-- name: past_priority_up
+-- Jobs behind the last one of a page.
+(job.priority, job.id) > (%(past_key)s::smallint, %(past_id)s::uuid)
+
+-- name: past_priority_down
+-- Jobs behind the last one of a page.
+(job.priority, job.id) < (%(past_key)s::smallint, %(past_id)s::uuid)
+
+-- name: filter_finished
+-- Jobs that have ended.
+job.finished_at IS NOT NULL
+
+-- name: read_jobs
+-- Jobs as they can be read: those that a filter speaks of, in some order. Which ones is found out first.
+WITH page AS MATERIALIZED (
+    SELECT job.id FROM {schema}.job JOIN {schema}.job_detail AS detail ON detail.id = job.id
+    WHERE {filters} ORDER BY {order} LIMIT %(limit)s
+)
+SELECT job.id::text, definition.key, definition.version, {told_now}, job.status, detail.params,
+    CASE WHEN job.status = 5 THEN coalesce(review.result, attempt.result) END,
+    coalesce(CASE review.decision WHEN 'rejected' THEN coalesce(review.decided_note, 'Rejected.') END, attempt.error),
+    CASE review.decision WHEN 'rejected' THEN 'Rejected' ELSE attempt.error_type END,
+    job.attempt, job.max_attempts, job.lost, job.fence, job.generation, job.priority,
+    progress.percent, progress.message, progress.phase, detail.reference_type, detail.reference_id, detail.tags,
+    detail.idempotency_key, job.limit_key, job.unique_key, job.blocked, detail.webhook_url, detail.schedule,
+    detail.scheduled_for, detail.parent::text, detail.rerun_of::text, detail.actor, job.created_at, job.due_at,
+    job.queued_at, job.started_at, job.finished_at, job.updated_at, job.stale_at, job.cancel_at, job.worker::text
+FROM page JOIN {schema}.job ON job.id = page.id
+JOIN {schema}.job_detail AS detail ON detail.id = job.id
+JOIN {schema}.definition ON definition.lane = job.lane
+LEFT JOIN {schema}.attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
+LEFT JOIN {schema}.review ON review.job_id = job.id AND review.fence = job.fence
+LEFT JOIN {schema}.progress ON progress.job_id = job.id
+ORDER BY {order};
+
+-- name: count_jobs
+-- How many jobs a filter speaks of, up to a cap.
+SELECT count(*) FROM (
+    SELECT FROM {schema}.job JOIN {schema}.job_detail AS detail ON detail.id = job.id WHERE {filters} LIMIT %(cap)s
+) AS counted;
+
+-- name: read_counts
+-- How many jobs of each definition stand in each status: what was folded and what was not yet.
+SELECT key, version, status, sum(n)::bigint FROM (
+    SELECT lane, status, n FROM {schema}.tally UNION ALL SELECT lane, status, n FROM {schema}.tally_delta
+) AS counted JOIN {schema}.definition USING (lane)
+GROUP BY key, version, status HAVING sum(n) <> 0 ORDER BY key, version, status;
+
+-- name: fold
+-- Add deltas to the counts, and arrivals in a status to its minute; how many were folded.
+WITH folded AS (
+    DELETE FROM {schema}.tally_delta WHERE ctid = ANY(ARRAY(
+        SELECT ctid FROM {schema}.tally_delta LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+    ))
+    RETURNING lane, minute, status, n
+),
+counted AS (
+    INSERT INTO {schema}.tally (lane, status, n)
+    SELECT lane, status, sum(n) FROM folded GROUP BY lane, status ORDER BY lane, status
+    ON CONFLICT (lane, status) DO UPDATE SET n = tally.n + excluded.n
+),
+timed AS (
+    INSERT INTO {schema}.tally_minute (lane, minute, status, n)
+    SELECT lane, minute, status, sum(n) FROM folded WHERE n > 0 GROUP BY lane, minute, status ORDER BY lane, minute, status
+    ON CONFLICT (lane, minute, status) DO UPDATE SET n = tally_minute.n + excluded.n
+)
+SELECT count(*) FROM folded;
+
+-- name: read_attempts
+-- The attempts at a job that have ended, in their order.
+SELECT job_id::text, fence, number, worker::text, status, cause, started_at, ended_at, result, error_type, error,
+    traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds
+FROM {schema}.attempt WHERE job_id = %(id)s::uuid ORDER BY fence;
+
+-- name: read_logs
+-- Lines that the attempts at a job wrote, from a level on.
+SELECT seq, fence, at, level, phase, message, details, duration FROM {schema}.log
+WHERE job_id = %(id)s::uuid AND seq > %(after)s::bigint AND level >= %(level)s::smallint
+    AND (%(phase)s::text IS NULL OR phase = %(phase)s::text) AND (%(fence)s::integer IS NULL OR fence = %(fence)s::integer)
+ORDER BY seq LIMIT %(limit)s;
+
+-- name: read_reviews
+-- What the attempts at a job asked people, and what these said.
+SELECT job_id::text, fence, note, data, asked_at, decision, decided_by, decided_note, decided_at, result
+FROM {schema}.review WHERE job_id = %(id)s::uuid ORDER BY fence;
+
+-- name: read_workers
+-- All workers that are remembered, in the order in which they came.
+SELECT id::text, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, {live}, ended
+FROM {schema}.worker ORDER BY started_at, id;
+
+-- name: read_settings
+-- The settings; the row that only counts changes of the controls is none.
+SELECT name, value, revision, updated_at, updated_by FROM {schema}.setting WHERE name <> 'controls' ORDER BY name;
+
+-- name: find_setting
+-- One setting.
+SELECT name, value, revision, updated_at, updated_by FROM {schema}.setting WHERE name = %(name)s;
+
+-- name: save_setting
+-- Keep a setting if it has the revision expected: null is any, 0 is none yet.
+INSERT INTO {schema}.setting AS known (name, value, updated_at, updated_by)
+SELECT %(name)s, %(value)s, {now}, %(by)s
+WHERE coalesce(%(revision)s::integer, 0) = 0 OR EXISTS (SELECT FROM {schema}.setting WHERE name = %(name)s)
+ON CONFLICT (name) DO UPDATE SET
+    value = excluded.value, revision = known.revision + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by
+WHERE %(revision)s::integer IS NULL OR known.revision = %(revision)s::integer
+RETURNING name, value, revision, updated_at, updated_by;
+
+-- name: read_audit
+-- What operators changed, the newest first.
+SELECT seq, at, actor, action, target, before, after, request_id FROM {schema}.audit
+WHERE seq < coalesce(%(before)s::bigint, 9223372036854775807) ORDER BY seq DESC LIMIT %(limit)s;
+
+-- name: hold_retired
+-- Hold ended jobs whose next step of retention has come, the longest overdue first.
+SELECT id::text, retired FROM {schema}.job WHERE retire_at <= {now}
+ORDER BY retire_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
+
+-- name: announce_stale
+-- Held jobs that have become stale are told of, and will be deleted next.
+WITH clock AS (SELECT {now} AS now),
+stale AS (
+    UPDATE {schema}.job SET retired = true, retire_at = job.stale_at + definition.delete_after, updated_at = now
+    FROM {schema}.definition CROSS JOIN clock WHERE job.id = ANY(%(id)s::uuid[]) AND definition.lane = job.lane
+    RETURNING job.id, job.updated_at
+)
+INSERT INTO {schema}.event (at, kind, job_id) SELECT updated_at, 'job.stale', id FROM stale ORDER BY id;
+
+-- name: drop_expired_keys
+-- Idempotency keys that have ended; never one whose job is active.
+WITH chosen AS MATERIALIZED (
+    SELECT definition, key FROM {schema}.idempotency WHERE expires_at <= {now}
+        AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = idempotency.job_id AND job.status < 5)
+    ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+DELETE FROM {schema}.idempotency USING chosen WHERE idempotency.definition = chosen.definition AND idempotency.key = chosen.key
+RETURNING 1;
+
+-- name: hold_unused_limiters
+-- Hold concurrency keys that no job uses.
+SELECT limit_key FROM {schema}.limiter WHERE {unused} LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
+
+-- name: drop_unused_limiters
+-- Concurrency keys that are held, if still no job uses them.
+DELETE FROM {schema}.limiter WHERE limit_key = ANY(%(limit_key)s::text[]) AND {unused} RETURNING 1;
+
+-- name: drop_full_buckets
+-- Rate buckets that are full again: as good as none.
+WITH chosen AS MATERIALIZED (
+    SELECT name FROM {schema}.bucket WHERE full_at <= {now} LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+DELETE FROM {schema}.bucket USING chosen WHERE bucket.name = chosen.name
+RETURNING 1;
+
+-- name: drop_ended_workers
+-- Workers that ended long ago and hold nothing.
+WITH chosen AS MATERIALIZED (
+    SELECT id FROM {schema}.worker WHERE ended IS NOT NULL AND heartbeat_at < {now} - %(age)s::bigint
+        AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.worker = worker.id)
+    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+DELETE FROM {schema}.worker USING chosen WHERE worker.id = chosen.id
+RETURNING 1;
+
+-- name: drop_old_ticks
+-- Ticks of long ago; the newest of a schedule stays.
+WITH chosen AS MATERIALIZED (
+    SELECT schedule, instant FROM {schema}.tick WHERE at < {now} - %(age)s::bigint
+        AND instant < (SELECT max(newest.instant) FROM {schema}.tick AS newest WHERE newest.schedule = tick.schedule)
+    ORDER BY at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+DELETE FROM {schema}.tick USING chosen WHERE tick.schedule = chosen.schedule AND tick.instant = chosen.instant
+RETURNING 1;
+
+-- name: drop_old_minutes
+-- Counts by minute of long ago.
+WITH chosen AS MATERIALIZED (
+    SELECT lane, minute, status FROM {schema}.tally_minute WHERE minute < ({now} - %(age)s::bigint) / 60000000
+    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+DELETE FROM {schema}.tally_minute USING chosen WHERE tally_minute.lane = chosen.lane AND tally_minute.minute = chosen.minute AND tally_minute.status = chosen.status
+RETURNING 1;

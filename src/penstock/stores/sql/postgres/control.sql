@@ -1,0 +1,185 @@
+-- Statements of the control port: what operators do to jobs and definitions.
+-- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
+
+-- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= {now} THEN 8 ELSE job.status END
+-- let outcome: CASE status WHEN 5 THEN 'succeeded' WHEN 6 THEN 'failed' ELSE 'cancelled' END
+
+-- name: filter_ids
+-- Jobs with one of these ids.
+job.id = ANY(%(filter_ids)s::uuid[])
+
+-- name: filter_status
+-- Jobs that read as one of these statuses now; stale is derived.
+job.status = ANY(%(filter_stored)s::smallint[]) AND {told_now} = ANY(%(filter_status)s::smallint[])
+
+-- name: filter_attention
+-- What the index of jobs that need attention holds.
+job.status IN (4, 6, 7)
+
+-- name: filter_live
+-- What the index of live jobs holds.
+job.worker IS NOT NULL
+
+-- name: filter_not_due
+-- What the index of scheduled jobs holds.
+job.status = 0
+
+-- name: filter_definition
+-- Jobs of any version of a definition.
+detail.lane IN (SELECT lane FROM {schema}.definition WHERE key = %(filter_definition)s)
+
+-- name: filter_reference_type
+-- Jobs that refer to a thing of this type.
+detail.reference_type = %(filter_reference_type)s
+
+-- name: filter_reference_id
+-- Jobs that refer to the thing with this id.
+detail.reference_id = %(filter_reference_id)s
+
+-- name: filter_tag
+-- Jobs with this tag.
+job.id IN (SELECT id FROM {schema}.job_tag WHERE tag = %(filter_tag)s)
+
+-- name: filter_schedule
+-- Jobs that this schedule made.
+detail.schedule = %(filter_schedule)s
+
+-- name: filter_created_from
+-- Jobs created at this instant or later.
+job.created_at >= %(filter_created_from)s
+
+-- name: filter_created_to
+-- Jobs created before this instant.
+job.created_at < %(filter_created_to)s
+
+-- name: filter_fingerprint
+-- Jobs with an attempt that failed this way.
+job.id IN (SELECT job_id FROM {schema}.attempt WHERE fingerprint = %(filter_fingerprint)s)
+
+-- name: filter_parent
+-- Jobs that this job created.
+detail.parent = %(filter_parent)s::uuid
+
+-- name: select_jobs
+-- Ids of the jobs that a filter speaks of, in order of id.
+SELECT job.id::text FROM {schema}.job JOIN {schema}.job_detail AS detail ON detail.id = job.id
+WHERE job.id > %(after)s::uuid AND {filters} ORDER BY job.id LIMIT %(limit)s;
+
+-- name: hold_jobs
+-- Hold these jobs in order of id until the transaction ends; as what they read now, and what a change must know.
+SELECT job.id::text, {told_now}, job.status, job.fence, job.priority, job.due_at, job.generation,
+    job.limit_key, job.unique_key, definition.key, {now}
+FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
+WHERE job.id = ANY(%(id)s::uuid[]) ORDER BY job.id FOR UPDATE OF job;
+
+-- name: move_jobs
+-- Held jobs change their status, each from the one it was seen in; renewed ones begin another generation.
+WITH clock AS (SELECT {now} AS now),
+input AS (
+    SELECT * FROM unnest(%(id)s::uuid[], %(before)s::smallint[], %(status)s::smallint[], %(due)s::bigint[], %(renewed)s::boolean[])
+        AS input (id, before, status, due, renewed)
+),
+moved AS (
+    UPDATE {schema}.job SET
+        status = input.status, updated_at = now, rate_paid = false,
+        blocked = input.status = 1 AND limit_key IS NOT NULL,
+        due_at = coalesce(input.due, due_at),
+        rank = coalesce(input.due - priority * %(ageing)s::bigint, rank),
+        queued_at = CASE WHEN input.status = 1 AND input.before <> 1 THEN now ELSE queued_at END,
+        cancel_at = CASE WHEN input.status IN (3, 7) THEN now WHEN NOT input.renewed THEN cancel_at END,
+        finished_at = CASE WHEN input.status >= 5 THEN now END,
+        stale_at = CASE WHEN input.status >= 5 THEN now + definition.stale_after END,
+        retire_at = CASE WHEN input.status >= 5 THEN now + definition.stale_after END,
+        retired = retired AND NOT input.renewed,
+        generation = generation + CASE WHEN input.renewed THEN 1 ELSE 0 END,
+        attempt = CASE WHEN input.renewed THEN 0 ELSE attempt END,
+        lost = CASE WHEN input.renewed THEN 0 ELSE lost END
+    FROM input CROSS JOIN clock CROSS JOIN {schema}.definition
+    WHERE job.id = input.id AND job.status = input.before AND definition.lane = job.lane
+    RETURNING job.lane, input.before, job.status, job.updated_at
+)
+INSERT INTO {schema}.tally_delta (lane, minute, status, n)
+SELECT lane, min(updated_at) / 60000000, step.status, step.n * count(*)
+FROM moved CROSS JOIN LATERAL (VALUES (moved.before, -1), (moved.status, 1)) AS step (status, n)
+WHERE moved.before <> moved.status GROUP BY lane, step.status, step.n;
+
+-- name: reprioritise_jobs
+-- Held jobs that wait get another priority and keep their place in time.
+UPDATE {schema}.job SET priority = %(priority)s::smallint, rank = due_at - %(priority)s::bigint * %(ageing)s::bigint, updated_at = {now}
+WHERE id = ANY(%(id)s::uuid[]) AND status IN (0, 1);
+
+-- name: forget_phases
+-- Phases of these jobs from a position on; where no completed one is left, the progress is forgotten too.
+WITH gone AS (
+    DELETE FROM {schema}.phase WHERE job_id = ANY(%(id)s::uuid[]) AND position >= %(position)s
+)
+DELETE FROM {schema}.progress WHERE job_id = ANY(%(id)s::uuid[]) AND NOT EXISTS (
+    SELECT FROM {schema}.phase WHERE phase.job_id = progress.job_id AND status = 'completed' AND position < %(position)s
+);
+
+-- name: decide_review
+-- What a person said to the question of an attempt; a result given with it stands in place of the handler's.
+UPDATE {schema}.review SET decision = %(decision)s, decided_by = %(by)s, decided_note = %(note)s, decided_at = {now},
+    result = coalesce(%(result)s, result)
+WHERE job_id = %(id)s::uuid AND fence = %(fence)s;
+
+-- name: delete_jobs
+-- Ended jobs and everything that belongs to them; their events and their idempotency keys stay.
+WITH doomed AS MATERIALIZED (
+    SELECT job.id, job.lane, job.status, definition.key FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
+    WHERE job.id = ANY(%(id)s::uuid[]) AND job.status >= 5 ORDER BY job.id FOR UPDATE OF job
+),
+job AS (DELETE FROM {schema}.job USING doomed WHERE job.id = doomed.id),
+detail AS (DELETE FROM {schema}.job_detail USING doomed WHERE job_detail.id = doomed.id),
+tag AS (DELETE FROM {schema}.job_tag USING doomed WHERE job_tag.id = doomed.id),
+attempt AS (DELETE FROM {schema}.attempt USING doomed WHERE attempt.job_id = doomed.id),
+phase AS (DELETE FROM {schema}.phase USING doomed WHERE phase.job_id = doomed.id),
+progress AS (DELETE FROM {schema}.progress USING doomed WHERE progress.job_id = doomed.id),
+review AS (DELETE FROM {schema}.review USING doomed WHERE review.job_id = doomed.id),
+log AS (DELETE FROM {schema}.log USING doomed WHERE log.job_id = doomed.id),
+told AS (
+    INSERT INTO {schema}.event (at, kind, job_id, data)
+    SELECT {now}, 'job.deleted', id, json_build_object('definition', key, 'status', {outcome})::text FROM doomed
+),
+counted AS (
+    INSERT INTO {schema}.tally_delta (lane, minute, status, n)
+    SELECT lane, {now} / 60000000, status, -count(*) FROM doomed GROUP BY lane, status
+)
+SELECT id::text, lane, status FROM doomed;
+
+-- name: hold_control
+-- What operators have said about a definition, or about the whole system, held until the transaction ends.
+SELECT enabled, pause_reason, pause_by, pause_at, pause_until, concurrency, key_concurrency, rate_count, rate_period,
+    rate_per_key, overrides
+FROM {schema}.control WHERE key = %(key)s FOR UPDATE;
+
+-- name: save_control
+-- What operators say about a definition from now on.
+UPDATE {schema}.control SET
+    enabled = %(enabled)s, pause_reason = %(pause_reason)s, pause_by = %(pause_by)s, pause_at = %(pause_at)s,
+    pause_until = %(pause_until)s, concurrency = %(concurrency)s, key_concurrency = %(key_concurrency)s,
+    rate_count = %(rate_count)s, rate_period = %(rate_period)s, rate_per_key = %(rate_per_key)s,
+    overrides = %(overrides)s, revision = revision + 1
+WHERE key = %(key)s;
+
+-- name: bump_controls
+-- Workers learn with their next heartbeat that operators changed something.
+INSERT INTO {schema}.setting AS known (name, value, updated_at, updated_by) VALUES ('controls', '{}', {now}, %(by)s)
+ON CONFLICT (name) DO UPDATE SET
+    revision = known.revision + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by;
+
+-- name: newest_body
+-- The newest version of a definition, whole.
+SELECT body FROM {schema}.definition WHERE key = %(key)s ORDER BY version DESC LIMIT 1;
+
+-- name: held_back_keys
+-- Concurrency keys of a definition that hold jobs back.
+SELECT DISTINCT job.limit_key, definition.key FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
+WHERE job.blocked AND definition.key = %(key)s ORDER BY 1;
+
+-- name: save_audit
+-- Which operator changed what.
+INSERT INTO {schema}.audit (at, actor, action, target, before, after)
+SELECT {now}, actor, action, target, before, after
+FROM unnest(%(actor)s::text[], %(action)s::text[], %(target)s::text[], %(before)s::text[], %(after)s::text[])
+    WITH ORDINALITY AS input (actor, action, target, before, after, n) ORDER BY n;

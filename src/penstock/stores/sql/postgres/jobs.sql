@@ -1,0 +1,495 @@
+-- Statements of the jobs port: creating, claiming, settling, and what attempts write meanwhile.
+-- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
+
+-- let expired: known.expires_at <= (SELECT now FROM clock) AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = known.job_id AND job.status < 5)
+-- let after: CASE job.status WHEN 3 THEN 7 ELSE input.status END
+-- let put_off: job.status = 2 AND input.status = 0
+-- let put_back: job.status = 2 AND input.status = 1
+-- let held: job.fence = input.fence AND job.status IN (2, 3)
+
+-- name: claim_keys
+-- Take idempotency keys in order; a key that is taken and not expired answers with the job that has it.
+WITH clock AS (SELECT {now} AS now),
+input AS (
+    SELECT * FROM unnest(%(definition)s::text[], %(key)s::text[], %(id)s::uuid[], %(digest)s::text[], %(life)s::bigint[])
+        AS input (definition, key, id, digest, life)
+)
+INSERT INTO {schema}.idempotency AS known (definition, key, job_id, digest, expires_at)
+SELECT definition, key, id, digest, now + life FROM input CROSS JOIN clock ORDER BY definition, key
+ON CONFLICT (definition, key) DO UPDATE SET
+    job_id = CASE WHEN {expired} THEN excluded.job_id ELSE known.job_id END,
+    digest = CASE WHEN {expired} THEN excluded.digest ELSE known.digest END,
+    expires_at = CASE WHEN {expired} THEN excluded.expires_at ELSE known.expires_at END
+RETURNING definition, key, job_id::text, digest;
+
+-- name: move_keys
+-- These idempotency keys stand for other jobs than they were taken for.
+UPDATE {schema}.idempotency AS known SET job_id = input.id
+FROM unnest(%(definition)s::text[], %(key)s::text[], %(id)s::uuid[]) AS input (definition, key, id)
+WHERE known.definition = input.definition AND known.key = input.key;
+
+-- name: lock_limits
+-- Make sure that the rows of these concurrency keys are there, and hold them.
+WITH made AS (
+    INSERT INTO {schema}.limiter (limit_key, definition)
+    SELECT DISTINCT limit_key, definition
+    FROM unnest(%(limit_key)s::text[], %(definition)s::text[]) AS input (limit_key, definition) ORDER BY limit_key
+    ON CONFLICT (limit_key) DO UPDATE SET definition = excluded.definition
+    RETURNING limit_key
+)
+SELECT limit_key FROM made;
+
+-- name: create_one
+-- One job without keys, with its details, event and count; nothing when it is there already or refused.
+WITH clock AS (SELECT {now} AS now),
+born AS (
+    INSERT INTO {schema}.job (
+        id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at
+    )
+    SELECT %(id)s::uuid, definition.lane, CASE WHEN at > now THEN 0 ELSE 1 END, %(priority)s::smallint,
+        %(max_attempts)s::smallint, at, at - %(priority)s::smallint * %(ageing)s::bigint, now, now,
+        CASE WHEN at > now THEN NULL ELSE now END
+    FROM clock CROSS JOIN LATERAL (SELECT greatest(coalesce(%(due)s::bigint, now + %(delay)s::bigint), now) AS at) AS time
+    CROSS JOIN {schema}.definition JOIN {schema}.control USING (key)
+    WHERE definition.lane = %(lane)s::integer AND control.enabled
+    ON CONFLICT DO NOTHING
+    RETURNING id, lane, status, created_at
+),
+detailed AS (
+    INSERT INTO {schema}.job_detail (
+        id, lane, params, reference_type, reference_id, webhook_url, schedule, scheduled_for, parent, rerun_of,
+        traceparent, actor
+    )
+    SELECT id, lane, %(params)s, %(reference_type)s, %(reference_id)s, %(webhook_url)s, %(schedule)s,
+        %(scheduled_for)s::bigint, %(parent)s::uuid, %(rerun_of)s::uuid, %(traceparent)s, %(actor)s FROM born
+),
+told AS (
+    INSERT INTO {schema}.event (at, kind, job_id) SELECT created_at, 'job.enqueued', id FROM born
+),
+counted AS (
+    INSERT INTO {schema}.tally_delta (lane, minute, status, n) SELECT lane, created_at / 60000000, status, 1 FROM born
+)
+SELECT id::text, status FROM born;
+
+-- name: create_jobs
+-- Jobs with their details, events and counts; what is there already or refused is left out of the answer.
+WITH clock AS (SELECT {now} AS now),
+input AS (
+    SELECT * FROM unnest(
+        %(id)s::uuid[], %(lane)s::integer[], %(priority)s::smallint[], %(max_attempts)s::smallint[],
+        %(due)s::bigint[], %(delay)s::bigint[], %(limit_key)s::text[], %(unique_key)s::text[], %(params)s::text[],
+        %(reference_type)s::text[], %(reference_id)s::text[], %(tags)s::text[], %(idempotency_key)s::text[],
+        %(webhook_url)s::text[], %(schedule)s::text[], %(scheduled_for)s::bigint[], %(parent)s::uuid[],
+        %(rerun_of)s::uuid[], %(traceparent)s::text[], %(actor)s::text[]
+    ) AS input (
+        id, lane, priority, max_attempts, due, delay, limit_key, unique_key, params, reference_type, reference_id,
+        tags, idempotency_key, webhook_url, schedule, scheduled_for, parent, rerun_of, traceparent, actor
+    )
+),
+born AS (
+    INSERT INTO {schema}.job (
+        id, lane, status, priority, max_attempts, due_at, rank, blocked, limit_key, unique_key,
+        created_at, updated_at, queued_at
+    )
+    SELECT id, lane, CASE WHEN at > now THEN 0 ELSE 1 END, priority, max_attempts, at,
+        at - priority * %(ageing)s::bigint, at <= now AND limit_key IS NOT NULL, limit_key, unique_key,
+        now, now, CASE WHEN at > now THEN NULL ELSE now END
+    FROM input CROSS JOIN clock
+    CROSS JOIN LATERAL (SELECT greatest(coalesce(due, now + delay), now) AS at) AS time
+    WHERE EXISTS (
+        SELECT FROM {schema}.definition JOIN {schema}.control USING (key)
+        WHERE definition.lane = input.lane AND control.enabled
+    )
+    ON CONFLICT DO NOTHING
+    RETURNING id, lane, status, created_at
+),
+detailed AS (
+    INSERT INTO {schema}.job_detail (
+        id, lane, params, reference_type, reference_id, tags, idempotency_key, webhook_url, schedule,
+        scheduled_for, parent, rerun_of, traceparent, actor
+    )
+    SELECT input.id, input.lane, params, reference_type, reference_id, tags, idempotency_key, webhook_url, schedule,
+        scheduled_for, parent, rerun_of, traceparent, actor
+    FROM input JOIN born ON born.id = input.id
+),
+told AS (
+    INSERT INTO {schema}.event (at, kind, job_id) SELECT created_at, 'job.enqueued', id FROM born
+),
+counted AS (
+    INSERT INTO {schema}.tally_delta (lane, minute, status, n)
+    SELECT lane, min(created_at) / 60000000, status, count(*) FROM born GROUP BY lane, status
+)
+SELECT id::text, status FROM born;
+
+-- name: tag_jobs
+-- Make jobs findable by their tags.
+INSERT INTO {schema}.job_tag (tag, id)
+SELECT tag, id FROM unnest(%(tag)s::text[], %(id)s::uuid[]) AS input (tag, id)
+ON CONFLICT DO NOTHING;
+
+-- name: find_jobs
+-- The jobs with these ids: the status that is stored, and the one they read as.
+SELECT id::text, status, CASE WHEN stale_at <= {now} THEN 8 ELSE status END
+FROM {schema}.job WHERE id = ANY(%(id)s::uuid[]);
+
+-- name: find_unique
+-- The active jobs that hold these unique keys.
+SELECT unique_key, id::text, status FROM {schema}.job
+WHERE unique_key = ANY(%(unique_key)s::text[]) AND unique_key IS NOT NULL AND status < 5;
+
+-- name: find_refusing
+-- Which of these lanes take no jobs, and why: unknown, or disabled by an operator.
+SELECT input.lane, control.key FROM unnest(%(lane)s::integer[]) AS input (lane)
+LEFT JOIN {schema}.definition ON definition.lane = input.lane
+LEFT JOIN {schema}.control ON control.key = definition.key
+WHERE control.enabled IS NOT TRUE;
+
+-- name: admit
+-- Let as many waiting jobs of these concurrency keys through as their limit allows; the keys are held.
+WITH room AS MATERIALIZED (
+    SELECT limiter.limit_key,
+        CASE control.key_concurrency WHEN 0 THEN 2147483647 ELSE greatest(0, control.key_concurrency - taken.n) END AS free
+    FROM {schema}.limiter JOIN {schema}.control ON control.key = limiter.definition
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS n FROM {schema}.job
+        WHERE job.limit_key = limiter.limit_key AND job.limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3)
+    ) AS taken
+    WHERE limiter.limit_key = ANY(%(limit_key)s::text[])
+),
+next AS MATERIALIZED (
+    SELECT job.id FROM room CROSS JOIN LATERAL (
+        SELECT id FROM {schema}.job WHERE job.limit_key = room.limit_key AND blocked
+        ORDER BY rank, id LIMIT room.free FOR UPDATE SKIP LOCKED
+    ) AS job
+)
+UPDATE {schema}.job SET blocked = false FROM next WHERE job.id = next.id;
+
+-- name: blocked_keys
+-- Concurrency keys that hold jobs back, for the sweep that repairs them.
+SELECT DISTINCT limiter.limit_key, limiter.definition FROM {schema}.limiter
+WHERE EXISTS (SELECT FROM {schema}.job WHERE job.limit_key = limiter.limit_key AND blocked)
+ORDER BY 1 LIMIT %(limit)s;
+
+-- name: promote
+-- Scheduled jobs whose time has come stand in the queue.
+WITH clock AS (SELECT {now} AS now),
+due AS MATERIALIZED (
+    SELECT id FROM {schema}.job WHERE status = 0 AND due_at <= (SELECT now FROM clock)
+    ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+),
+moved AS (
+    UPDATE {schema}.job SET status = 1, queued_at = now, updated_at = now, blocked = limit_key IS NOT NULL
+    FROM due CROSS JOIN clock WHERE job.id = due.id
+    RETURNING job.id, lane, limit_key, updated_at
+),
+counted AS (
+    INSERT INTO {schema}.tally_delta (lane, minute, status, n)
+    SELECT lane, min(updated_at) / 60000000, step.status, step.n * count(*)
+    FROM moved CROSS JOIN (VALUES (0, -1), (1, 1)) AS step (status, n) GROUP BY lane, step.status, step.n
+)
+SELECT moved.id::text, limit_key, key FROM moved JOIN {schema}.definition USING (lane);
+
+-- name: next_due
+-- When the next scheduled job is due.
+SELECT due_at FROM {schema}.job WHERE status = 0 ORDER BY due_at, id LIMIT 1;
+
+-- name: lock_limited
+-- Hold the definitions with limits among these lanes; those that another worker holds just now are left out.
+SELECT control.key, concurrency, rate_count, rate_period, rate_per_key, {now} FROM {schema}.control
+WHERE (concurrency > 0 OR rate_count > 0)
+    AND control.key IN (SELECT key FROM {schema}.definition WHERE lane = ANY(%(lane)s::integer[]))
+ORDER BY control.key FOR UPDATE SKIP LOCKED;
+
+-- name: lane_keys
+-- The definition keys of these lanes.
+SELECT lane, key FROM {schema}.definition WHERE lane = ANY(%(lane)s::integer[]);
+
+-- name: count_running
+-- How many jobs of each of these definitions run now.
+SELECT key, count(*) FROM {schema}.job JOIN {schema}.definition USING (lane)
+WHERE worker IS NOT NULL AND key = ANY(%(key)s::text[]) GROUP BY key;
+
+-- name: read_buckets
+-- Hold the rate buckets with these names.
+SELECT name, full_at FROM {schema}.bucket WHERE name = ANY(%(name)s::text[]) ORDER BY name FOR UPDATE;
+
+-- name: save_buckets
+-- Write down what was taken from rate buckets.
+INSERT INTO {schema}.bucket (name, full_at)
+SELECT * FROM unnest(%(name)s::text[], %(full_at)s::bigint[]) AS input (name, full_at) ORDER BY 1
+ON CONFLICT (name) DO UPDATE SET full_at = greatest(bucket.full_at, excluded.full_at);
+
+-- name: peek_keyed
+-- The first jobs of a lane, held, for limits that must know them before they are claimed.
+SELECT id::text, rank, limit_key, due_at, rate_paid FROM {schema}.job
+WHERE lane = %(lane)s AND status = 1 AND NOT blocked ORDER BY rank, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
+
+-- name: pay_rates
+-- These jobs have their token: now (due is null), or at a later instant until which they are put off.
+WITH clock AS (SELECT {now} AS now),
+input AS (SELECT * FROM unnest(%(id)s::uuid[], %(due)s::bigint[]) AS input (id, due)),
+paid AS (
+    UPDATE {schema}.job SET rate_paid = true, updated_at = now,
+        status = CASE WHEN due IS NULL THEN 1 ELSE 0 END,
+        due_at = coalesce(due, due_at),
+        rank = coalesce(due - priority * %(ageing)s::bigint, rank)
+    FROM input CROSS JOIN clock WHERE job.id = input.id
+    RETURNING lane, job.status, updated_at
+)
+INSERT INTO {schema}.tally_delta (lane, minute, status, n)
+SELECT lane, min(updated_at) / 60000000, step.status, step.n * count(*)
+FROM paid CROSS JOIN (VALUES (1, -1), (0, 1)) AS step (status, n)
+WHERE paid.status = 0 GROUP BY lane, step.status, step.n;
+
+-- name: claim
+-- The best-ranked jobs of these lanes become this worker's, while its lease is live. Each lane gives at most
+-- its quota; where a lane gave all of it, nothing ranked behind its last one is taken from the others.
+WITH clock AS (SELECT {now} AS now),
+alive AS MATERIALIZED (
+    SELECT 1 FROM {schema}.worker
+    WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > (SELECT now FROM clock) FOR KEY SHARE
+),
+lanes AS MATERIALIZED (
+    SELECT wanted.lane, wanted.quota
+    FROM unnest(%(lane)s::integer[], %(quota)s::integer[], %(granted)s::boolean[]) AS wanted (lane, quota, granted)
+    JOIN {schema}.definition ON definition.lane = wanted.lane
+    JOIN {schema}.control ON control.key = definition.key
+    WHERE EXISTS (SELECT FROM alive)
+        AND (wanted.granted OR (control.concurrency = 0 AND control.rate_count = 0))
+        AND (control.pause_at IS NULL OR control.pause_until <= (SELECT now FROM clock))
+        AND NOT EXISTS (
+            SELECT FROM {schema}.control WHERE key = '*'
+                AND pause_at IS NOT NULL AND (pause_until IS NULL OR pause_until > (SELECT now FROM clock))
+        )
+),
+ripe AS MATERIALIZED (
+    SELECT job.id, job.rank, lanes.lane, lanes.quota FROM lanes CROSS JOIN LATERAL (
+        SELECT id, rank FROM {schema}.job WHERE job.lane = lanes.lane AND status = 1 AND NOT blocked
+        ORDER BY rank, id LIMIT lanes.quota FOR UPDATE SKIP LOCKED
+    ) AS job
+),
+taken AS MATERIALIZED (
+    SELECT id FROM ripe
+    WHERE rank <= coalesce(
+        (SELECT min(last) FROM (SELECT max(rank) AS last FROM ripe GROUP BY lane, quota HAVING count(*) = quota) AS full_lane),
+        9223372036854775807
+    )
+    ORDER BY rank, id LIMIT %(limit)s
+),
+claimed AS (
+    UPDATE {schema}.job SET
+        status = 2, fence = fence + 1, attempt = attempt + 1, worker = %(worker)s::uuid, rate_paid = false,
+        started_at = CASE WHEN %(start)s::boolean THEN now END, updated_at = now
+    FROM taken CROSS JOIN clock WHERE job.id = taken.id
+    RETURNING job.id, job.lane, fence, attempt, max_attempts, lost, generation, priority, rank, updated_at
+),
+told AS (
+    INSERT INTO {schema}.event (at, kind, job_id, fence)
+    SELECT updated_at, 'job.started', id, fence FROM claimed WHERE %(start)s::boolean
+),
+counted AS (
+    INSERT INTO {schema}.tally_delta (lane, minute, status, n)
+    SELECT lane, min(updated_at) / 60000000, step.status, step.n * count(*)
+    FROM claimed CROSS JOIN (VALUES (1, -1), (2, 1)) AS step (status, n) GROUP BY lane, step.status, step.n
+)
+SELECT claimed.id::text, claimed.lane, fence, attempt, max_attempts, lost, generation, priority, params,
+    reference_type, reference_id, traceparent, schedule, scheduled_for
+FROM claimed JOIN {schema}.job_detail AS detail ON detail.id = claimed.id ORDER BY rank, claimed.id;
+
+-- name: start
+-- Claimed jobs whose attempt begins now.
+WITH clock AS (SELECT {now} AS now),
+input AS (SELECT * FROM unnest(%(id)s::uuid[], %(fence)s::integer[]) AS input (id, fence)),
+begun AS (
+    UPDATE {schema}.job SET started_at = now, updated_at = now FROM input CROSS JOIN clock
+    WHERE job.id = input.id AND job.fence = input.fence AND job.status IN (2, 3) AND started_at IS NULL
+    RETURNING job.id, job.fence, started_at
+),
+told AS (
+    INSERT INTO {schema}.event (at, kind, job_id, fence) SELECT started_at, 'job.started', id, fence FROM begun
+)
+SELECT id::text FROM begun
+UNION ALL
+SELECT job.id::text FROM {schema}.job JOIN input ON job.id = input.id AND job.fence = input.fence
+WHERE job.status IN (2, 3) AND started_at IS NOT NULL;
+
+-- name: settle
+-- Endings of attempts, applied where the fence still matches and the job is live; a cancelling job is cancelled.
+WITH clock AS (SELECT {now} AS now),
+input AS (
+    SELECT * FROM unnest(
+        %(id)s::uuid[], %(fence)s::integer[], %(status)s::smallint[], %(delay)s::bigint[],
+        %(attempt_back)s::smallint[], %(lost_more)s::smallint[], %(kind)s::text[], %(event_data)s::text[],
+        %(cause)s::text[], %(result)s::text[], %(error_type)s::text[], %(error)s::text[], %(traceback)s::text[],
+        %(fingerprint)s::text[], %(exit_code)s::integer[], %(signal)s::integer[], %(peak_memory)s::bigint[],
+        %(cpu_seconds)s::double precision[], %(note)s::text[], %(data)s::text[]
+    ) AS input (
+        id, fence, status, delay, attempt_back, lost_more, kind, event_data, cause, result, error_type, error,
+        traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds, note, data
+    )
+),
+ended AS (
+    UPDATE {schema}.job SET
+        status = {after}, worker = NULL, updated_at = now,
+        attempt = job.attempt - input.attempt_back, lost = job.lost + input.lost_more,
+        blocked = {put_back} AND limit_key IS NOT NULL,
+        due_at = CASE WHEN {put_off} THEN now + input.delay ELSE due_at END,
+        rank = CASE WHEN {put_off} THEN now + input.delay - priority * %(ageing)s::bigint ELSE rank END,
+        queued_at = CASE WHEN {put_back} THEN now ELSE queued_at END,
+        finished_at = CASE WHEN {after} >= 5 THEN now END,
+        stale_at = CASE WHEN {after} >= 5 THEN now + definition.stale_after END,
+        retire_at = CASE WHEN {after} >= 5 THEN now + definition.stale_after END
+    FROM input CROSS JOIN clock CROSS JOIN {schema}.definition
+    WHERE job.id = input.id AND {held} AND definition.lane = job.lane
+    RETURNING job.id, job.fence, job.lane, job.status, job.attempt + input.attempt_back AS number, started_at,
+        job.updated_at, limit_key, definition.key
+),
+tried AS (
+    INSERT INTO {schema}.attempt (
+        job_id, fence, number, status, cause, worker, started_at, ended_at, result, error_type, error, traceback,
+        fingerprint, exit_code, signal, peak_memory, cpu_seconds
+    )
+    SELECT ended.id, ended.fence, number, ended.status, cause, %(worker)s::uuid, started_at, updated_at, result,
+        error_type, error, traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds
+    FROM ended JOIN input ON input.id = ended.id
+),
+asked AS (
+    INSERT INTO {schema}.review (job_id, fence, note, data, result, asked_at)
+    SELECT ended.id, ended.fence, note, data, result, updated_at FROM ended JOIN input ON input.id = ended.id
+    WHERE ended.status = 4
+),
+told AS (
+    INSERT INTO {schema}.event (at, kind, job_id, fence, data)
+    SELECT updated_at, CASE ended.status WHEN 7 THEN 'job.cancelled' ELSE kind END, ended.id, ended.fence, event_data
+    FROM ended JOIN input ON input.id = ended.id
+),
+counted AS (
+    INSERT INTO {schema}.tally_delta (lane, minute, status, n)
+    SELECT lane, min(updated_at) / 60000000, step.status, step.n * count(*)
+    FROM ended CROSS JOIN LATERAL (VALUES (CASE ended.status WHEN 7 THEN 3 ELSE 2 END, -1), (ended.status, 1)) AS step (status, n)
+    GROUP BY lane, step.status, step.n
+)
+SELECT id::text, fence, status, limit_key, key FROM ended;
+
+-- name: find_attempts
+-- Which of these attempts are on record.
+SELECT attempt.job_id::text, attempt.fence FROM {schema}.attempt
+JOIN unnest(%(id)s::uuid[], %(fence)s::integer[]) AS input (id, fence)
+    ON attempt.job_id = input.id AND attempt.fence = input.fence;
+
+-- name: save_progress
+-- How far attempts have come; the answer names those that were still allowed to say so.
+WITH clock AS (SELECT {now} AS now),
+input AS (
+    SELECT * FROM unnest(%(id)s::uuid[], %(fence)s::integer[], %(percent)s::double precision[], %(message)s::text[], %(phase)s::text[])
+        AS input (id, fence, percent, message, phase)
+),
+held AS MATERIALIZED (
+    SELECT job.id, job.fence, percent, message, phase, now FROM {schema}.job JOIN input ON job.id = input.id CROSS JOIN clock
+    WHERE {held} ORDER BY job.id FOR SHARE OF job
+),
+saved AS (
+    INSERT INTO {schema}.progress AS known (job_id, fence, percent, message, phase, updated_at)
+    SELECT id, fence, percent, message, phase, now FROM held
+    ON CONFLICT (job_id) DO UPDATE SET fence = excluded.fence, percent = excluded.percent,
+        message = coalesce(excluded.message, CASE WHEN known.fence = excluded.fence THEN known.message END),
+        phase = coalesce(excluded.phase, CASE WHEN known.fence = excluded.fence THEN known.phase END),
+        updated_at = excluded.updated_at
+),
+told AS (
+    INSERT INTO {schema}.event (at, kind, job_id, fence, data)
+    SELECT now, 'job.progress', id, fence,
+        json_build_object('percent', percent, 'message', message, 'phase', phase)::text FROM held
+)
+SELECT id::text FROM held;
+
+-- name: hold_attempt
+-- Hold one live attempt's job until the transaction ends.
+SELECT {now} FROM {schema}.job WHERE id = %(id)s::uuid AND fence = %(fence)s AND status IN (2, 3) FOR UPDATE;
+
+-- name: save_phase
+-- What is known of a phase; a completed one is never written again.
+INSERT INTO {schema}.phase AS known (
+    job_id, name, position, status, progress, message, result, error, fence, started_at, completed_at
+)
+VALUES (
+    %(id)s::uuid, %(name)s, %(position)s, %(status)s, %(progress)s, %(message)s, %(result)s, %(error)s, %(fence)s,
+    {now}, CASE WHEN %(status)s = 'completed' THEN {now} END
+)
+ON CONFLICT (job_id, name) DO UPDATE SET
+    position = excluded.position, status = excluded.status, progress = excluded.progress,
+    message = coalesce(excluded.message, known.message), result = excluded.result, error = excluded.error,
+    fence = excluded.fence, completed_at = excluded.completed_at,
+    started_at = CASE WHEN known.fence = excluded.fence THEN known.started_at ELSE excluded.started_at END
+WHERE known.status <> 'completed'
+RETURNING name;
+
+-- name: read_phases
+-- The phases of a job in their order.
+SELECT job_id::text, name, position, status, progress, message, result, error, fence, started_at, completed_at
+FROM {schema}.phase WHERE job_id = %(id)s::uuid ORDER BY position, name;
+
+-- name: save_logs
+-- Lines that a held attempt wrote.
+INSERT INTO {schema}.log (job_id, fence, at, level, phase, message, details, duration)
+SELECT %(id)s::uuid, %(fence)s, coalesce(at, {now}), level, phase, message, details, duration
+FROM unnest(%(at)s::bigint[], %(level)s::smallint[], %(phase)s::text[], %(message)s::text[], %(details)s::text[], %(duration)s::bigint[])
+    WITH ORDINALITY AS input (at, level, phase, message, details, duration, n) ORDER BY n;
+
+-- name: save_events
+-- Events, in this order.
+INSERT INTO {schema}.event (at, kind, job_id, subject, fence, data)
+SELECT {now}, kind, job_id, subject, fence, data
+FROM unnest(%(kind)s::text[], %(job_id)s::uuid[], %(subject)s::text[], %(fence)s::integer[], %(data)s::text[])
+    WITH ORDINALITY AS input (kind, job_id, subject, fence, data, n) ORDER BY n;
+
+-- name: register_worker
+-- A worker introduces itself; its lease begins.
+INSERT INTO {schema}.worker (id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, lease_until)
+VALUES (%(id)s::uuid, %(name)s, %(host)s, %(pid)s, %(lanes)s, %(slots)s, %(code_version)s, {now}, {now}, {now} + %(lease)s)
+ON CONFLICT (id) DO NOTHING RETURNING id::text;
+
+-- name: heartbeat
+-- A live worker's lease goes on; a lease that has ended stays ended.
+UPDATE {schema}.worker SET heartbeat_at = {now}, lease_until = {now} + %(lease)s,
+    lanes = coalesce(%(lanes)s, lanes), slots = coalesce(%(slots)s, slots)
+WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > {now} RETURNING id::text;
+
+-- name: pulse
+-- What a worker learns with its heartbeat: jobs to cancel, the state of the controls, the schema's version.
+SELECT job.id::text, job.fence, controls.revision, newest.version
+FROM (SELECT coalesce(max(revision), 0) AS revision FROM {schema}.setting WHERE name = 'controls') AS controls
+CROSS JOIN (SELECT max(version) AS version FROM {schema}.migration) AS newest
+LEFT JOIN {schema}.job ON job.worker = %(worker)s::uuid AND job.status = 3;
+
+-- name: worker_live
+-- Whether a worker's lease is live.
+SELECT 1 FROM {schema}.worker WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > {now};
+
+-- name: expired_workers
+-- Hold workers whose lease ended longer ago than the grace.
+SELECT id::text FROM {schema}.worker WHERE ended IS NULL AND lease_until + %(grace)s < {now}
+ORDER BY lease_until LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
+
+-- name: ownerless_jobs
+-- Live jobs whose worker has ended or was never there; nobody would look for them again.
+SELECT DISTINCT job.worker::text FROM {schema}.job LEFT JOIN {schema}.worker ON worker.id = job.worker
+WHERE job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL);
+
+-- name: worker_jobs
+-- Hold the live jobs of a worker.
+SELECT job.id::text, job.fence, job.attempt, job.max_attempts, job.lost, job.started_at IS NOT NULL, job.lane
+FROM {schema}.job WHERE job.worker = %(worker)s::uuid ORDER BY job.id LIMIT %(limit)s FOR UPDATE;
+
+-- name: lane_bodies
+-- The definitions of these lanes, whole.
+SELECT lane, body FROM {schema}.definition WHERE lane = ANY(%(lane)s::integer[]);
+
+-- name: hold_worker
+-- Hold a worker's row against claims until the transaction ends.
+SELECT 1 FROM {schema}.worker WHERE id = %(worker)s::uuid FOR UPDATE;
+
+-- name: end_worker
+-- A worker has stopped or was lost.
+UPDATE {schema}.worker SET ended = %(ended)s, lease_until = least(lease_until, {now})
+WHERE id = %(worker)s::uuid AND ended IS NULL RETURNING id::text;

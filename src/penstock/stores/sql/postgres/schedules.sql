@@ -1,0 +1,77 @@
+-- Statements of the schedules port: what runs by itself, and which of its ticks were made.
+-- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
+
+-- let columns: key, body, owner, enabled, next_run_at, last_scheduled_at, pause_reason, pause_by, pause_at, pause_until, revision, created_at, updated_at
+-- let running: enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until <= {now})
+
+-- name: hold_schedule
+-- A schedule, held until the transaction ends.
+SELECT {columns} FROM {schema}.schedule WHERE key = %(key)s FOR UPDATE;
+
+-- name: read_schedule
+-- A schedule.
+SELECT {columns} FROM {schema}.schedule WHERE key = %(key)s;
+
+-- name: list_schedules
+-- Every schedule.
+SELECT {columns} FROM {schema}.schedule ORDER BY key;
+
+-- name: due_schedules
+-- Schedules whose next tick has come, the earliest first.
+SELECT {columns} FROM {schema}.schedule WHERE {running} AND next_run_at <= {now}
+ORDER BY next_run_at, key LIMIT %(limit)s;
+
+-- name: next_tick
+-- When the next schedule ticks, or a pause ends that holds one back.
+SELECT min(greatest(next_run_at, pause_until)) FROM {schema}.schedule
+WHERE enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until IS NOT NULL);
+
+-- name: create_schedule
+-- A schedule that was not there.
+INSERT INTO {schema}.schedule (key, body, owner, enabled, next_run_at, created_at, updated_at)
+VALUES (%(key)s, %(body)s, %(owner)s, %(enabled)s, %(next_run_at)s, {now}, {now})
+ON CONFLICT (key) DO NOTHING RETURNING {columns};
+
+-- name: replace_schedule
+-- A held schedule is declared anew; its pause and its mark stay.
+UPDATE {schema}.schedule SET body = %(body)s, owner = %(owner)s, enabled = %(enabled)s, next_run_at = %(next_run_at)s,
+    revision = revision + 1, updated_at = {now}
+WHERE key = %(key)s RETURNING {columns};
+
+-- name: pause_schedule
+-- A held schedule is paused or resumed.
+UPDATE {schema}.schedule SET pause_reason = %(pause_reason)s, pause_by = %(pause_by)s, pause_at = %(pause_at)s,
+    pause_until = %(pause_until)s, revision = revision + 1, updated_at = {now}
+WHERE key = %(key)s;
+
+-- name: remove_schedule
+-- A schedule is forgotten; its jobs and the record of its ticks stay.
+DELETE FROM {schema}.schedule WHERE key = %(key)s RETURNING body;
+
+-- name: unfinished_jobs
+-- Whether one of a schedule's newest jobs has not finished; `waiting` leaves out those that run. Under a policy
+-- that looks, one that has not finished stands among the newest: it kept later ones from being made.
+SELECT 1 FROM (
+    SELECT id FROM {schema}.job_detail WHERE schedule = %(key)s ORDER BY id DESC LIMIT 1000
+) AS recent JOIN {schema}.job ON job.id = recent.id
+WHERE job.status < 5 AND NOT (%(waiting)s::boolean AND job.status IN (2, 3)) LIMIT 1;
+
+-- name: save_tick
+-- One instant of a schedule is dealt with, once for all.
+INSERT INTO {schema}.tick (schedule, instant, verdict, passed_over, job_id, at)
+VALUES (%(key)s, %(instant)s, %(verdict)s, %(passed_over)s, %(job_id)s::uuid, {now})
+ON CONFLICT DO NOTHING RETURNING instant;
+
+-- name: name_tick_job
+-- A tick was answered by another job than the one it brought.
+UPDATE {schema}.tick SET job_id = %(job_id)s::uuid WHERE schedule = %(key)s AND instant = %(instant)s;
+
+-- name: advance_schedule
+-- A held schedule goes on to its next tick.
+UPDATE {schema}.schedule SET last_scheduled_at = %(instant)s, next_run_at = %(next_run_at)s, enabled = %(enabled)s
+WHERE key = %(key)s;
+
+-- name: read_ticks
+-- The newest ticks of a schedule.
+SELECT instant, verdict, passed_over, job_id::text, at FROM {schema}.tick WHERE schedule = %(key)s
+ORDER BY instant DESC LIMIT %(limit)s;

@@ -1,0 +1,249 @@
+-- Statements of the admin port: definitions, reading, counting, settings, retention.
+-- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
+
+-- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= :now THEN 8 ELSE job.status END
+-- let live: ended IS NULL AND boot = :boot AND lease_until > :steady
+-- let unused: NOT EXISTS (SELECT 1 FROM job WHERE job.limit_key = limiter.limit_key AND job.limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3)) AND NOT EXISTS (SELECT 1 FROM job WHERE job.limit_key = limiter.limit_key AND blocked)
+
+-- name: register_controls
+-- One row for each definition key, if there is none yet.
+INSERT INTO control (key) SELECT key FROM {input} WHERE true ORDER BY key ON CONFLICT (key) DO NOTHING;
+
+-- name: hold_controls
+-- The limits of these definition keys, and what operators want instead.
+SELECT control.key, overrides, concurrency, key_concurrency, rate_count, rate_period, rate_per_key
+FROM {input} AS input CROSS JOIN control ON control.key = input.key ORDER BY control.key;
+
+-- name: save_limits
+-- The limits that these definition keys have from now on.
+UPDATE control SET
+    concurrency = input.concurrency, key_concurrency = input.key_concurrency, rate_count = input.rate_count,
+    rate_period = input.rate_period, rate_per_key = input.rate_per_key, revision = control.revision + 1
+FROM {input} AS input WHERE control.key = input.key;
+
+-- name: register_definitions
+-- Definitions by key and version; the same again changes nothing.
+INSERT INTO definition (key, version, body, stale_after, delete_after, registered_at)
+SELECT key, version, body, stale_after, delete_after, :now FROM {input} WHERE true ORDER BY key, version
+ON CONFLICT (key, version) DO UPDATE SET
+    body = excluded.body, stale_after = excluded.stale_after, delete_after = excluded.delete_after,
+    registered_at = excluded.registered_at
+WHERE body <> excluded.body;
+
+-- name: read_lanes
+-- The lanes of these definition keys.
+SELECT definition.key, version, lane FROM {input} AS input CROSS JOIN definition ON definition.key = input.key;
+
+-- name: read_definitions
+-- Definitions (all, or the versions of one) with what operators say about them, and the time it is.
+SELECT lane, body, enabled, pause_reason, pause_by, pause_at, pause_until, overrides, registered_at, :now
+FROM definition JOIN control USING (key) WHERE :key IS NULL OR definition.key = :key ORDER BY definition.key, version;
+
+-- name: definition_keys
+-- The keys of all definitions.
+SELECT DISTINCT key FROM definition ORDER BY key;
+
+-- name: served_lanes
+-- Which lanes live workers serve; workers with the same ones count once.
+SELECT DISTINCT lanes FROM worker WHERE {live};
+
+-- name: order_created_up
+-- The oldest first; ids tell the time at which they were made.
+job.id
+
+-- name: order_created_down
+-- The newest first.
+job.id DESC
+
+-- name: order_finished_up
+-- Those that ended first come first.
+job.finished_at, job.id
+
+-- name: order_finished_down
+-- Those that ended last come first.
+job.finished_at DESC, job.id DESC
+
+-- name: order_priority_up
+-- The least urgent first.
+job.priority, job.id
+
+-- name: order_priority_down
+-- The most urgent first.
+job.priority DESC, job.id DESC
+
+-- name: past_created_up
+-- Jobs behind the last one of a page.
+job.id > :past_id
+
+-- name: past_created_down
+-- Jobs behind the last one of a page.
+job.id < :past_id
+
+-- name: past_finished_up
+-- Jobs behind the last one of a page.
+(job.finished_at, job.id) > (:past_key, :past_id)
+
+-- name: past_finished_down
+-- Jobs behind the last one of a page.
+(job.finished_at, job.id) < (:past_key, :past_id)
+
+-- name: past_priority_up
+-- Jobs behind the last one of a page.
+(job.priority, job.id) > (:past_key, :past_id)
+
+-- name: past_priority_down
+-- Jobs behind the last one of a page.
+(job.priority, job.id) < (:past_key, :past_id)
+
+-- name: filter_finished
+-- Jobs that have ended.
+job.finished_at IS NOT NULL
+
+-- name: read_jobs
+-- Jobs as they can be read: those that a filter speaks of, in some order. Which ones is found out first.
+WITH page AS MATERIALIZED (
+    SELECT job.id FROM job JOIN job_detail AS detail ON detail.id = job.id
+    WHERE {filters} ORDER BY {order} LIMIT :limit
+)
+SELECT job.id, definition.key, definition.version, {told_now}, job.status, detail.params,
+    CASE WHEN job.status = 5 THEN coalesce(review.result, attempt.result) END,
+    coalesce(CASE review.decision WHEN 'rejected' THEN coalesce(review.decided_note, 'Rejected.') END, attempt.error),
+    CASE review.decision WHEN 'rejected' THEN 'Rejected' ELSE attempt.error_type END,
+    job.attempt, job.max_attempts, job.lost, job.fence, job.generation, job.priority,
+    progress.percent, progress.message, progress.phase, detail.reference_type, detail.reference_id, detail.tags,
+    detail.idempotency_key, job.limit_key, job.unique_key, job.blocked, detail.webhook_url, detail.schedule,
+    detail.scheduled_for, detail.parent, detail.rerun_of, detail.actor, job.created_at, job.due_at,
+    job.queued_at, job.started_at, job.finished_at, job.updated_at, job.stale_at, job.cancel_at, job.worker
+FROM page CROSS JOIN job ON job.id = page.id
+JOIN job_detail AS detail ON detail.id = job.id
+JOIN definition ON definition.lane = job.lane
+LEFT JOIN attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
+LEFT JOIN review ON review.job_id = job.id AND review.fence = job.fence
+LEFT JOIN progress ON progress.job_id = job.id
+ORDER BY {order};
+
+-- name: count_jobs
+-- How many jobs a filter speaks of, up to a cap.
+SELECT count(*) FROM (SELECT 1 FROM job JOIN job_detail AS detail ON detail.id = job.id WHERE {filters} LIMIT :cap);
+
+-- name: read_counts
+-- How many jobs of each definition stand in each status: what was folded and what was not yet.
+SELECT key, version, status, sum(n) FROM (
+    SELECT lane, status, n FROM tally UNION ALL SELECT lane, status, n FROM tally_delta
+) JOIN definition USING (lane)
+GROUP BY key, version, status HAVING sum(n) <> 0 ORDER BY key, version, status;
+
+-- name: fold
+-- Add deltas to the counts, and arrivals in a status to its minute; how many were folded.
+INSERT INTO tally (lane, status, n)
+SELECT lane, status, sum(n) FROM (SELECT * FROM tally_delta ORDER BY rowid LIMIT :limit) WHERE true GROUP BY lane, status
+ON CONFLICT (lane, status) DO UPDATE SET n = n + excluded.n;
+INSERT INTO tally_minute (lane, minute, status, n)
+SELECT lane, minute, status, sum(n) FROM (SELECT * FROM tally_delta ORDER BY rowid LIMIT :limit)
+WHERE n > 0 GROUP BY lane, minute, status
+ON CONFLICT (lane, minute, status) DO UPDATE SET n = n + excluded.n;
+DELETE FROM tally_delta WHERE rowid IN (SELECT rowid FROM tally_delta ORDER BY rowid LIMIT :limit);
+SELECT changes();
+
+-- name: read_attempts
+-- The attempts at a job that have ended, in their order.
+SELECT job_id, fence, number, worker, status, cause, started_at, ended_at, result, error_type, error,
+    traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds
+FROM attempt WHERE job_id = :id ORDER BY fence;
+
+-- name: read_logs
+-- Lines that the attempts at a job wrote, from a level on.
+SELECT seq, fence, at, level, phase, message, details, duration FROM log
+WHERE job_id = :id AND seq > :after AND level >= :level
+    AND (:phase IS NULL OR phase = :phase) AND (:fence IS NULL OR fence = :fence)
+ORDER BY seq LIMIT :limit;
+
+-- name: read_reviews
+-- What the attempts at a job asked people, and what these said.
+SELECT job_id, fence, note, data, asked_at, decision, decided_by, decided_note, decided_at, result
+FROM review WHERE job_id = :id ORDER BY fence;
+
+-- name: read_workers
+-- All workers that are remembered, in the order in which they came.
+SELECT id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, {live}, ended
+FROM worker ORDER BY started_at, id;
+
+-- name: read_settings
+-- The settings; the row that only counts changes of the controls is none.
+SELECT name, value, revision, updated_at, updated_by FROM setting WHERE name <> 'controls' ORDER BY name;
+
+-- name: find_setting
+-- One setting.
+SELECT name, value, revision, updated_at, updated_by FROM setting WHERE name = :name;
+
+-- name: save_setting
+-- Keep a setting if it has the revision expected: null is any, 0 is none yet.
+INSERT INTO setting (name, value, updated_at, updated_by)
+SELECT :name, :value, :now, :by
+WHERE coalesce(:revision, 0) = 0 OR EXISTS (SELECT 1 FROM setting WHERE name = :name)
+ON CONFLICT (name) DO UPDATE SET
+    value = excluded.value, revision = revision + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by
+WHERE :revision IS NULL OR setting.revision = :revision
+RETURNING name, value, revision, updated_at, updated_by;
+
+-- name: read_audit
+-- What operators changed, the newest first.
+SELECT seq, at, actor, action, target, before, after, request_id FROM audit
+WHERE seq < coalesce(:before, 9223372036854775807) ORDER BY seq DESC LIMIT :limit;
+
+-- name: hold_retired
+-- Ended jobs whose next step of retention has come, the longest overdue first.
+SELECT id, retired FROM job WHERE retire_at <= :now ORDER BY retire_at, id LIMIT :limit;
+
+-- name: announce_stale
+-- Held jobs that have become stale are told of, and will be deleted next.
+UPDATE job SET retired = 1, updated_at = :now,
+    retire_at = stale_at + (SELECT delete_after FROM definition WHERE definition.lane = job.lane)
+WHERE id IN (SELECT id FROM {input});
+INSERT INTO event (at, kind, job_id) SELECT :now, 'job.stale', id FROM {input} ORDER BY id;
+
+-- name: drop_expired_keys
+-- Idempotency keys that have ended; never one whose job is active.
+DELETE FROM idempotency WHERE (definition, key) IN (
+    SELECT definition, key FROM idempotency WHERE expires_at <= :now
+        AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = idempotency.job_id AND job.status < 5)
+    ORDER BY expires_at LIMIT :limit
+)
+RETURNING 1;
+
+-- name: hold_unused_limiters
+-- Concurrency keys that no job uses.
+SELECT limit_key FROM limiter WHERE {unused} LIMIT :limit;
+
+-- name: drop_unused_limiters
+-- Concurrency keys that were found, if still no job uses them.
+DELETE FROM limiter WHERE limit_key IN (SELECT limit_key FROM {input}) AND {unused} RETURNING 1;
+
+-- name: drop_full_buckets
+-- Rate buckets that are full again: as good as none.
+DELETE FROM bucket WHERE name IN (SELECT name FROM bucket WHERE full_at <= :now LIMIT :limit) RETURNING 1;
+
+-- name: drop_ended_workers
+-- Workers that ended long ago and hold nothing.
+DELETE FROM worker WHERE id IN (
+    SELECT id FROM worker WHERE ended IS NOT NULL AND heartbeat_at < :now - :age
+        AND NOT EXISTS (SELECT 1 FROM job WHERE job.worker = worker.id)
+    LIMIT :limit
+)
+RETURNING 1;
+
+-- name: drop_old_ticks
+-- Ticks of long ago; the newest of a schedule stays.
+DELETE FROM tick WHERE (schedule, instant) IN (
+    SELECT schedule, instant FROM tick WHERE at < :now - :age
+        AND instant < (SELECT max(newest.instant) FROM tick AS newest WHERE newest.schedule = tick.schedule)
+    ORDER BY at LIMIT :limit
+)
+RETURNING 1;
+
+-- name: drop_old_minutes
+-- Counts by minute of long ago.
+DELETE FROM tally_minute WHERE (lane, minute, status) IN (
+    SELECT lane, minute, status FROM tally_minute WHERE minute < (:now - :age) / 60000000 LIMIT :limit
+)
+RETURNING 1;

@@ -1,0 +1,165 @@
+-- Statements of the control port: what operators do to jobs and definitions.
+-- :now is the wall clock; {input} is the table of the rows handed in; other {names} are let here.
+
+-- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= :now THEN 8 ELSE job.status END
+-- let outcome: CASE status WHEN 5 THEN 'succeeded' WHEN 6 THEN 'failed' ELSE 'cancelled' END
+
+-- name: filter_ids
+-- Jobs with one of these ids.
+job.id IN (SELECT value FROM json_each(:filter_ids))
+
+-- name: filter_status
+-- Jobs that read as one of these statuses now; stale is derived.
+job.status IN (SELECT value FROM json_each(:filter_stored)) AND {told_now} IN (SELECT value FROM json_each(:filter_status))
+
+-- name: filter_attention
+-- What the index of jobs that need attention holds.
+job.status IN (4, 6, 7)
+
+-- name: filter_live
+-- What the index of live jobs holds.
+job.worker IS NOT NULL
+
+-- name: filter_not_due
+-- What the index of scheduled jobs holds.
+job.status = 0
+
+-- name: filter_definition
+-- Jobs of any version of a definition.
+detail.lane IN (SELECT lane FROM definition WHERE key = :filter_definition)
+
+-- name: filter_reference_type
+-- Jobs that refer to a thing of this type.
+detail.reference_type = :filter_reference_type
+
+-- name: filter_reference_id
+-- Jobs that refer to the thing with this id.
+detail.reference_id = :filter_reference_id
+
+-- name: filter_tag
+-- Jobs with this tag.
+job.id IN (SELECT id FROM job_tag WHERE tag = :filter_tag)
+
+-- name: filter_schedule
+-- Jobs that this schedule made.
+detail.schedule = :filter_schedule
+
+-- name: filter_created_from
+-- Jobs created at this instant or later.
+job.created_at >= :filter_created_from
+
+-- name: filter_created_to
+-- Jobs created before this instant.
+job.created_at < :filter_created_to
+
+-- name: filter_fingerprint
+-- Jobs with an attempt that failed this way.
+job.id IN (SELECT job_id FROM attempt WHERE fingerprint = :filter_fingerprint)
+
+-- name: filter_parent
+-- Jobs that this job created.
+detail.parent = :filter_parent
+
+-- name: select_jobs
+-- Ids of the jobs that a filter speaks of, in order of id.
+SELECT job.id FROM job JOIN job_detail AS detail ON detail.id = job.id
+WHERE job.id > :after AND {filters} ORDER BY job.id LIMIT :limit;
+
+-- name: hold_jobs
+-- These jobs in order of id, as what they read now, and what a change must know; nobody else writes meanwhile.
+SELECT job.id, {told_now}, job.status, job.fence, job.priority, job.due_at, job.generation,
+    job.limit_key, job.unique_key, definition.key, :now
+FROM {input} AS input CROSS JOIN job ON job.id = input.id JOIN definition ON definition.lane = job.lane ORDER BY job.id;
+
+-- name: move_jobs
+-- Held jobs change their status, each from the one it was seen in; renewed ones begin another generation.
+INSERT INTO tally_delta (lane, minute, status, n)
+SELECT lane, :now / 60000000, CASE step.column1 WHEN 1 THEN input.status ELSE input.before END AS counted,
+    step.column1 * count(*)
+FROM {input} AS input CROSS JOIN job USING (id) CROSS JOIN (VALUES (-1), (1)) AS step
+WHERE input.before <> input.status AND job.status = input.before GROUP BY lane, counted, step.column1;
+UPDATE job SET
+    status = input.status, updated_at = :now, rate_paid = 0,
+    blocked = input.status = 1 AND limit_key IS NOT NULL,
+    due_at = coalesce(input.due, due_at),
+    rank = coalesce(input.due - priority * :ageing, rank),
+    queued_at = CASE WHEN input.status = 1 AND input.before <> 1 THEN :now ELSE queued_at END,
+    cancel_at = CASE WHEN input.status IN (3, 7) THEN :now WHEN NOT input.renewed THEN cancel_at END,
+    finished_at = CASE WHEN input.status >= 5 THEN :now END,
+    stale_at = CASE WHEN input.status >= 5 THEN :now + (SELECT stale_after FROM definition WHERE lane = job.lane) END,
+    retire_at = CASE WHEN input.status >= 5 THEN :now + (SELECT stale_after FROM definition WHERE lane = job.lane) END,
+    retired = retired AND NOT input.renewed,
+    generation = generation + input.renewed,
+    attempt = CASE WHEN input.renewed THEN 0 ELSE attempt END,
+    lost = CASE WHEN input.renewed THEN 0 ELSE lost END
+FROM {input} AS input WHERE job.id = input.id AND job.status = input.before;
+
+-- name: reprioritise_jobs
+-- Held jobs that wait get another priority and keep their place in time.
+UPDATE job SET priority = :priority, rank = due_at - :priority * :ageing, updated_at = :now
+WHERE id IN (SELECT id FROM {input}) AND status IN (0, 1);
+
+-- name: forget_phases
+-- Phases of these jobs from a position on; where no completed one is left, the progress is forgotten too.
+DELETE FROM phase WHERE job_id IN (SELECT id FROM {input}) AND position >= :position;
+DELETE FROM progress WHERE job_id IN (SELECT id FROM {input}) AND NOT EXISTS (
+    SELECT 1 FROM phase WHERE phase.job_id = progress.job_id AND status = 'completed'
+);
+
+-- name: decide_review
+-- What a person said to the question of an attempt; a result given with it stands in place of the handler's.
+UPDATE review SET decision = :decision, decided_by = :by, decided_note = :note, decided_at = :now,
+    result = coalesce(:result, result)
+WHERE job_id = :id AND fence = :fence;
+
+-- name: delete_jobs
+-- Ended jobs and everything that belongs to them; their events and their idempotency keys stay.
+DELETE FROM {input} WHERE id NOT IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id WHERE job.status >= 5);
+INSERT INTO event (at, kind, job_id, data)
+SELECT :now, 'job.deleted', job.id, json_object('definition', key, 'status', {outcome})
+FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane ORDER BY job.id;
+INSERT INTO tally_delta (lane, minute, status, n)
+SELECT lane, :now / 60000000, status, -count(*) FROM {input} AS input CROSS JOIN job USING (id) GROUP BY lane, status;
+DELETE FROM job_detail WHERE id IN (SELECT id FROM {input});
+DELETE FROM job_tag WHERE id IN (SELECT id FROM {input});
+DELETE FROM attempt WHERE job_id IN (SELECT id FROM {input});
+DELETE FROM phase WHERE job_id IN (SELECT id FROM {input});
+DELETE FROM progress WHERE job_id IN (SELECT id FROM {input});
+DELETE FROM review WHERE job_id IN (SELECT id FROM {input});
+DELETE FROM log WHERE job_id IN (SELECT id FROM {input});
+DELETE FROM job WHERE id IN (SELECT id FROM {input}) RETURNING id, lane, status;
+
+-- name: hold_control
+-- What operators have said about a definition, or about the whole system.
+SELECT enabled, pause_reason, pause_by, pause_at, pause_until, concurrency, key_concurrency, rate_count, rate_period,
+    rate_per_key, overrides
+FROM control WHERE key = :key;
+
+-- name: save_control
+-- What operators say about a definition from now on.
+UPDATE control SET
+    enabled = :enabled, pause_reason = :pause_reason, pause_by = :pause_by, pause_at = :pause_at,
+    pause_until = :pause_until, concurrency = :concurrency, key_concurrency = :key_concurrency,
+    rate_count = :rate_count, rate_period = :rate_period, rate_per_key = :rate_per_key,
+    overrides = :overrides, revision = revision + 1
+WHERE key = :key;
+
+-- name: bump_controls
+-- Workers learn with their next heartbeat that operators changed something.
+INSERT INTO setting (name, value, updated_at, updated_by) VALUES ('controls', '{}', :now, :by)
+ON CONFLICT (name) DO UPDATE SET
+    revision = revision + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by;
+
+-- name: newest_body
+-- The newest version of a definition, whole.
+SELECT body FROM definition WHERE key = :key ORDER BY version DESC LIMIT 1;
+
+-- name: held_back_keys
+-- Concurrency keys of a definition that hold jobs back.
+SELECT DISTINCT job.limit_key, definition.key FROM job JOIN definition ON definition.lane = job.lane
+WHERE job.blocked AND definition.key = :key ORDER BY 1;
+
+-- name: save_audit
+-- Which operator changed what.
+INSERT INTO audit (at, actor, action, target, before, after)
+SELECT :now, actor, action, target, before, after FROM {input} ORDER BY rowid;

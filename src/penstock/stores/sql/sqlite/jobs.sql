@@ -1,0 +1,354 @@
+-- Statements of the jobs port: creating, claiming, settling, and what attempts write meanwhile.
+-- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
+-- What stands before a line "-- then" is run once for each row handed in.
+
+-- let expired: idempotency.expires_at <= :now AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = idempotency.job_id AND job.status < 5)
+-- let after: CASE job.status WHEN 3 THEN 7 ELSE input.status END
+-- let put_off: job.status = 2 AND input.status = 0
+-- let put_back: job.status = 2 AND input.status = 1
+-- let at: max(coalesce(:due, :now + :delay), :now)
+-- let live: ended IS NULL AND boot = :boot AND lease_until > :steady
+
+-- name: claim_keys
+-- Take idempotency keys in order; a key that is taken and not expired answers with the job that has it.
+INSERT INTO idempotency (definition, key, job_id, digest, expires_at)
+SELECT definition, key, id, digest, :now + life FROM {input} WHERE true ORDER BY definition, key
+ON CONFLICT (definition, key) DO UPDATE SET
+    job_id = CASE WHEN {expired} THEN excluded.job_id ELSE job_id END,
+    digest = CASE WHEN {expired} THEN excluded.digest ELSE digest END,
+    expires_at = CASE WHEN {expired} THEN excluded.expires_at ELSE expires_at END
+RETURNING definition, key, job_id, digest;
+
+-- name: move_keys
+-- These idempotency keys stand for other jobs than they were taken for.
+UPDATE idempotency SET job_id = input.id FROM {input} AS input
+WHERE idempotency.definition = input.definition AND idempotency.key = input.key;
+
+-- name: lock_limits
+-- Make sure that the rows of these concurrency keys are there.
+INSERT INTO limiter (limit_key, definition) SELECT limit_key, definition FROM {input} WHERE true
+ON CONFLICT (limit_key) DO UPDATE SET definition = excluded.definition
+RETURNING limit_key;
+
+-- name: create_one
+-- One job without keys, with its details, event and count; nothing when it is there already or refused.
+INSERT INTO job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
+SELECT :id, :lane, {at} <= :now, :priority, :max_attempts, {at}, {at} - :priority * :ageing, :now, :now,
+    CASE WHEN {at} <= :now THEN :now END
+WHERE (SELECT enabled FROM control WHERE key = (SELECT key FROM definition WHERE lane = :lane))
+ON CONFLICT DO NOTHING;
+INSERT INTO job_detail (
+    id, lane, params, reference_type, reference_id, webhook_url, schedule, scheduled_for, parent, rerun_of,
+    traceparent, actor
+)
+SELECT :id, :lane, :params, :reference_type, :reference_id, :webhook_url, :schedule, :scheduled_for, :parent, :rerun_of,
+    :traceparent, :actor WHERE changes() = 1;
+INSERT INTO event (at, kind, job_id) SELECT :now, 'job.enqueued', :id WHERE changes() = 1;
+INSERT INTO tally_delta (lane, minute, status, n) SELECT :lane, :now / 60000000, {at} <= :now, 1 WHERE changes() = 1;
+SELECT :id, {at} <= :now WHERE changes() = 1;
+
+-- name: create_jobs
+-- Jobs with their details, events and counts; what is there already or refused is left out of the answer.
+DELETE FROM {input} WHERE id IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id)
+    OR lane NOT IN (SELECT lane FROM definition JOIN control USING (key) WHERE enabled);
+INSERT INTO job (
+    id, lane, status, priority, max_attempts, due_at, rank, blocked, limit_key, unique_key,
+    created_at, updated_at, queued_at
+)
+SELECT id, lane, CASE WHEN at > :now THEN 0 ELSE 1 END, priority, max_attempts, at,
+    at - priority * :ageing, at <= :now AND limit_key IS NOT NULL, limit_key, unique_key,
+    :now, :now, CASE WHEN at > :now THEN NULL ELSE :now END
+FROM (SELECT *, max(coalesce(due, :now + delay), :now) AS at FROM {input}) WHERE true
+ON CONFLICT DO NOTHING;
+DELETE FROM {input} WHERE unique_key IS NOT NULL AND id NOT IN (SELECT id FROM job);
+INSERT INTO job_detail (
+    id, lane, params, reference_type, reference_id, tags, idempotency_key, webhook_url, schedule,
+    scheduled_for, parent, rerun_of, traceparent, actor
+)
+SELECT id, lane, params, reference_type, reference_id, tags, idempotency_key, webhook_url, schedule,
+    scheduled_for, parent, rerun_of, traceparent, actor FROM {input};
+INSERT INTO event (at, kind, job_id) SELECT :now, 'job.enqueued', id FROM {input};
+INSERT INTO tally_delta (lane, minute, status, n)
+SELECT input.lane, :now / 60000000, job.status, count(*) FROM {input} AS input CROSS JOIN job ON job.id = input.id
+GROUP BY input.lane, job.status;
+SELECT input.id, job.status FROM {input} AS input CROSS JOIN job ON job.id = input.id;
+
+-- name: tag_jobs
+-- Make jobs findable by their tags.
+INSERT INTO job_tag (tag, id) SELECT tag, id FROM {input} WHERE true ON CONFLICT DO NOTHING;
+
+-- name: find_jobs
+-- The jobs with these ids: the status that is stored, and the one they read as.
+SELECT job.id, job.status, CASE WHEN job.stale_at <= :now THEN 8 ELSE job.status END
+FROM {input} AS input CROSS JOIN job ON job.id = input.id;
+
+-- name: find_unique
+-- The active jobs that hold these unique keys.
+SELECT job.unique_key, job.id, job.status FROM {input} AS input
+JOIN job ON job.unique_key = input.unique_key AND job.unique_key IS NOT NULL AND job.status < 5;
+
+-- name: find_refusing
+-- Which of these lanes take no jobs, and why: unknown, or disabled by an operator.
+SELECT input.lane, control.key FROM {input} AS input
+LEFT JOIN definition ON definition.lane = input.lane LEFT JOIN control ON control.key = definition.key
+WHERE control.enabled IS NOT TRUE;
+
+-- name: admit
+-- Let as many waiting jobs of these concurrency keys through as their limit allows.
+UPDATE job SET blocked = 0 WHERE id IN (
+    SELECT id FROM job WHERE limit_key = :limit_key AND blocked ORDER BY rank, id
+    LIMIT (
+        SELECT CASE control.key_concurrency WHEN 0 THEN -1 ELSE max(0, control.key_concurrency - (
+            SELECT count(*) FROM job WHERE limit_key = :limit_key AND limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3)
+        )) END
+        FROM limiter JOIN control ON control.key = limiter.definition WHERE limiter.limit_key = :limit_key
+    )
+);
+-- then
+
+-- name: blocked_keys
+-- Concurrency keys that hold jobs back, for the sweep that repairs them.
+SELECT limiter.limit_key, limiter.definition FROM limiter
+WHERE EXISTS (SELECT 1 FROM job WHERE job.limit_key = limiter.limit_key AND blocked) ORDER BY 1 LIMIT :limit;
+
+-- name: promote
+-- Scheduled jobs whose time has come stand in the queue.
+DELETE FROM temp.taken;
+INSERT INTO temp.taken (id, lane)
+SELECT id, lane FROM job WHERE status = 0 AND due_at <= :now ORDER BY due_at, id LIMIT :limit;
+UPDATE job SET status = 1, queued_at = :now, updated_at = :now, blocked = limit_key IS NOT NULL
+WHERE id IN (SELECT id FROM temp.taken);
+INSERT INTO tally_delta (lane, minute, status, n)
+SELECT lane, :now / 60000000, step.column1, step.column2 * count(*)
+FROM temp.taken CROSS JOIN (VALUES (0, -1), (1, 1)) AS step GROUP BY lane, step.column1;
+SELECT job.id, limit_key, key FROM temp.taken JOIN job USING (id) JOIN definition ON definition.lane = job.lane;
+
+-- name: next_due
+-- When the next scheduled job is due.
+SELECT due_at FROM job WHERE status = 0 ORDER BY due_at, id LIMIT 1;
+
+-- name: lock_limited
+-- The definitions with limits among these lanes.
+SELECT DISTINCT control.key, concurrency, rate_count, rate_period, rate_per_key, :now FROM {input} AS input
+JOIN definition USING (lane) JOIN control USING (key) WHERE concurrency > 0 OR rate_count > 0 ORDER BY 1;
+
+-- name: lane_keys
+-- The definition keys of these lanes.
+SELECT definition.lane, key FROM {input} AS input JOIN definition ON definition.lane = input.lane;
+
+-- name: count_running
+-- How many jobs of each of these definitions run now.
+SELECT definition.key, count(*) FROM job JOIN definition USING (lane)
+WHERE worker IS NOT NULL AND definition.key IN (SELECT key FROM {input}) GROUP BY definition.key;
+
+-- name: read_buckets
+-- The rate buckets with these names.
+SELECT bucket.name, full_at FROM {input} AS input JOIN bucket ON bucket.name = input.name;
+
+-- name: save_buckets
+-- Write down what was taken from rate buckets.
+INSERT INTO bucket (name, full_at) SELECT name, full_at FROM {input} WHERE true
+ON CONFLICT (name) DO UPDATE SET full_at = max(full_at, excluded.full_at);
+
+-- name: peek_keyed
+-- The first jobs of a lane, held, for limits that must know them before they are claimed.
+SELECT id, rank, limit_key, due_at, rate_paid FROM job
+WHERE lane = :lane AND status = 1 AND NOT blocked ORDER BY rank, id LIMIT :limit;
+
+-- name: pay_rates
+-- These jobs have their token: now (due is null), or at a later instant until which they are put off.
+INSERT INTO tally_delta (lane, minute, status, n)
+SELECT lane, :now / 60000000, step.column1, step.column2 * count(*)
+FROM {input} AS input CROSS JOIN job ON job.id = input.id CROSS JOIN (VALUES (1, -1), (0, 1)) AS step
+WHERE input.due IS NOT NULL GROUP BY lane, step.column1;
+UPDATE job SET rate_paid = 1, updated_at = :now, status = CASE WHEN input.due IS NULL THEN 1 ELSE 0 END,
+    due_at = coalesce(input.due, due_at), rank = coalesce(input.due - priority * :ageing, rank)
+FROM {input} AS input WHERE job.id = input.id;
+
+-- name: claim
+-- The best-ranked jobs of these lanes become this worker's, while its lease is live. Each lane gives at most
+-- its quota; where a lane gave all of it, nothing ranked behind its last one is taken from the others.
+INSERT INTO temp.ripe (id, rank, lane, quota)
+SELECT id, rank, :lane, :quota FROM job WHERE lane = :lane AND status = 1 AND NOT blocked
+    AND EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live})
+    AND EXISTS (
+        SELECT 1 FROM definition JOIN control USING (key) WHERE definition.lane = :lane
+            AND (:granted OR (concurrency = 0 AND rate_count = 0)) AND (pause_at IS NULL OR pause_until <= :now)
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM control WHERE key = '*' AND pause_at IS NOT NULL AND (pause_until IS NULL OR pause_until > :now)
+    )
+ORDER BY rank, id LIMIT :quota;
+-- then
+DELETE FROM temp.taken;
+INSERT INTO temp.taken (id, lane)
+SELECT id, lane FROM temp.ripe
+WHERE rank <= coalesce(
+    (SELECT min(last) FROM (SELECT max(rank) AS last FROM temp.ripe GROUP BY lane, quota HAVING count(*) = quota)),
+    9223372036854775807
+)
+ORDER BY rank, id LIMIT :limit;
+DELETE FROM temp.ripe;
+UPDATE job SET status = 2, fence = fence + 1, attempt = attempt + 1, worker = :worker, rate_paid = 0,
+    started_at = CASE WHEN :start THEN :now END, updated_at = :now
+WHERE id IN (SELECT id FROM temp.taken);
+INSERT INTO event (at, kind, job_id, fence)
+SELECT :now, 'job.started', job.id, job.fence FROM temp.taken CROSS JOIN job USING (id) WHERE :start;
+INSERT INTO tally_delta (lane, minute, status, n)
+SELECT lane, :now / 60000000, step.column1, step.column2 * count(*)
+FROM temp.taken CROSS JOIN (VALUES (1, -1), (2, 1)) AS step GROUP BY lane, step.column1;
+SELECT job.id, job.lane, fence, attempt, max_attempts, lost, generation, priority, params,
+    reference_type, reference_id, traceparent, schedule, scheduled_for
+FROM temp.taken CROSS JOIN job USING (id) CROSS JOIN job_detail USING (id) ORDER BY taken.position;
+
+-- name: start
+-- Claimed jobs whose attempt begins now.
+DELETE FROM {input} WHERE NOT EXISTS (
+    SELECT 1 FROM job WHERE job.id = {input}.id AND job.fence = {input}.fence AND job.status IN (2, 3)
+);
+INSERT INTO event (at, kind, job_id, fence)
+SELECT :now, 'job.started', job.id, job.fence FROM {input} AS input CROSS JOIN job USING (id) WHERE started_at IS NULL;
+UPDATE job SET started_at = :now, updated_at = :now WHERE id IN (SELECT id FROM {input}) AND started_at IS NULL;
+SELECT id FROM {input};
+
+-- name: settle
+-- Endings of attempts, applied where the fence still matches and the job is live; a cancelling job is cancelled.
+DELETE FROM {input} WHERE NOT EXISTS (
+    SELECT 1 FROM job WHERE job.id = {input}.id AND job.fence = {input}.fence AND job.status IN (2, 3)
+);
+UPDATE job SET
+    status = {after}, worker = NULL, updated_at = :now,
+    attempt = job.attempt - input.attempt_back, lost = job.lost + input.lost_more,
+    blocked = {put_back} AND limit_key IS NOT NULL,
+    due_at = CASE WHEN {put_off} THEN :now + input.delay ELSE due_at END,
+    rank = CASE WHEN {put_off} THEN :now + input.delay - priority * :ageing ELSE rank END,
+    queued_at = CASE WHEN {put_back} THEN :now ELSE queued_at END,
+    finished_at = CASE WHEN {after} >= 5 THEN :now END,
+    stale_at = CASE WHEN {after} >= 5 THEN :now + (SELECT stale_after FROM definition WHERE lane = job.lane) END,
+    retire_at = CASE WHEN {after} >= 5 THEN :now + (SELECT stale_after FROM definition WHERE lane = job.lane) END
+FROM {input} AS input WHERE job.id = input.id;
+INSERT INTO attempt (
+    job_id, fence, number, status, cause, worker, started_at, ended_at, result, error_type, error, traceback,
+    fingerprint, exit_code, signal, peak_memory, cpu_seconds
+)
+SELECT job.id, job.fence, job.attempt + attempt_back, job.status, cause, :worker, started_at, :now, result,
+    error_type, error, traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds
+FROM {input} AS input CROSS JOIN job USING (id);
+INSERT INTO review (job_id, fence, note, data, result, asked_at)
+SELECT job.id, job.fence, note, data, result, :now FROM {input} AS input CROSS JOIN job USING (id)
+WHERE input.status = 4 AND job.status = 4;
+INSERT INTO event (at, kind, job_id, fence, data)
+SELECT :now, CASE job.status WHEN 7 THEN 'job.cancelled' ELSE kind END, job.id, job.fence, event_data
+FROM {input} AS input CROSS JOIN job USING (id);
+INSERT INTO tally_delta (lane, minute, status, n)
+SELECT lane, :now / 60000000,
+    CASE step.column1 WHEN 1 THEN job.status WHEN -1 THEN CASE job.status WHEN 7 THEN 3 ELSE 2 END END AS counted,
+    step.column1 * count(*)
+FROM {input} AS input CROSS JOIN job USING (id) CROSS JOIN (VALUES (-1), (1)) AS step GROUP BY lane, counted, step.column1;
+SELECT job.id, job.fence, job.status, limit_key, key
+FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane;
+
+-- name: find_attempts
+-- Which of these attempts are on record.
+SELECT attempt.job_id, attempt.fence FROM {input} AS input
+JOIN attempt ON attempt.job_id = input.id AND attempt.fence = input.fence;
+
+-- name: save_progress
+-- How far attempts have come; the answer names those that were still allowed to say so.
+DELETE FROM {input} WHERE NOT EXISTS (
+    SELECT 1 FROM job WHERE job.id = {input}.id AND job.fence = {input}.fence AND job.status IN (2, 3)
+);
+INSERT INTO progress (job_id, fence, percent, message, phase, updated_at)
+SELECT id, fence, percent, message, phase, :now FROM {input} WHERE true
+ON CONFLICT (job_id) DO UPDATE SET fence = excluded.fence, percent = excluded.percent,
+    message = coalesce(excluded.message, CASE WHEN fence = excluded.fence THEN message END),
+    phase = coalesce(excluded.phase, CASE WHEN fence = excluded.fence THEN phase END),
+    updated_at = excluded.updated_at;
+INSERT INTO event (at, kind, job_id, fence, data)
+SELECT :now, 'job.progress', id, fence, json_object('percent', percent, 'message', message, 'phase', phase) FROM {input};
+SELECT id FROM {input};
+
+-- name: hold_attempt
+-- Look whether an attempt is live; nobody else writes until the transaction ends.
+SELECT :now FROM job WHERE id = :id AND fence = :fence AND status IN (2, 3);
+
+-- name: save_phase
+-- What is known of a phase; a completed one is never written again.
+INSERT INTO phase (job_id, name, position, status, progress, message, result, error, fence, started_at, completed_at)
+VALUES (
+    :id, :name, :position, :status, :progress, :message, :result, :error, :fence,
+    :now, CASE WHEN :status = 'completed' THEN :now END
+)
+ON CONFLICT (job_id, name) DO UPDATE SET
+    position = excluded.position, status = excluded.status, progress = excluded.progress,
+    message = coalesce(excluded.message, message), result = excluded.result, error = excluded.error,
+    fence = excluded.fence, completed_at = excluded.completed_at,
+    started_at = CASE WHEN fence = excluded.fence THEN started_at ELSE excluded.started_at END
+WHERE status <> 'completed'
+RETURNING name;
+
+-- name: read_phases
+-- The phases of a job in their order.
+SELECT job_id, name, position, status, progress, message, result, error, fence, started_at, completed_at
+FROM phase WHERE job_id = :id ORDER BY position, name;
+
+-- name: save_logs
+-- Lines that a held attempt wrote.
+INSERT INTO log (job_id, fence, at, level, phase, message, details, duration)
+SELECT :id, :fence, coalesce(at, :now), level, phase, message, details, duration FROM {input} ORDER BY rowid;
+
+-- name: save_events
+-- Events, in this order.
+INSERT INTO event (at, kind, job_id, subject, fence, data)
+SELECT :now, kind, job_id, subject, fence, data FROM {input} ORDER BY rowid;
+
+-- name: register_worker
+-- A worker introduces itself; its lease begins.
+INSERT INTO worker (id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, boot, lease_until)
+VALUES (:id, :name, :host, :pid, :lanes, :slots, :code_version, :now, :now, :boot, :steady + :lease)
+ON CONFLICT (id) DO NOTHING RETURNING id;
+
+-- name: heartbeat
+-- A live worker's lease goes on; a lease that has ended stays ended.
+UPDATE worker SET heartbeat_at = :now, lease_until = :steady + :lease,
+    lanes = coalesce(:lanes, lanes), slots = coalesce(:slots, slots)
+WHERE id = :worker AND {live} RETURNING id;
+
+-- name: pulse
+-- What a worker learns with its heartbeat: jobs to cancel, the state of the controls, the schema's version.
+SELECT job.id, job.fence, controls.revision, newest.version
+FROM (SELECT coalesce(max(revision), 0) AS revision FROM setting WHERE name = 'controls') AS controls
+CROSS JOIN (SELECT max(version) AS version FROM migration) AS newest
+LEFT JOIN job ON job.worker = :worker AND job.status = 3;
+
+-- name: worker_live
+-- Whether a worker's lease is live.
+SELECT 1 FROM worker WHERE id = :worker AND {live};
+
+-- name: expired_workers
+-- Workers whose lease ended longer ago than the grace, or in an earlier boot of this host.
+SELECT id FROM worker WHERE ended IS NULL AND (boot <> :boot OR lease_until + :grace < :steady)
+ORDER BY lease_until LIMIT :limit;
+
+-- name: ownerless_jobs
+-- Live jobs whose worker has ended or was never there; nobody would look for them again.
+SELECT DISTINCT job.worker FROM job LEFT JOIN worker ON worker.id = job.worker
+WHERE job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL);
+
+-- name: worker_jobs
+-- The live jobs of a worker.
+SELECT id, fence, attempt, max_attempts, lost, started_at IS NOT NULL, lane
+FROM job WHERE worker = :worker ORDER BY id LIMIT :limit;
+
+-- name: lane_bodies
+-- The definitions of these lanes, whole.
+SELECT definition.lane, body FROM {input} AS input JOIN definition ON definition.lane = input.lane;
+
+-- name: hold_worker
+-- Look for a worker's row; nobody else writes until the transaction ends.
+SELECT 1 FROM worker WHERE id = :worker;
+
+-- name: end_worker
+-- A worker has stopped or was lost.
+UPDATE worker SET ended = :ended, lease_until = min(lease_until, :steady)
+WHERE id = :worker AND ended IS NULL RETURNING id;

@@ -1,0 +1,374 @@
+"""The SQLite store: one file, any number of processes on one host.
+
+Each process has one connection that writes and a few that read. Writers that come while another one
+commits are put into the next transaction together, so that many callers share one flush to disk. `apsw` brings its own
+SQLite; a `sqlite3` connection to our file in the same process would lose locks and data, so none is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import apsw
+
+from penstock.core.errors import StoreUnavailable
+from penstock.core.plan import Plan, Rows, Statement
+from penstock.stores import forking, migrations, network_files
+from penstock.stores.clock import Clock, HostClock
+from penstock.stores.forking import Gate
+from penstock.stores.sqlite_callers import cursor_on, ring_at_commit
+from penstock.stores.sqlite_doorbell import SqliteDoorbell
+from penstock.stores.sqlite_errors import translated
+from penstock.stores.statements import Catalogue
+
+T = TypeVar("T")
+Executing = apsw.Connection | apsw.Cursor
+
+STRICT_PRIORITY = 10**15
+"""The ageing interval in microseconds: one step of priority outweighs 31 years of waiting."""
+
+_BUSY_SECONDS = 30.0
+_FORK_SECONDS = 10.0
+_GROUP_SECONDS = 0.04
+_READERS = 2
+_abandoned: list[object] = []
+"""Connections that a fork left behind: closing them here would drop the parent's locks."""
+
+
+class SqliteStore:
+    """Keeps everything in one SQLite file, or in memory for tests."""
+
+    dialect = "sqlite"
+
+    def __init__(self, path: str, *, clock: Clock | None = None, ageing: int = STRICT_PRIORITY) -> None:
+        self.path = path
+        self.memory = path == ":memory:"
+        self._clock = clock or HostClock()
+        self._ageing = ageing
+        self._catalogue = Catalogue("sqlite", {})
+        self._bell = self.doorbell()
+        self._orphaned = False
+        self._mine = _Mine()
+        forking.watch(self)
+
+    @property
+    def place(self) -> str:
+        """What names this store in messages."""
+        return "SQLite in memory" if self.memory else f"SQLite file {self.path}"
+
+    def open(self) -> None:
+        """Create the file if need be, and bring its schema up to date."""
+        self._notice_fork()
+        with self._mine.lock:
+            self._writer()
+
+    def close(self) -> None:
+        """Close what this process opened; the store opens again by itself when it is used."""
+        self._notice_fork()
+        self._mine.threads.shutdown(wait=True)
+        with self._mine.lock:
+            self._mine.close_connections()
+        self._mine = _Mine()
+
+    async def aclose(self) -> None:
+        await asyncio.to_thread(self.close)
+
+    def run(self, plan: Plan[T], *, now: int | None = None) -> T:
+        """Carry out a plan in the caller's thread."""
+        self._notice_fork()
+        if not plan.writes and not self.memory:
+            return self._read(plan, now)
+        task = _Task(plan, now)
+        self._mine.waiting.append(task)
+        with self._mine.lock:
+            # A group may be full, or fail, before it comes to this one.
+            while not task.done:
+                self._commit_group()
+        return task.answer()  # type: ignore[no-any-return]
+
+    async def arun(self, plan: Plan[T], *, now: int | None = None) -> T:
+        """Carry out a plan without blocking the event loop."""
+        self._notice_fork()
+        loop = asyncio.get_running_loop()
+        if not plan.writes and not self.memory:
+            return await loop.run_in_executor(self._mine.threads, self._read, plan, now)
+        task = _Task(plan, now)
+        task.wake = _waker(loop, future := loop.create_future())
+        self._mine.waiting.append(task)
+        if not self._mine.flush_planned:
+            self._mine.flush_planned = True
+            self._mine.threads.submit(self._flush)
+        await future
+        return task.answer()  # type: ignore[no-any-return]
+
+    def run_on(self, connection: apsw.Connection, plan: Plan[T], *, now: int | None = None) -> T:
+        """Carry out a plan on the caller's own apsw connection, inside its transaction."""
+        cursor = cursor_on(connection, self.path, self.place)
+        answer: list[T] = []
+        with connection:
+            answer.append(self._drive(cursor, plan, self._values(now)))
+        if plan.writes:
+            ring_at_commit(connection, self._bell.ring)
+        return answer[0]
+
+    async def arun_on(self, connection: Any, plan: Plan[T], *, now: int | None = None) -> T:
+        return self.run_on(connection, plan, now=now)
+
+    def doorbell(self) -> SqliteDoorbell:
+        """A bell that processes on this host can hear."""
+        return SqliteDoorbell(self.path if not self.memory else f":memory:{id(self)}")
+
+    def _read(self, plan: Plan[T], now: int | None) -> T:
+        answer: list[T] = []
+        with self._mine.gate:
+            try:
+                connection = self._mine.readers.pop()
+            except IndexError:
+                connection = self._connect()
+            try:
+                with translated(self.place), connection:
+                    answer.append(self._drive(connection, plan, self._values(now)))
+            finally:
+                self._mine.readers.append(connection)
+        return answer[0]
+
+    def _flush(self) -> None:
+        self._mine.flush_planned = False
+        while self._mine.waiting:
+            with self._mine.lock:
+                self._commit_group()
+
+    def _commit_group(self) -> None:
+        """Run what waits in one transaction and flush once; the lock is held. Errors go to the tasks."""
+        group: list[_Task] = []
+        try:
+            connection = self._writer()
+            with translated(self.place):
+                connection.execute("BEGIN IMMEDIATE")
+                try:
+                    self._fill_group(connection, group)
+                    connection.execute("COMMIT")
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+        except Exception as error:
+            if not group and self._mine.waiting:
+                group.append(self._mine.waiting.popleft())
+            for task in group:
+                task.fail(error)
+        except BaseException:
+            for task in group:
+                task.fail(StoreUnavailable("The process was interrupted while it wrote; try again."))
+            raise
+        finally:
+            for task in group:
+                task.finish()
+
+    def _fill_group(self, connection: apsw.Connection, group: list[_Task]) -> None:
+        """Run tasks until none wait or the time is over; one that fails is undone without hurting the others."""
+        deadline = time.monotonic() + _GROUP_SECONDS
+        while self._mine.waiting and (not group or time.monotonic() < deadline):
+            group.append(task := self._mine.waiting.popleft())
+            values = self._values(task.now)
+            if len(group) == 1 and not self._mine.waiting:
+                task.result = self._drive(connection, task.plan, values)
+                continue
+            try:
+                with translated(self.place), connection:
+                    task.result = self._drive(connection, task.plan, values)
+            except Exception as error:
+                task.fail(error)
+                if not connection.in_transaction:
+                    raise
+
+    def _drive(self, connection: Executing, plan: Plan[T], values: dict[str, Any]) -> T:
+        steps = plan.steps()
+        try:
+            statement = next(steps)
+            while True:
+                statement = steps.send(self._execute(connection, statement, values))
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+    def _execute(self, connection: Executing, statement: Statement, values: dict[str, Any]) -> Rows:
+        entry = self._catalogue[statement.name, statement.parts, statement.order]
+        values = {**values, **statement.values}
+        for name, value in statement.values.items():
+            if isinstance(value, list | tuple):
+                values[name] = json.dumps(value)
+        if statement.columns is not None:
+            names = tuple(statement.columns)
+            rows = zip(*statement.columns.values(), strict=True)
+            if entry.each:
+                connection.executemany(entry.each, ({**values, **dict(zip(names, row, strict=True))} for row in rows))
+            else:
+                _hand_in(connection, statement.name, names, rows)
+        rows_out: Rows = []
+        for step in entry.steps:
+            rows_out = connection.execute(step, values).fetchall()
+        return rows_out
+
+    def _values(self, now: int | None) -> dict[str, Any]:
+        if now is not None:
+            return {"now": now, "steady": now, "boot": self._clock.boot, "ageing": self._ageing}
+        wall, steady = self._clock.read()
+        return {"now": wall, "steady": steady, "boot": self._clock.boot, "ageing": self._ageing}
+
+    def _writer(self) -> apsw.Connection:
+        if self._mine.writer is None:
+            if self._orphaned:
+                raise StoreUnavailable(
+                    "SQLite in memory belongs to the process that opened it, and this is a fork of that one.",
+                    hint="Use a file, or open the store after the fork.",
+                )
+            if not self.memory:
+                network_files.refuse(self.path)
+            with translated(self.place):
+                connection = self._connect()
+                migrations.migrate_sqlite(connection, self.place)
+            self._mine.writer = connection
+        return self._mine.writer
+
+    def _connect(self) -> apsw.Connection:
+        with translated(self.place):
+            connection = apsw.Connection(self.path)
+            connection.set_busy_handler(_patience())
+            migrations.refuse_foreign(connection, self.place)
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute("PRAGMA cache_size = -65536")
+            _prepare(connection)
+        return connection
+
+    def before_fork(self) -> None:
+        """Close everything, so that the child inherits neither connections nor locks."""
+        mine = self._mine
+        mine.still = mine.lock.acquire(timeout=_FORK_SECONDS)
+        if mine.still and not mine.gate.shut():
+            mine.lock.release()
+            mine.still = False
+        if mine.still and not self.memory:
+            mine.close_connections()
+
+    def after_fork(self, *, child: bool) -> None:
+        mine = self._mine
+        if child:
+            self._notice_fork()
+        elif mine.still:
+            mine.still = False
+            mine.gate.reopen()
+            mine.lock.release()
+
+    def _notice_fork(self) -> None:
+        mine = self._mine
+        if mine.pid != os.getpid():
+            _abandoned.append(mine)
+            self._orphaned = self.memory and (self._orphaned or mine.writer is not None)
+            self._mine = _Mine()
+
+
+class _Mine:
+    """What belongs to one process: after a fork the child begins with its own."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.lock = threading.Lock()
+        self.waiting: deque[_Task] = deque()
+        self.flush_planned = False
+        self.writer: apsw.Connection | None = None
+        self.readers: list[apsw.Connection] = []
+        self.threads = ThreadPoolExecutor(_READERS, thread_name_prefix="penstock-sqlite")
+        self.gate = Gate()
+        """Readers pass through it; a fork waits until all are out."""
+        self.still = False
+        """Nothing moves: the process is about to fork."""
+
+    def close_connections(self) -> None:
+        for connection in (*self.readers, self.writer):
+            if connection is not None:
+                connection.close()
+        self.readers.clear()
+        self.writer = None
+
+
+class _Task:
+    """One plan that waits to be run, and then its answer."""
+
+    __slots__ = ("done", "error", "now", "plan", "result", "wake")
+
+    def __init__(self, plan: Plan[Any], now: int | None) -> None:
+        self.plan = plan
+        self.now = now
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.wake: Callable[[], None] | None = None
+
+    def fail(self, error: BaseException) -> None:
+        if self.error is None:
+            self.error = error
+
+    def finish(self) -> None:
+        self.done = True
+        if self.wake is not None:
+            self.wake()
+
+    def answer(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+def _hand_in(connection: Executing, name: str, columns: tuple[str, ...], rows: Any) -> None:
+    """Put rows into the statement's own temporary table."""
+    table = f"temp.in_{name}"
+    marks = ", ".join("?" * len(columns))
+    try:
+        connection.execute(f"DELETE FROM {table}")  # noqa: S608 - names from our own code
+    except apsw.SQLError:
+        connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
+    connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608
+
+
+def _prepare(connection: apsw.Connection) -> None:
+    connection.execute(
+        "CREATE TABLE IF NOT EXISTS temp.taken (position INTEGER PRIMARY KEY, id TEXT NOT NULL, lane INTEGER);"
+        "CREATE TABLE IF NOT EXISTS temp.ripe "
+        "(id TEXT NOT NULL, rank INTEGER NOT NULL, lane INTEGER NOT NULL, quota INTEGER NOT NULL)"
+    )
+
+
+def _patience() -> Callable[[int], bool]:
+    """A busy handler that asks again every few milliseconds, and gives up after half a minute."""
+    began = 0.0
+
+    def wait(count: int) -> bool:
+        nonlocal began
+        if count == 0:
+            began = time.monotonic()
+        time.sleep(0.0005 if count < 20 else 0.003)
+        return time.monotonic() - began < _BUSY_SECONDS
+
+    return wait
+
+
+def _waker(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> Callable[[], None]:
+    def settle() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    def wake() -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle)
+
+    return wake

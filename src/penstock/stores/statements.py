@@ -1,0 +1,102 @@
+"""Reads the `.sql` files: named statements with a sentence each, the same names in every dialect.
+
+-- let NAME: TEXT      an expression that statements of the file may use as {NAME}
+-- name: NAME          begins a statement; the comment lines below it say what it does
+-- then                what stands above it is run once for each row handed in (SQLite)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+
+FILES = ("jobs", "control", "schedules", "feed", "admin")
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One named statement: what it says of itself, and its text."""
+
+    name: str
+    sentence: str
+    text: str
+    each: str = ""
+    steps: tuple[str, ...] = ()
+    """The single statements of the text: SQLite keeps each of them prepared, but not all in one."""
+
+
+@cache
+def read(dialect: str) -> Mapping[str, Entry]:
+    """Every statement of a dialect, with its `let` expressions filled in."""
+    entries: dict[str, Entry] = {}
+    for file in FILES:
+        path = resources.files("penstock.stores") / "sql" / dialect / f"{file}.sql"
+        for entry in _parse(path.read_text(encoding="utf-8")):
+            if entry.name in entries:
+                raise ValueError(f"two statements of {dialect} are named {entry.name}")
+            entries[entry.name] = entry
+    return entries
+
+
+def fill(text: str, fields: Mapping[str, str]) -> str:
+    """Replace each {field} that is given; the others stay."""
+    return _FIELD.sub(lambda found: fields.get(found.group(1), found.group(0)), text)
+
+
+class Catalogue:
+    """The statements of one dialect, filled in for one store and put together on demand."""
+
+    def __init__(self, dialect: str, fields: Mapping[str, str]) -> None:
+        self._entries = read(dialect)
+        self._fields = fields
+        self._ready: dict[tuple[str, tuple[str, ...], str], Entry] = {}
+
+    def __getitem__(self, key: tuple[str, tuple[str, ...], str]) -> Entry:
+        """The entry for (name, conditions, order)."""
+        entry = self._ready.get(key)
+        if entry is None:
+            entry = self._ready[key] = self._compose(*key)
+        return entry
+
+    def _compose(self, name: str, parts: tuple[str, ...], order: str) -> Entry:
+        entry = self._entries[name]
+        conditions = " AND ".join(f"({self._entries[part].text})" for part in parts) or "true"
+        fields = {**self._fields, "input": f"temp.in_{name}", "filters": conditions}
+        if order:
+            fields["order"] = self._entries[order].text
+        text = _filled(entry.text, fields)
+        steps = tuple(step for step in (part.strip().rstrip(";") for part in re.split(r";\n", text)) if step)
+        return replace(entry, text=text, each=_filled(entry.each, fields), steps=steps)
+
+
+def _filled(text: str, fields: Mapping[str, str]) -> str:
+    """What is filled in may hold fields of its own; the schema comes last, for its name may look like one."""
+    ours = {name: value for name, value in fields.items() if name != "schema"}
+    return fill(fill(fill(text, ours), ours), fields)
+
+
+def _parse(text: str) -> list[Entry]:
+    lets: dict[str, str] = {}
+    entries: list[Entry] = []
+    head, *sections = re.split(r"^-- name: ", text, flags=re.MULTILINE)
+    for line in head.splitlines():
+        if found := re.match(r"-- let (\w+): (.+)", line):
+            lets[found.group(1)] = fill(found.group(2), lets)
+    for section in sections:
+        name, *lines = section.splitlines()
+        comments = [line for line in lines if line.startswith("-- ") and line != "-- then"]
+        body = "\n".join(line for line in lines if line not in comments).strip()
+        each, _, once = body.rpartition("-- then")
+        entries.append(
+            Entry(
+                name=name.strip(),
+                sentence=" ".join(line[3:] for line in comments),
+                text=fill(once.strip().rstrip(";") if not each else once.strip(), lets),
+                each=fill(each.strip(), lets),
+            )
+        )
+    return entries

@@ -1,0 +1,267 @@
+"""The control port: what operators do to jobs and definitions.
+
+Jobs are held first, what becomes of each is read from the table of transitions, and one statement moves them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from penstock.core import event as kinds
+from penstock.core.definition import check_priority
+from penstock.core.errors import Conflict, NotFound
+from penstock.core.job import JobFilter
+from penstock.core.plan import Statement, Steps, reads, writes, writes_once
+from penstock.core.transitions import BY_CODE, Status, Trigger, allowed
+from penstock.stores.verbs import audit, limits
+from penstock.stores.verbs.filters import filters
+from penstock.stores.verbs.orders import enable as enable
+from penstock.stores.verbs.orders import override as override
+from penstock.stores.verbs.orders import pause as pause
+
+_BEFORE_ALL_IDS = "00000000-0000-0000-0000-000000000000"
+_BEHIND_ALL_PHASES = 2**31 - 1
+_ADVICE = {
+    Status.RUNNING: "Cancel it first, or wait until it has ended.",
+    Status.CANCELLING: "Wait until it is cancelled.",
+    Status.REVIEW_NEEDED: "Approve or reject it.",
+    Status.SUCCEEDED: "Create another job instead.",
+    Status.FAILED: "Retry it.",
+    Status.CANCELLED: "Retry it.",
+    Status.STALE: "Retry it.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A job that is held, as it was found."""
+
+    job_id: str
+    status: Status
+    stored: Status
+    fence: int
+    priority: int
+    due_at: int
+    generation: int
+    limit_key: str | None
+    unique_key: str | None
+    definition: str
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """What becomes of a held job, and which events tell of it."""
+
+    job: _Seen
+    status: Status
+    tells: tuple[str, ...]
+    due: int | None = None
+    renewed: bool = False
+    facts: Mapping[str, object] | None = None
+
+
+@writes
+def cancel(job_ids: Sequence[str], *, by: str | None = None) -> Steps[dict[str, Status]]:
+    found = yield from _hold(job_ids)
+    moves = [
+        _Move(job, target, (kinds.CANCELLING if target is Status.CANCELLING else kinds.CANCELLED,))
+        for job in found
+        for target in allowed(job.status, Trigger.CANCEL)
+        if target is not None and target is not job.status
+    ]
+    yield from _carry_out(moves, "job.cancel", by)
+    return _told(job_ids, found, moves)
+
+
+@writes
+def reschedule(job_id: str, *, due: int | None = None, delay: int = 0, by: str | None = None) -> Steps[Status]:
+    job = yield from _hold_one(job_id)
+    _check(job, Trigger.RESCHEDULE, "be given another time")
+    at = max(job.now + delay if due is None else due, job.now)
+    target = Status.SCHEDULED if at > job.now else Status.QUEUED
+    move = _Move(job, target, (kinds.RESCHEDULED,), due=at, facts={"due": at})
+    yield from _carry_out([move], "job.reschedule", by)
+    return target
+
+
+@writes
+def reprioritise(job_ids: Sequence[str], priority: int, *, by: str | None = None) -> Steps[list[str]]:
+    check_priority(priority, "The job")
+    found = yield from _hold(job_ids)
+    waiting = [job for job in found if allowed(job.status, Trigger.RESCHEDULE)]
+    if not waiting:
+        return []
+    changed = [job.job_id for job in waiting]
+    yield Statement("reprioritise_jobs", {"priority": priority}, columns={"id": changed})
+    yield _events([(job, kinds.RESCHEDULED, {"priority": priority}) for job in waiting], by)
+    if by is not None:
+        changes = [(job.job_id, {"priority": job.priority}, {"priority": priority}) for job in waiting]
+        yield audit.entries(by, "job.reprioritise", changes)
+    return [job_id for job_id in dict.fromkeys(job_ids) if job_id in set(changed)]
+
+
+@writes
+def retry(
+    job_ids: Sequence[str], *, from_position: int | None = None, by: str | None = None
+) -> Steps[dict[str, Status]]:
+    found = yield from _hold(job_ids)
+    again = [job for job in found if allowed(job.status, Trigger.RETRY)]
+    if not again:
+        return _told(job_ids, found, [])
+    yield from _check_unique(again)
+    position = _BEHIND_ALL_PHASES if from_position is None else from_position
+    yield Statement("forget_phases", {"position": position}, columns={"id": [job.job_id for job in again]})
+    moves = [
+        _Move(
+            job, Status.QUEUED, (kinds.ENQUEUED,), due=job.now, renewed=True, facts={"generation": job.generation + 1}
+        )
+        for job in again
+    ]
+    yield from _carry_out(moves, "job.retry", by)
+    return _told(job_ids, found, moves)
+
+
+@writes_once
+def approve(
+    job_id: str, *, by: str, note: str | None = None, result: str | None = None, finished: bool
+) -> Steps[Status]:
+    job = yield from _hold_one(job_id)
+    _check(job, Trigger.APPROVE, "be approved")
+    yield _decision(job, "approved", by, note, result)
+    if finished:
+        move = _Move(job, Status.SUCCEEDED, (kinds.APPROVED, kinds.SUCCEEDED), facts=_note(note))
+    else:
+        move = _Move(job, Status.QUEUED, (kinds.APPROVED,), due=job.now, facts=_note(note))
+    yield from _carry_out([move], "job.approve", by)
+    return move.status
+
+
+@writes_once
+def reject(job_id: str, *, by: str, note: str | None = None) -> Steps[Status]:
+    job = yield from _hold_one(job_id)
+    _check(job, Trigger.REJECT, "be rejected")
+    yield _decision(job, "rejected", by, note, None)
+    move = _Move(job, Status.FAILED, (kinds.REJECTED, kinds.FAILED), facts=_note(note))
+    yield from _carry_out([move], "job.reject", by)
+    return move.status
+
+
+@writes_once
+def delete(job_ids: Sequence[str], *, by: str | None = None) -> Steps[list[str]]:
+    wanted = list(dict.fromkeys(job_ids))
+    if not wanted:
+        return []
+    gone = {job_id: BY_CODE[status] for job_id, _, status in (yield Statement("delete_jobs", columns={"id": wanted}))}
+    deleted = [job_id for job_id in wanted if job_id in gone]
+    if by is not None and deleted:
+        yield audit.entries(by, "job.delete", [(job_id, {"status": gone[job_id]}, None) for job_id in deleted])
+    return deleted
+
+
+@reads
+def select(which: JobFilter, limit: int, after: str | None = None) -> Steps[list[str]]:
+    parts, values = filters(which)
+    values |= {"limit": limit, "after": after or _BEFORE_ALL_IDS}
+    return [job_id for (job_id,) in (yield Statement("select_jobs", values, parts=parts))]
+
+
+def _hold(job_ids: Sequence[str]) -> Steps[list[_Seen]]:
+    """Hold jobs until the transaction ends; those that do not exist are left out."""
+    wanted = sorted(set(job_ids))
+    if not wanted:
+        return []
+    found = yield Statement("hold_jobs", columns={"id": wanted})
+    return [_Seen(job_id, BY_CODE[told], BY_CODE[stored], *rest) for job_id, told, stored, *rest in found]
+
+
+def _hold_one(job_id: str) -> Steps[_Seen]:
+    found = yield from _hold([job_id])
+    if not found:
+        raise NotFound("job", job_id, hint="It was never created here, or it has been deleted.")
+    return found[0]
+
+
+def _check(job: _Seen, trigger: Trigger, wish: str) -> None:
+    if not allowed(job.status, trigger):
+        raise Conflict(
+            f"Job {job.job_id} is {job.status} and cannot {wish}.",
+            job_id=job.job_id,
+            hint=_ADVICE.get(job.status, "Wait until it asks for a review, or cancel it."),
+        )
+
+
+def _check_unique(again: Sequence[_Seen]) -> Steps[None]:
+    """Raise when an active job, or another one of these, holds the unique key that a job would need."""
+    wanted: dict[str, _Seen] = {}
+    for job in again:
+        if job.unique_key is None:
+            continue
+        if job.unique_key in wanted:
+            raise _unique_conflict(job, wanted[job.unique_key].job_id)
+        wanted[job.unique_key] = job
+    if wanted:
+        for key, holder, _ in (yield Statement("find_unique", columns={"unique_key": sorted(wanted)})):
+            raise _unique_conflict(wanted[key], holder)
+
+
+def _unique_conflict(job: _Seen, holder: str) -> Conflict:
+    return Conflict(
+        f"Job {job.job_id} cannot be retried: job {holder} is active under the same unique key.",
+        job_id=holder,
+        hint="Wait until that one has ended, or cancel it.",
+    )
+
+
+def _carry_out(moves: Sequence[_Move], action: str, by: str | None) -> Steps[None]:
+    """Move held jobs, tell of it, and give the slots of concurrency keys to whoever is next."""
+    if not moves:
+        return
+    yield Statement(
+        "move_jobs",
+        columns={
+            "id": [move.job.job_id for move in moves],
+            "before": [move.job.stored.code for move in moves],
+            "status": [move.status.code for move in moves],
+            "due": [move.due for move in moves],
+            "renewed": [move.renewed for move in moves],
+        },
+    )
+    yield _events([(move.job, kind, move.facts) for move in moves for kind in move.tells], by)
+    if by is not None:
+        changes = [(move.job.job_id, {"status": move.job.status}, {"status": move.status}) for move in moves]
+        yield audit.entries(by, action, changes)
+    yield from limits.admit((move.job.limit_key, move.job.definition) for move in moves)
+
+
+def _events(news: Iterable[tuple[_Seen, str, Mapping[str, object] | None]], by: str | None) -> Statement:
+    rows = list(news)
+    who = {} if by is None else {"by": by}
+    data = [{**(facts or {}), **who} for _, _, facts in rows]
+    return Statement(
+        "save_events",
+        columns={
+            "kind": [kind for _, kind, _ in rows],
+            "job_id": [job.job_id for job, _, _ in rows],
+            "subject": [None] * len(rows),
+            "fence": [job.fence or None for job, _, _ in rows],
+            "data": [json.dumps(each, ensure_ascii=False) if each else None for each in data],
+        },
+    )
+
+
+def _decision(job: _Seen, decision: str, by: str, note: str | None, result: str | None) -> Statement:
+    facts = {"id": job.job_id, "fence": job.fence, "decision": decision, "by": by, "note": note, "result": result}
+    return Statement("decide_review", facts)
+
+
+def _note(note: str | None) -> dict[str, object] | None:
+    return None if note is None else {"note": note[:500]}
+
+
+def _told(job_ids: Sequence[str], found: Sequence[_Seen], moves: Sequence[_Move]) -> dict[str, Status]:
+    """The status that each job has now, in the order in which they were asked for."""
+    statuses = {job.job_id: job.status for job in found} | {move.job.job_id: move.status for move in moves}
+    return {job_id: statuses[job_id] for job_id in dict.fromkeys(job_ids) if job_id in statuses}

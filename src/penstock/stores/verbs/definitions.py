@@ -1,0 +1,29 @@
+"""How a definition is kept: as the text of a JSON document."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from penstock.core.definition import Definition, RateLimit
+from penstock.core.retry import from_json as policy_from_json
+
+_FIELDS = frozenset(field.name for field in dataclasses.fields(Definition))
+
+
+def to_text(definition: Definition) -> str:
+    """A definition as JSON text; its fields keep their names."""
+    facts = {name: getattr(definition, name) for name in sorted(_FIELDS)}
+    facts["backoff"] = definition.backoff.to_json()
+    facts["rate_limit"] = dataclasses.asdict(definition.rate_limit) if definition.rate_limit else None
+    return json.dumps(facts, ensure_ascii=False)
+
+
+def from_text(text: str) -> Definition:
+    """The definition that `to_text` wrote; fields that only newer code knows are passed over."""
+    facts = {name: value for name, value in json.loads(text).items() if name in _FIELDS}
+    facts["backoff"] = policy_from_json(facts["backoff"])
+    facts["rate_limit"] = RateLimit(**facts["rate_limit"]) if facts["rate_limit"] else None
+    for name in ("phases", "secret_fields"):
+        facts[name] = tuple(facts[name])
+    return Definition(**facts)

@@ -1,0 +1,56 @@
+"""How attempts end: one way for all of them, whoever says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from penstock.core.job import Held
+from penstock.core.outcome import Settlement
+from penstock.core.plan import Statement, Steps
+from penstock.core.worker import SettleReport
+from penstock.stores.verbs import limits, rows
+
+
+def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[SettleReport]:
+    """Apply endings where the fence still matches; tell those already on record from those refused."""
+    if not settlements:
+        return SettleReport([], [], [])
+    # Of several endings of one job only the newest fence can hold, and only once.
+    newest: dict[str, Settlement] = {}
+    for each in settlements:
+        if each.job_id not in newest or each.fence > newest[each.job_id].fence:
+            newest[each.job_id] = each
+    columns = rows.settlement_columns(list(newest.values()))
+    ended = yield Statement("settle", {"worker": worker}, columns=columns)
+    yield from limits.admit((key, definition) for *_, key, definition in ended if key is not None)
+    fresh = {job_id: fence for job_id, fence, *_ in ended}
+    applied: list[str] = []
+    others: list[Held] = []
+    for each in settlements:
+        if fresh.get(each.job_id) == each.fence:
+            applied.append(each.job_id)
+            del fresh[each.job_id]
+        else:
+            others.append(Held(each.job_id, each.fence))
+    repeated: set[tuple[str, int]] = set()
+    if others:
+        found = yield Statement("find_attempts", columns=held_columns(others))
+        repeated = {(job_id, fence) for job_id, fence in found}
+    return SettleReport(
+        applied=applied,
+        repeated=[each.job_id for each in others if (each.job_id, each.fence) in repeated],
+        refused=[each for each in others if (each.job_id, each.fence) not in repeated],
+    )
+
+
+def newest(held: Iterable[Held]) -> list[Held]:
+    """Of several attempts at one job only the newest can hold it."""
+    fences: dict[str, int] = {}
+    for each in held:
+        fences[each.job_id] = max(each.fence, fences.get(each.job_id, 0))
+    return [Held(job_id, fence) for job_id, fence in fences.items()]
+
+
+def held_columns(held: Iterable[Held]) -> dict[str, Sequence[object]]:
+    pairs = list(held)
+    return {"id": [each.job_id for each in pairs], "fence": [each.fence for each in pairs]}

@@ -1,0 +1,151 @@
+"""The feed port: following what happens.
+
+A cursor says which events its reader has seen: on SQLite those up to a number, on PostgreSQL those of the
+transactions that a snapshot holds for ended, because numbers are committed out of order there. When more events are
+there than fit, it also says up to which moment the reader is being served, and the last number it was given:
+
+    REVISION@SEEN                  all of SEEN
+    REVISION@SEEN/TARGET/LAST      all of SEEN, and of what came between SEEN and TARGET the events up to LAST
+
+REVISION counts how often events had been removed at that time; while it stays, nothing can be missing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from penstock.core.errors import FeedGone, InvalidInput
+from penstock.core.event import Event, News
+from penstock.core.ids import is_id
+from penstock.core.instant import to_datetime
+from penstock.core.plan import Rows, Statement, Steps, reads, writes
+from penstock.stores.verbs.rows import Row
+
+WINDOW = 10_000
+"""How many events are sorted at most to serve a page; a reader that is further behind is led on in steps."""
+
+_MOMENT = r"(\d{1,19}(?::\d{1,19}:(?:\d{1,19}(?:,\d{1,19})*)?)?)"
+_FORM = re.compile(rf"(\d{{1,9}})@{_MOMENT}(?:/{_MOMENT}/(\d{{1,18}}))?", re.ASCII)
+
+
+@reads
+def tip() -> Steps[str]:
+    ((revision, moment),) = yield Statement("feed_tip")
+    return str(_Cursor(revision, moment))
+
+
+@reads
+def origin() -> Steps[str]:
+    ((revision, moment),) = yield Statement("feed_origin")
+    return str(_Cursor(revision, moment))
+
+
+@reads
+def read(cursor: str, limit: int = 500) -> Steps[News]:
+    if limit < 1:
+        raise InvalidInput(f"The limit of a read of the feed must be at least 1, not {limit}.")
+    place = _parsed(cursor)
+    page = yield from _page(cursor, place, limit)
+    if place.target is None and page.looked_at > WINDOW:
+        found = yield Statement("cut_feed", {"base": place.seen, "most": WINDOW})
+        place = replace(place, target=(found and found[0][0]) or page.now)
+        page = yield from _page(cursor, place, limit)
+    events = page.events[:limit]
+    target = place.target or page.now
+    if len(page.events) > limit:
+        after = _Cursor(page.revision, place.seen, target, events[-1].seq)
+        return News(events, str(after), more=True)
+    return News(events, str(_Cursor(page.revision, target)), more=target != page.now)
+
+
+@reads
+def of_job(job_id: str, after: int = 0, limit: int = 500) -> Steps[list[Event]]:
+    if not is_id(job_id):
+        return []
+    found = yield Statement("job_events", {"id": job_id, "after": after, "limit": limit})
+    return [_event(row) for row in found]
+
+
+@writes
+def prune(age: int, limit: int = 1000) -> Steps[int]:
+    """A job's events go together, once its `job.deleted` is older than `age`: nobody finds half a history."""
+    found: Rows = yield Statement("prunable_events", {"age": age, "limit": limit})
+    if not found:
+        return 0
+    columns = {"xid": [xid for xid, _ in found], "seq": [seq for _, seq in found]}
+    ((removed,),) = yield Statement("remove_events", columns=columns)
+    return int(removed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cursor:
+    """How far a reader has come."""
+
+    revision: int
+    seen: str
+    target: str | None = None
+    last: int = 0
+
+    def __str__(self) -> str:
+        rest = "" if self.target is None else f"/{self.target}/{self.last}"
+        return f"{self.revision}@{self.seen}{rest}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """One answer of `read_feed`: up to one event more than asked for."""
+
+    revision: int
+    looked_at: int
+    now: str
+    events: list[Event]
+
+
+def _parsed(cursor: str) -> _Cursor:
+    found = _FORM.fullmatch(cursor)
+    if found is None:
+        raise _not_a_cursor(cursor)
+    revision, seen, target, last = found.groups()
+    if not all(_sound(moment) for moment in (seen, target) if moment is not None):
+        raise _not_a_cursor(cursor)
+    return _Cursor(int(revision), seen, target, int(last or 0))
+
+
+def _sound(moment: str) -> bool:
+    """Whether a moment is a seq, or a snapshot that PostgreSQL would have written: first, end, those open between."""
+    first, colon, rest = moment.partition(":")
+    if not colon:
+        return True
+    end, _, still_open = rest.partition(":")
+    numbers = [int(first), *(int(each) for each in still_open.split(",") if each)]
+    rising = all(one < other for one, other in zip(numbers[1:], numbers[2:], strict=False))
+    return 0 < int(first) <= int(end) < 2**63 and rising and all(int(first) <= each < int(end) for each in numbers[1:])
+
+
+def _page(cursor: str, place: _Cursor, limit: int) -> Steps[_Page]:
+    values = {
+        "revision": place.revision, "base": place.seen, "target": place.target, "last": place.last,
+        "limit": limit + 1, "most": WINDOW + 1 if place.target is None else None,
+    }  # fmt: skip
+    found = yield Statement("read_feed", values)
+    valid, gone, revision, looked_at, now = found[0][:5]
+    if not valid:
+        raise _not_a_cursor(cursor)
+    if gone:
+        raise FeedGone(
+            f"Events after the cursor {cursor[:100]!r} were deleted already.",
+            hint="Read what you need anew, and go on from the feed's tip.",
+        )
+    return _Page(revision, looked_at, now, [_event(row[5:]) for row in found if row[5] is not None])
+
+
+def _not_a_cursor(cursor: str) -> InvalidInput:
+    return InvalidInput(
+        f"{cursor[:100]!r} is not a cursor of this feed.", hint="Use one that tip, origin or read has given."
+    )
+
+
+def _event(row: Row) -> Event:
+    seq, kind, at, job_id, subject, fence, data = row
+    return Event(seq, kind, to_datetime(at), job_id, subject, fence, data)

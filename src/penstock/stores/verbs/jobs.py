@@ -1,0 +1,326 @@
+"""The jobs port: create, promote, claim, settle, and what attempts write meanwhile."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from operator import attrgetter
+
+from penstock.core import event as kinds
+from penstock.core.errors import Conflict, IdempotencyConflict, LeaseLost, NotFound, StoreUnavailable
+from penstock.core.job import Claimed, Created, Draft, Held, LogLine, Phase
+from penstock.core.outcome import Settlement
+from penstock.core.plan import Statement, Steps, reads, writes, writes_once
+from penstock.core.transitions import BY_CODE
+from penstock.core.worker import Pulse, SettleReport, WorkerInfo
+from penstock.stores.verbs import endings, limits, rows
+from penstock.stores.verbs.rescue import reclaim as reclaim
+from penstock.stores.verbs.rescue import release_unheld as release_unheld
+
+_PLAIN_COLUMNS = (
+    "id", "lane", "priority", "max_attempts", "due", "delay", "params", "reference_type", "reference_id",
+    "idempotency_key", "webhook_url", "schedule", "scheduled_for", "parent", "rerun_of", "traceparent", "actor",
+)  # fmt: skip
+_plain_fields = attrgetter(*_PLAIN_COLUMNS)
+_LEVELS = ("debug", "info", "warning", "error")
+_TRIES = 5
+
+
+@writes
+def create(drafts: Sequence[Draft]) -> Steps[list[Created]]:
+    if not drafts:
+        return []
+    if len(drafts) == 1 and _is_plain(drafts[0]):
+        return [(yield from _insert_one(drafts[0]))]
+    holders = yield from _take_keys(drafts)
+    made = yield from _insert([draft for draft in drafts if holders.get(draft.id, draft.id) == draft.id])
+    yield from _move_keys(drafts, holders, made)
+    earlier = sorted({job_id for job_id in holders.values() if job_id not in made})
+    found = (yield Statement("find_jobs", columns={"id": earlier})) if earlier else []
+    statuses = {job_id: BY_CODE[told] for job_id, _, told in found}
+    answers = []
+    for draft in drafts:
+        job_id = holders.get(draft.id, draft.id)
+        if job_id == draft.id:
+            answers.append(made[job_id])
+        elif job_id in made:
+            answers.append(replace(made[job_id], created=False))
+        else:
+            answers.append(Created(job_id, statuses.get(job_id, rows.GONE), created=False))
+    return answers
+
+
+@writes
+def promote(limit: int = 1000) -> Steps[list[str]]:
+    moved = yield Statement("promote", {"limit": limit})
+    yield from limits.admit((key, definition) for _, key, definition in moved if key is not None)
+    return [job_id for job_id, _, _ in moved]
+
+
+@reads
+def next_due() -> Steps[int | None]:
+    found = yield Statement("next_due")
+    return found[0][0] if found else None
+
+
+@writes
+def repair_limits(limit: int = 1000) -> Steps[int]:
+    keys = yield Statement("blocked_keys", {"limit": limit})
+    yield from limits.admit((key, definition) for key, definition in keys)
+    return len(keys)
+
+
+@writes_once
+def claim(
+    worker: str, lanes: Sequence[int], limit: int, *, limited: Sequence[int] = (), start: bool = True
+) -> Steps[list[Claimed]]:
+    if not lanes or limit < 1:
+        return []
+    quotas = yield from limits.quotas(lanes, limited, limit)
+    values = {"worker": worker, "limit": limit, "start": start}
+    taken = yield Statement("claim", values, columns=quotas.columns(), alone=not limited)
+    yield from limits.spend(quotas, taken)
+    if not taken and not (yield Statement("worker_live", {"worker": worker})):
+        raise LeaseLost(f"The lease of worker {worker} has ended; it may claim nothing any more.")
+    return [Claimed(*row) for row in taken]
+
+
+@writes
+def start(held: Sequence[Held]) -> Steps[list[Held]]:
+    newest = endings.newest(held)
+    begun = {job_id for (job_id,) in (yield Statement("start", columns=endings.held_columns(newest)))}
+    allowed = {each for each in newest if each.job_id in begun}
+    return [each for each in held if each not in allowed]
+
+
+@writes
+def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[SettleReport]:
+    return (yield from endings.settle(worker, settlements))
+
+
+@writes
+def save_progress(reports: Sequence[tuple[Held, float, str | None, str | None]]) -> Steps[list[Held]]:
+    told: dict[Held, tuple[float, str | None, str | None]] = {}
+    for held, percent, message, phase in reports:
+        _, earlier, current = told.get(held, (0.0, None, None))
+        clamped = min(100.0, max(0.0, float(percent)))
+        told[held] = (clamped, earlier if message is None else message, current if phase is None else phase)
+    newest = endings.newest(told)
+    columns = {
+        **endings.held_columns(newest),
+        "percent": [told[held][0] for held in newest],
+        "message": [told[held][1] for held in newest],
+        "phase": [told[held][2] for held in newest],
+    }
+    saved = {job_id for (job_id,) in (yield Statement("save_progress", columns=columns))}
+    allowed = {held for held in newest if held.job_id in saved}
+    return [held for held in told if held not in allowed]
+
+
+@writes
+def save_phase(
+    held: Held,
+    name: str,
+    position: int,
+    status: str,
+    *,
+    progress: float = 0.0,
+    message: str | None = None,
+    result: str | None = None,
+    error: str | None = None,
+) -> Steps[None]:
+    yield from _hold(held)
+    values = {"id": held.job_id, "fence": held.fence, "name": name, "position": position, "status": status}
+    values |= {"progress": float(progress), "message": message, "result": result, "error": error}
+    if not (yield Statement("save_phase", values)):
+        kept = {row[1]: row for row in (yield Statement("read_phases", {"id": held.job_id}))}[name]
+        if status == "completed" and (kept[6], kept[8]) == (result, held.fence):
+            return  # said before: the answer was lost
+        raise Conflict(f"Phase {name!r} of job {held.job_id} is completed and keeps its result.", job_id=held.job_id)
+    if status == "completed":
+        yield _event(kinds.PHASE_COMPLETED, held, json.dumps({"phase": name}))
+
+
+@reads
+def phases(job_id: str) -> Steps[list[Phase]]:
+    found = yield Statement("read_phases", {"id": job_id})
+    return [rows.phase(row) for row in found]
+
+
+@writes
+def save_logs(held: Held, lines: Sequence[LogLine]) -> Steps[None]:
+    yield from _hold(held)
+    columns: dict[str, Sequence[object]] = {
+        "at": [line.at for line in lines],
+        "level": [_LEVELS.index(line.level) for line in lines],
+        "phase": [line.phase for line in lines],
+        "message": [line.message for line in lines],
+        "details": [line.details for line in lines],
+        "duration": [line.duration for line in lines],
+    }
+    yield Statement("save_logs", {"id": held.job_id, "fence": held.fence}, columns=columns)
+
+
+@writes
+def emit(held: Held, kind: str, data: str | None) -> Steps[None]:
+    yield from _hold(held)
+    yield _event(kind, held, data)
+
+
+@writes
+def register_worker(worker: WorkerInfo, lease: int) -> Steps[None]:
+    values = {
+        "id": worker.id, "name": worker.name, "host": worker.host, "pid": worker.pid, "slots": worker.slots,
+        "lanes": json.dumps(worker.lanes), "code_version": worker.code_version, "lease": lease,
+    }  # fmt: skip
+    if (yield Statement("register_worker", values)):
+        yield rows.event(kinds.WORKER_STARTED, subject=worker.id)
+
+
+@writes
+def heartbeat(worker: str, lease: int, *, lanes: Sequence[int] | None = None, slots: int | None = None) -> Steps[Pulse]:
+    values = {"worker": worker, "lease": lease, "slots": slots}
+    values["lanes"] = None if lanes is None else json.dumps(lanes)
+    if not (yield Statement("heartbeat", values)):
+        raise LeaseLost(f"The lease of worker {worker} has ended; it must register anew.")
+    found = yield Statement("pulse", {"worker": worker})
+    cancels = [Held(job_id, fence) for job_id, fence, _, _ in found if job_id is not None]
+    return Pulse(cancels, controls=found[0][2], newest_schema=found[0][3])
+
+
+@writes
+def end_worker(worker: str) -> Steps[None]:
+    yield Statement("hold_worker", {"worker": worker})
+    left = yield Statement("worker_jobs", {"worker": worker, "limit": 1})
+    if left:
+        raise Conflict(f"Worker {worker} still holds jobs; release them before it stops.", job_id=left[0][0])
+    if (yield Statement("end_worker", {"worker": worker, "ended": "stopped"})):
+        yield rows.event(kinds.WORKER_STOPPED, subject=worker)
+
+
+def _insert_one(draft: Draft) -> Steps[Created]:
+    """Create a job that stands for itself: no key to take, no slot to wait for."""
+    values = dict(zip(_PLAIN_COLUMNS, _plain_fields(draft), strict=True))
+    born = yield Statement("create_one", values, alone=True)
+    if born:
+        return Created(draft.id, BY_CODE[born[0][1]], created=True)
+    answers = yield from _explain([draft])
+    if draft.id not in answers:
+        raise StoreUnavailable(f"Definition {draft.definition!r} changed while a job of it was created; try again.")
+    return answers[draft.id]
+
+
+def _insert(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
+    """Create what is not there; a job that holds the same unique key answers in a draft's stead."""
+    answers: dict[str, Created] = {}
+    yield from limits.lock((limits.scoped(each, each.concurrency_key), each.definition) for each in drafts)
+    for _ in range(_TRIES):
+        missing = [draft for draft in drafts if draft.id not in answers]
+        if not missing:
+            break
+        born = yield Statement("create_jobs", columns=_draft_columns(missing))
+        answers |= {job_id: Created(job_id, BY_CODE[status], created=True) for job_id, status in born}
+        missing = [draft for draft in missing if draft.id not in answers]
+        if missing:
+            answers |= yield from _explain(missing)
+    else:
+        raise StoreUnavailable("Jobs with the same unique key came and went too quickly; try again.")
+    yield from limits.admit((limits.scoped(each, each.concurrency_key), each.definition) for each in drafts)
+    tagged = [(tag, draft.id) for draft in drafts if answers[draft.id].created for tag in draft.tags]
+    if tagged:
+        yield Statement("tag_jobs", columns={"tag": [tag for tag, _ in tagged], "id": [job for _, job in tagged]})
+    return answers
+
+
+def _explain(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
+    """Why drafts were not created: they are there already, another job is unique, or nobody may create them."""
+    same = yield Statement("find_jobs", columns={"id": [draft.id for draft in drafts]})
+    answers = {job_id: Created(job_id, BY_CODE[told], created=True) for job_id, _, told in same}
+    lanes = {draft.lane: draft for draft in drafts if draft.id not in answers}
+    for lane, key in (yield Statement("find_refusing", columns={"lane": sorted(lanes)})) if lanes else []:
+        if key is None:
+            raise NotFound("definition", lanes[lane].definition, hint="Register it before jobs of it are created.")
+        raise Conflict(f"Definition {key!r} is disabled: no job of it can be created.", hint="Enable it first.")
+    wanted = {limits.scoped(each, each.unique): each for each in drafts if each.unique is not None}
+    if wanted:
+        holders = yield Statement("find_unique", columns={"unique_key": list(wanted)})
+        by_key = {key: Created(job_id, BY_CODE[status], created=False) for key, job_id, status in holders}
+        for draft in drafts:
+            holder = by_key.get(limits.scoped(draft, draft.unique) or "")
+            if holder is not None and draft.id not in answers:
+                answers[draft.id] = holder
+    return answers
+
+
+def _take_keys(drafts: Sequence[Draft]) -> Steps[dict[str, str]]:
+    """Take the idempotency keys of the drafts, in order; which job each of these drafts' keys stands for."""
+    keyed = [draft for draft in drafts if draft.idempotency_key]
+    if not keyed:
+        return {}
+    first = {_key(draft): draft for draft in reversed(keyed)}
+    takers = [first[key] for key in sorted(first)]
+    taken = yield Statement(
+        "claim_keys",
+        columns={
+            "definition": [each.definition for each in takers],
+            "key": [each.idempotency_key for each in takers],
+            "id": [each.id for each in takers],
+            "digest": [each.params_digest for each in takers],
+            "life": [each.idempotency_life for each in takers],
+        },
+    )
+    holders = {(definition, key): (job_id, digest) for definition, key, job_id, digest in taken}
+    for draft in keyed:
+        job_id, digest = holders[_key(draft)]
+        if digest != draft.params_digest:
+            raise IdempotencyConflict(
+                f"Idempotency key {draft.idempotency_key!r} belongs to job {job_id}, which has other parameters.",
+                job_id=job_id,
+                hint="Use another key, or the same parameters.",
+            )
+    return {draft.id: holders[_key(draft)][0] for draft in keyed}
+
+
+def _move_keys(drafts: Sequence[Draft], holders: dict[str, str], made: dict[str, Created]) -> Steps[None]:
+    """A key was taken for a job that was not made, because another one is unique: it stands for that one."""
+    moved = [each for each in drafts if holders.get(each.id) == each.id and made[each.id].job_id != each.id]
+    if moved:
+        columns: dict[str, Sequence[object]] = {
+            "definition": [each.definition for each in moved],
+            "key": [each.idempotency_key for each in moved],
+            "id": [made[each.id].job_id for each in moved],
+        }
+        yield Statement("move_keys", columns=columns)
+
+
+def _key(draft: Draft) -> tuple[str, str]:
+    return draft.definition, draft.idempotency_key or ""
+
+
+def _hold(held: Held) -> Steps[None]:
+    if not (yield Statement("hold_attempt", {"id": held.job_id, "fence": held.fence})):
+        raise LeaseLost(
+            f"Attempt {held.fence} of job {held.job_id} no longer owns it.", job_id=held.job_id, fence=held.fence
+        )
+
+
+def _event(kind: str, held: Held, data: str | None) -> Statement:
+    return rows.event(kind, job_id=held.job_id, fence=held.fence, data=data)
+
+
+def _is_plain(draft: Draft) -> bool:
+    return not (draft.idempotency_key or draft.unique or draft.concurrency_key or draft.tags)
+
+
+def _draft_columns(drafts: Sequence[Draft]) -> dict[str, Sequence[object]]:
+    plain = dict(zip(_PLAIN_COLUMNS, zip(*map(_plain_fields, drafts), strict=True), strict=True))
+    columns: dict[str, Sequence[object]] = {
+        name: plain[name] for name in ("id", "lane", "priority", "max_attempts", "due", "delay")
+    }
+    columns["limit_key"] = tuple(limits.scoped(each, each.concurrency_key) for each in drafts)
+    columns["unique_key"] = tuple(limits.scoped(each, each.unique) for each in drafts)
+    columns |= {name: plain[name] for name in ("params", "reference_type", "reference_id")}
+    columns["tags"] = tuple(json.dumps(each.tags) if each.tags else None for each in drafts)
+    columns |= {name: plain[name] for name in _PLAIN_COLUMNS[9:]}
+    return columns

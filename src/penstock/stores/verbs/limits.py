@@ -1,0 +1,202 @@
+"""Limits: how many jobs of a definition or of a concurrency key may run, and how often they may start.
+
+Slots are counted from rows under a lock, never kept as numbers. A rate is a bucket that remembers only the
+instant at which it is full again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from penstock.core.job import Draft
+from penstock.core.plan import Rows, Statement, Steps
+
+_MOST_RIPE = 2048
+"""How many candidates one claim looks at before it takes fewer from each lane."""
+
+
+@dataclass(slots=True)
+class Bucket:
+    """A rate limit's bucket: `count` tokens that come back over `period`, full at `full_at`."""
+
+    count: int
+    period: int
+    full_at: int
+
+    def tokens(self, now: int) -> int:
+        return (self.period - max(0, self.full_at - now)) * self.count // self.period
+
+    def take(self, now: int, tokens: int = 1) -> None:
+        self.full_at = max(self.full_at, now) + tokens * self.period // self.count
+
+    def next_at(self, now: int) -> int:
+        """When there is a token again."""
+        return max(now, self.full_at - self.period + self.period // self.count)
+
+
+@dataclass(slots=True)
+class Grant:
+    """What a limited definition may start in this claim."""
+
+    shares: dict[int, int]
+    """How many of it each lane may give; together they keep to the limit."""
+    bucket: tuple[str, Bucket] | None = None
+
+
+@dataclass(slots=True)
+class Quotas:
+    """How many jobs each lane may give in this claim."""
+
+    free: list[int]
+    quota: int
+    now: int = 0
+    grants: list[Grant] = field(default_factory=list)
+
+    def columns(self) -> dict[str, Sequence[object]]:
+        """The lanes of the claim statement; none when nothing may be claimed."""
+        shares = [(lane, self.quota, False) for lane in self.free]
+        for grant in self.grants:
+            shares += [(lane, min(share, self.quota), True) for lane, share in grant.shares.items() if share > 0]
+        return {
+            "lane": [lane for lane, _, _ in shares],
+            "quota": [quota for _, quota, _ in shares],
+            "granted": [granted for _, _, granted in shares],
+        }
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ripe:
+    """A queued job that is held until its turn is decided."""
+
+    rank: int
+    job_id: str
+    lane: int
+    limit_key: str | None
+    due_at: int
+    rate_paid: bool
+
+
+def scoped(draft: Draft, key: str | None) -> str | None:
+    """A key of a draft, made unlike the same key of another definition."""
+    return None if key is None else f"{draft.definition}|{key}"
+
+
+def lock(keys: Iterable[tuple[str | None, str]]) -> Steps[None]:
+    """Hold the concurrency keys, in order, until the transaction ends."""
+    wanted = sorted({(key, definition) for key, definition in keys if key is not None})
+    if wanted:
+        yield Statement("lock_limits", columns=_pairs(wanted))
+
+
+def admit(keys: Iterable[tuple[str | None, str]]) -> Steps[None]:
+    """Let through what the concurrency keys have room for; needed after every change to a job with a key."""
+    wanted = sorted({(key, definition) for key, definition in keys if key is not None})
+    if wanted:
+        yield Statement("lock_limits", columns=_pairs(wanted))
+        yield Statement("admit", columns={"limit_key": [key for key, _ in wanted]})
+
+
+def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int) -> Steps[Quotas]:
+    """How much each lane may give; definitions with limits are held and counted first.
+
+    Lanes without a grant are asked all the same: the claim passes over those whose definition has a limit.
+    """
+    answer = Quotas(list(lanes), quota=min(limit, max(8, -(-_MOST_RIPE // len(lanes)))))
+    asked = [lane for lane in limited if lane in set(lanes)]
+    held = (yield Statement("lock_limited", columns={"lane": asked})) if asked else []
+    if not held:
+        return answer
+    running: dict[str, int] = dict((yield Statement("count_running", columns={"key": [key for key, *_ in held]})))
+    by_key: dict[str, list[int]] = {}
+    for lane, key in (yield Statement("lane_keys", columns={"lane": asked})):
+        by_key.setdefault(key, []).append(lane)
+    for key, concurrency, rate_count, rate_period, per_key, now in held:
+        answer.now = now
+        allowance = max(0, concurrency - running.get(key, 0)) if concurrency else limit
+        bucket = None
+        if rate_count and not per_key:
+            name = _bucket_name(key, rate_count, rate_period)
+            known = yield from _buckets([name])
+            bucket = name, Bucket(rate_count, rate_period, known.get(name, 0))
+            allowance = min(allowance, bucket[1].tokens(now))
+        shares = {by_key[key][0]: allowance}
+        if len(by_key[key]) > 1 or (rate_count and per_key):
+            ripe = yield from _ripest(by_key[key], min(limit, allowance))
+            if rate_count and per_key:
+                ripe = yield from _pay_by_key(ripe, rate_count, rate_period, now)
+            shares = dict.fromkeys(by_key[key], 0) | Counter(each.lane for each in ripe)
+        answer.grants.append(Grant(shares, bucket))
+    granted = {lane for grant in answer.grants for lane in grant.shares}
+    answer.free = [lane for lane in lanes if lane not in granted]
+    return answer
+
+
+def spend(answer: Quotas, taken: Rows) -> Steps[None]:
+    """Take the tokens of what was claimed from the buckets."""
+    spent: dict[str, int] = {}
+    for grant in answer.grants:
+        started = sum(1 for row in taken if row[1] in grant.shares)
+        if grant.bucket is not None and started:
+            name, bucket = grant.bucket
+            bucket.take(answer.now, started)
+            spent[name] = bucket.full_at
+    if spent:
+        yield Statement("save_buckets", columns={"name": list(spent), "full_at": list(spent.values())})
+
+
+def _ripest(lanes: Sequence[int], limit: int) -> Steps[list[Ripe]]:
+    """The best-ranked jobs over all versions of a definition, held until they are claimed."""
+    found: list[Ripe] = []
+    if limit > 0:
+        for lane in lanes:
+            rows = yield Statement("peek_keyed", {"lane": lane, "limit": limit})
+            found += [Ripe(rank, job_id, lane, *facts) for job_id, rank, *facts in rows]
+    return sorted(found)[:limit]
+
+
+def _pay_by_key(ripe: Sequence[Ripe], count: int, period: int, now: int) -> Steps[list[Ripe]]:
+    """Give jobs their tokens by key; those for which there is none are put off to their turn."""
+    names = {each.limit_key: _bucket_name(each.limit_key, count, period) for each in ripe if each.limit_key is not None}
+    full_at = yield from _buckets(sorted(names.values()))
+    buckets = {key: Bucket(count, period, full_at.get(name, 0)) for key, name in names.items()}
+    paid: list[Ripe] = []
+    ids: list[str] = []
+    dues: list[int | None] = []
+    for each in ripe:
+        if each.limit_key is None or (each.rate_paid and each.due_at > now - period):
+            paid.append(each)
+            continue
+        bucket = buckets[each.limit_key]
+        due = None if bucket.tokens(now) >= 1 else bucket.next_at(now)
+        bucket.take(now)
+        if due is None:
+            paid.append(each)
+        ids.append(each.job_id)
+        dues.append(due)
+    if ids:
+        yield Statement("pay_rates", columns={"id": ids, "due": dues})
+        yield Statement(
+            "save_buckets",
+            columns={
+                "name": [names[key] for key in sorted(names)],
+                "full_at": [buckets[key].full_at for key in sorted(names)],
+            },
+        )
+    return paid
+
+
+def _bucket_name(key: str, count: int, period: int) -> str:
+    """Another rate has another bucket, so that a changed limit holds at once."""
+    return f"{key}@{count}/{period}"
+
+
+def _buckets(names: Sequence[str]) -> Steps[dict[str, int]]:
+    if not names:
+        return {}
+    return dict((yield Statement("read_buckets", columns={"name": list(names)})))
+
+
+def _pairs(wanted: Sequence[tuple[str, str]]) -> dict[str, Sequence[object]]:
+    return {"limit_key": [key for key, _ in wanted], "definition": [definition for _, definition in wanted]}

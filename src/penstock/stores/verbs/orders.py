@@ -1,0 +1,103 @@
+"""What operators say about definitions: pause, enable, override; a part of the control port."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.core.definition import Definition, Pause
+from penstock.core.errors import InvalidInput, NotFound
+from penstock.core.instant import DAY, SECOND
+from penstock.core.plan import Statement, Steps, writes
+from penstock.stores.verbs import audit, limits
+from penstock.stores.verbs import definitions as forms
+
+SYSTEM = "*"
+"""The key that speaks of the whole system."""
+
+_MOST = 2**31 - 1
+_SHORTEST_PERIOD = SECOND // 1000
+_PAUSE = ("pause_reason", "pause_by", "pause_at", "pause_until")
+_LIMITS = ("concurrency", "key_concurrency", "rate_count", "rate_period", "rate_per_key")
+_COLUMNS = ("enabled", *_PAUSE, *_LIMITS, "overrides")
+
+
+@writes
+def pause(key: str, pause: Pause | None, *, by: str) -> Steps[None]:
+    control = yield from _hold(key)
+    changed = dict(zip(_PAUSE, _pause_columns(pause), strict=True))
+    what = "system" if key == SYSTEM else "definition"
+    yield from _save(key, control, changed, f"{what}.resume" if pause is None else f"{what}.pause", by)
+
+
+@writes
+def enable(key: str, enabled: bool, *, by: str) -> Steps[None]:
+    control = yield from _hold_definition(key)
+    yield from _save(key, control, {"enabled": enabled}, "definition.enable" if enabled else "definition.disable", by)
+
+
+@writes
+def override(key: str, overrides: Mapping[str, object], *, by: str) -> Steps[None]:
+    """Names that are left out keep the code's own limits: those of the newest version."""
+    _check(key, overrides)
+    control = yield from _hold_definition(key)
+    ((body,),) = yield Statement("newest_body", {"key": key})
+    wanted = {**own_limits(forms.from_text(body)), **overrides}
+    if wanted["rate_count"] and not wanted["rate_period"]:
+        raise InvalidInput(
+            f"{key}: a rate_count needs a rate_period.", hint="Give it in microseconds: 1000000 is a second."
+        )
+    yield from _save(key, control, {**wanted, "overrides": json.dumps(dict(overrides))}, "definition.override", by)
+    if wanted["key_concurrency"] != control["key_concurrency"]:
+        yield from limits.admit((yield Statement("held_back_keys", {"key": key})))
+
+
+def own_limits(definition: Definition) -> dict[str, Any]:
+    """The limits that the code of a definition declares, as they are kept."""
+    rate = definition.rate_limit
+    return {
+        "concurrency": definition.concurrency,
+        "key_concurrency": definition.key_concurrency,
+        "rate_count": rate.count if rate else 0,
+        "rate_period": round(rate.period * SECOND) if rate else 0,
+        "rate_per_key": bool(rate and rate.per_key),
+    }
+
+
+def _hold(key: str) -> Steps[dict[str, Any]]:
+    found = yield Statement("hold_control", {"key": key})
+    if not found:
+        raise NotFound("definition", key, hint="Register it first; definitions come from code.")
+    control = dict(zip(_COLUMNS, found[0], strict=True))
+    return control | {name: bool(control[name]) for name in ("enabled", "rate_per_key")}
+
+
+def _hold_definition(key: str) -> Steps[dict[str, Any]]:
+    if key == SYSTEM:
+        raise NotFound("definition", key, hint="The whole system can be paused, but this is said of one definition.")
+    return (yield from _hold(key))
+
+
+def _save(key: str, control: Mapping[str, Any], changed: Mapping[str, Any], action: str, by: str) -> Steps[None]:
+    yield Statement("save_control", {"key": key, **control, **changed})
+    yield Statement("bump_controls", {"by": by})
+    before = {name: value for name, value in control.items() if name in changed}
+    yield audit.entry(by, action, key, before, dict(changed))
+
+
+def _pause_columns(pause: Pause | None) -> tuple[object, ...]:
+    return (None,) * 4 if pause is None else (pause.reason, pause.by, pause.at, pause.until)
+
+
+def _check(key: str, overrides: Mapping[str, object]) -> None:
+    for name, value in overrides.items():
+        if name not in _LIMITS:
+            raise InvalidInput(f"{key}: {name!r} cannot be overridden.", hint=f"These can: {', '.join(_LIMITS)}.")
+        if name == "rate_per_key":
+            if not isinstance(value, bool):
+                raise InvalidInput(f"{key}: rate_per_key must be true or false, not {value!r}.")
+            continue
+        least, most = (_SHORTEST_PERIOD, DAY) if name == "rate_period" else (0, _MOST)
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise InvalidInput(f"{key}: {name} must be an integer from {least} to {most}, not {value!r}.")

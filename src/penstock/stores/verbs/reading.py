@@ -1,0 +1,57 @@
+"""Reading jobs and what their attempts left behind; a part of the admin port."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.core.errors import InvalidInput
+from penstock.core.ids import is_id
+from penstock.core.job import Attempt, Job, JobFilter, Review, StoredLog
+from penstock.core.plan import Statement, Steps, reads
+from penstock.stores.verbs import rows
+from penstock.stores.verbs.filters import filters
+
+LEVELS = ("debug", "info", "warning", "error")
+
+
+@reads
+def get(job_ids: Sequence[str]) -> Steps[list[Job]]:
+    wanted = tuple(job_id for job_id in dict.fromkeys(job_ids) if is_id(job_id))
+    if not wanted:
+        return []
+    parts, values = filters(JobFilter(ids=wanted))
+    values["limit"] = len(wanted)
+    read = yield Statement("read_jobs", values, parts=parts, order="order_created_up")
+    found = {row[0]: rows.job(row) for row in read}
+    return [found[job_id] for job_id in job_ids if job_id in found]
+
+
+@reads
+def attempts(job_id: str) -> Steps[list[Attempt]]:
+    if not is_id(job_id):
+        return []
+    return [rows.attempt(row) for row in (yield Statement("read_attempts", {"id": job_id}))]
+
+
+@reads
+def logs(
+    job_id: str, *, after: int = 0, limit: int = 500, level: str | None = None, phase: str | None = None,
+    fence: int | None = None,
+) -> Steps[list[StoredLog]]:  # fmt: skip
+    """`level` is the lowest one shown."""
+    if level is not None and level not in LEVELS:
+        raise InvalidInput(f"There is no log level {level!r}.", hint=f"Levels are {', '.join(LEVELS)}.")
+    if not is_id(job_id):
+        return []
+    values = {
+        "id": job_id, "after": after, "limit": limit, "level": LEVELS.index(level or "debug"), "phase": phase,
+        "fence": fence,
+    }  # fmt: skip
+    return [rows.log(row) for row in (yield Statement("read_logs", values))]
+
+
+@reads
+def reviews(job_id: str) -> Steps[list[Review]]:
+    if not is_id(job_id):
+        return []
+    return [rows.review(row) for row in (yield Statement("read_reviews", {"id": job_id}))]

@@ -1,0 +1,115 @@
+"""Definitions: made known by code, read back with what operators say about them; a part of the admin port."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from penstock.core.definition import Definition, DefinitionRow, Pause
+from penstock.core.errors import NotFound
+from penstock.core.plan import Statement, Steps, reads, writes
+from penstock.stores.verbs import definitions as forms
+from penstock.stores.verbs import limits
+from penstock.stores.verbs.orders import own_limits
+from penstock.stores.verbs.rows import Row
+
+_LIMITS = ("concurrency", "key_concurrency", "rate_count", "rate_period", "rate_per_key")
+
+
+@writes
+def register(definitions: Sequence[Definition]) -> Steps[dict[tuple[str, int], int]]:
+    ordered = sorted({(each.key, each.version): each for each in definitions}.items())
+    newest = {key: each for (key, _), each in ordered}
+    if not newest:
+        return {}
+    yield Statement("register_controls", columns={"key": list(newest)})
+    held = yield Statement("hold_controls", columns={"key": list(newest)})
+    yield Statement(
+        "register_definitions",
+        columns={
+            "key": [key for (key, _), _ in ordered],
+            "version": [version for (_, version), _ in ordered],
+            "body": [forms.to_text(each) for _, each in ordered],
+            "stale_after": [each.stale_after for _, each in ordered],
+            "delete_after": [each.delete_after for _, each in ordered],
+        },
+    )
+    lanes = {
+        (key, version): lane for key, version, lane in (yield Statement("read_lanes", columns={"key": list(newest)}))
+    }
+    known = {key: max(version for each, version in lanes if each == key) for key in newest}
+    yield from _take_over(held, {key: each for key, each in newest.items() if each.version == known[key]})
+    return {pair: lanes[pair] for pair, _ in ordered}
+
+
+@reads
+def definitions() -> Steps[list[DefinitionRow]]:
+    return [_row(row) for row in (yield Statement("read_definitions", {"key": None}))]
+
+
+@reads
+def definition(key: str, version: int | None = None) -> Steps[DefinitionRow]:
+    found = [_row(row) for row in (yield Statement("read_definitions", {"key": key}))]
+    if not found:
+        keys = [each for (each,) in (yield Statement("definition_keys"))]
+        raise NotFound("definition", key, hint=_advice(key, keys))
+    if version is not None:
+        return _of_version(found, key, version)
+    served = _lanes((yield Statement("served_lanes")))
+    return max(found, key=lambda row: (row.lane in served, row.definition.version))
+
+
+def _take_over(held: Iterable[Row], newest: Mapping[str, Definition]) -> Steps[None]:
+    """The newest versions' limits hold from now on, except where an operator wants others."""
+    changed: dict[str, dict[str, Any]] = {}
+    freed: list[str] = []
+    for key, overrides, *stored in held:
+        if key not in newest:
+            continue
+        wanted = {**own_limits(newest[key]), **json.loads(overrides)}
+        before = dict(zip(_LIMITS, stored, strict=True))
+        if wanted != before:
+            changed[key] = wanted
+            if wanted["key_concurrency"] != before["key_concurrency"]:
+                freed.append(key)
+    if not changed:
+        return
+    columns = {name: [each[name] for each in changed.values()] for name in _LIMITS}
+    yield Statement("save_limits", columns={"key": list(changed), **columns})
+    yield Statement("bump_controls", {"by": "code"})
+    for key in freed:
+        yield from limits.admit((yield Statement("held_back_keys", {"key": key})))
+
+
+def _row(row: Row) -> DefinitionRow:
+    lane, body, enabled, reason, by, at, until, overrides, registered_at, now = row
+    paused = at is not None and (until is None or until > now)
+    return DefinitionRow(
+        lane=lane,
+        definition=forms.from_text(body),
+        enabled=bool(enabled),
+        pause=Pause(reason, by, at, until) if paused else None,
+        overrides=json.loads(overrides),
+        registered_at=registered_at,
+    )
+
+
+def _of_version(found: Sequence[DefinitionRow], key: str, version: int) -> DefinitionRow:
+    for row in found:
+        if row.definition.version == version:
+            return row
+    there = ", ".join(str(row.definition.version) for row in found)
+    raise NotFound("definition", f"{key} version {version}", hint=f"There is version {there}.")
+
+
+def _lanes(texts: Iterable[Row]) -> set[int]:
+    return {lane for (text,) in texts for lane in json.loads(text)}
+
+
+def _advice(key: str, keys: Sequence[str]) -> str:
+    near = difflib.get_close_matches(key, keys, n=3)
+    if near:
+        return f"Did you mean {' or '.join(map(repr, near))}?"
+    return "Register it first; definitions come from code."

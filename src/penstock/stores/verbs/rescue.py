@@ -1,0 +1,90 @@
+"""Freeing the jobs of workers that are gone, and those that a worker does not know it has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.core import event as kinds
+from penstock.core.job import Held
+from penstock.core.outcome import Cause, Failure, Outcome, Settlement, Standing, decide
+from penstock.core.plan import Rows, Statement, Steps, writes
+from penstock.core.retry import RetryPolicy
+from penstock.core.transitions import Status, Trigger
+from penstock.core.worker import Reclaimed
+from penstock.stores.verbs import definitions, endings, rows
+
+_BATCH = 1000
+_RELEASED = Outcome(Trigger.RELEASE, Cause.RELEASED)
+_LOST = Outcome(
+    Trigger.LOSE,
+    Cause.LOST,
+    failure=Failure(
+        "WorkerLost", "The worker that ran this attempt is gone: its lease ended.", fingerprint="worker-lost"
+    ),
+)
+
+
+@writes
+def release_unheld(worker: str, held: Sequence[Held]) -> Steps[list[str]]:
+    known = {(each.job_id, each.fence) for each in held}
+    # So many that those it holds cannot crowd out the others.
+    found = yield Statement("worker_jobs", {"worker": worker, "limit": len(known) + _BATCH})
+    stray = [row for row in found if (row[0], row[1]) not in known]
+    report = yield from endings.settle(worker, [_release(row) for row in stray])
+    return report.applied
+
+
+@writes
+def reclaim(grace: int, random: float, limit: int = 10) -> Steps[Reclaimed]:
+    answer = Reclaimed([], [], [], [], [])
+    for (worker,) in (yield Statement("expired_workers", {"grace": grace, "limit": limit})):
+        if (yield from _free(worker, random, answer)):
+            yield Statement("end_worker", {"worker": worker, "ended": "lost"})
+            yield rows.event(kinds.WORKER_LOST, subject=worker)
+            answer.workers.append(worker)
+    for (worker,) in (yield Statement("ownerless_jobs")):
+        yield from _free(worker, random, answer)
+    return answer
+
+
+def _free(worker: str, random: float, answer: Reclaimed) -> Steps[bool]:
+    """Free one batch of a worker's jobs; True when none are left."""
+    found = yield Statement("worker_jobs", {"worker": worker, "limit": _BATCH})
+    policies = yield from _policies(found)
+    decided = [_lose(row, policies, random) if row[5] else _release(row) for row in found]
+    report = yield from endings.settle(worker, decided)
+    cancelled = set((yield from _cancelled(report.applied)))
+    for each in decided:
+        if each.job_id in cancelled:
+            answer.cancelled.append(each.job_id)
+        elif each.status is Status.FAILED:
+            answer.failed.append(each.job_id)
+        elif each.outcome is _LOST:
+            answer.lost.append(each.job_id)
+        else:
+            answer.released.append(each.job_id)
+    return len(found) < _BATCH
+
+
+def _cancelled(job_ids: Sequence[str]) -> Steps[list[str]]:
+    if not job_ids:
+        return []
+    found = yield Statement("find_jobs", columns={"id": list(job_ids)})
+    return [job_id for job_id, status, _ in found if status == Status.CANCELLED.code]
+
+
+def _policies(found: Rows) -> Steps[dict[int, RetryPolicy]]:
+    lanes = sorted({row[6] for row in found})
+    if not lanes:
+        return {}
+    bodies = yield Statement("lane_bodies", columns={"lane": lanes})
+    return {lane: definitions.from_text(body).backoff for lane, body in bodies}
+
+
+def _lose(row: rows.Row, policies: dict[int, RetryPolicy], random: float) -> Settlement:
+    job_id, fence, attempt, max_attempts, lost, _, lane = row
+    return decide(job_id, fence, _LOST, Standing(attempt, max_attempts, lost), policies[lane], random)
+
+
+def _release(row: rows.Row) -> Settlement:
+    return Settlement(row[0], row[1], _RELEASED, Status.QUEUED, attempt_back=1)

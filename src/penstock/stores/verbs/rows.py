@@ -1,0 +1,140 @@
+"""Between rows and records: how what the statements take and give is read and written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from penstock.core import event as kinds
+from penstock.core.instant import maybe_datetime, to_datetime
+from penstock.core.job import Attempt, Job, Phase, Review, StoredLog
+from penstock.core.outcome import Settlement
+from penstock.core.plan import Statement
+from penstock.core.transitions import BY_CODE, Status
+
+Row = tuple[Any, ...]
+
+GONE = Status.STALE
+"""What a job that retention has removed reads as."""
+
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+def event(
+    kind: str,
+    *,
+    job_id: str | None = None,
+    subject: str | None = None,
+    fence: int | None = None,
+    data: str | None = None,
+) -> Statement:
+    """The statement that writes one event."""
+    columns: dict[str, Sequence[object]] = {
+        "kind": [kind],
+        "job_id": [job_id],
+        "subject": [subject],
+        "fence": [fence],
+        "data": [data],
+    }
+    return Statement("save_events", columns=columns)
+
+
+def settlement_columns(settlements: Sequence[Settlement]) -> dict[str, Sequence[object]]:
+    """The endings of attempts as the columns of `settle`."""
+    outcomes = [each.outcome for each in settlements]
+    failures = [each.failure for each in outcomes]
+    usages = [each.usage for each in outcomes]
+    return {
+        "id": [each.job_id for each in settlements],
+        "fence": [each.fence for each in settlements],
+        "status": [each.status.code for each in settlements],
+        "delay": [each.delay for each in settlements],
+        "attempt_back": [each.attempt_back for each in settlements],
+        "lost_more": [each.lost_more for each in settlements],
+        "kind": [kinds.of_ending(each.outcome.trigger, each.status) for each in settlements],
+        "event_data": [_event_data(each) for each in settlements],
+        "cause": [each.cause.value for each in outcomes],
+        "result": [each.result for each in outcomes],
+        "error_type": [each and each.type for each in failures],
+        "error": [each and each.message for each in failures],
+        "traceback": [each and each.traceback for each in failures],
+        "fingerprint": [(each and each.fingerprint) or None for each in failures],
+        "exit_code": [each.exit_code for each in usages],
+        "signal": [each.signal for each in usages],
+        "peak_memory": [each.peak_memory for each in usages],
+        "cpu_seconds": [each.cpu_seconds for each in usages],
+        "note": [each.note for each in outcomes],
+        "data": [each.data for each in outcomes],
+    }
+
+
+def job(row: Row) -> Job:
+    """A row of `read_jobs` as a job; the order of its columns is the order of the fields below."""
+    (
+        job_id, definition, version, status, stored, params, result, error, error_type, attempts, max_attempts, lost,
+        fence, generation, priority, percent, message, phase_name, reference_type, reference_id, tags, idempotency_key,
+        limit_key, unique_key, blocked, webhook_url, schedule, scheduled_for, parent, rerun_of, actor, created_at,
+        due_at, queued_at, started_at, finished_at, updated_at, stale_at, cancel_at, worker,
+    ) = row  # fmt: skip
+    return Job(
+        id=job_id, definition=definition, version=version, status=BY_CODE[status],
+        outcome=BY_CODE[stored] if BY_CODE[stored].terminal else None, params=params, result=result, error=error,
+        error_type=error_type, attempts=attempts, max_attempts=max_attempts, lost=lost, fence=fence,
+        generation=generation, priority=priority, progress=percent, progress_message=message,
+        current_phase=phase_name, reference_type=reference_type, reference_id=reference_id,
+        tags=tuple(json.loads(tags)) if tags else (), idempotency_key=idempotency_key,
+        concurrency_key=unscoped(limit_key), unique=unscoped(unique_key), blocked=bool(blocked),
+        webhook_url=webhook_url, schedule=schedule, scheduled_for=maybe_datetime(scheduled_for), parent=parent,
+        rerun_of=rerun_of, actor=actor, created_at=to_datetime(created_at), due_at=to_datetime(due_at),
+        queued_at=maybe_datetime(queued_at), started_at=maybe_datetime(started_at),
+        finished_at=maybe_datetime(finished_at), updated_at=to_datetime(updated_at),
+        stale_at=maybe_datetime(stale_at), cancel_requested_at=maybe_datetime(cancel_at), worker=worker,
+    )  # fmt: skip
+
+
+def attempt(row: Row) -> Attempt:
+    job_id, fence, number, worker, status, cause, started_at, ended_at, *rest = row
+    return Attempt(
+        job_id, fence, number, worker, BY_CODE[status], cause, maybe_datetime(started_at), to_datetime(ended_at), *rest
+    )
+
+
+def phase(row: Row) -> Phase:
+    facts: list[Any] = [*row[:9], maybe_datetime(row[9]), maybe_datetime(row[10])]
+    return Phase(*facts)
+
+
+def log(row: Row) -> StoredLog:
+    seq, fence, at, level, *rest = row
+    return StoredLog(seq, fence, to_datetime(at), _LEVELS[level], *rest)
+
+
+def review(row: Row) -> Review:
+    job_id, fence, note, data, asked_at, decision, decided_by, decided_note, decided_at, result = row
+    return Review(
+        job_id, fence, note, data, to_datetime(asked_at), decision, decided_by, decided_note,
+        maybe_datetime(decided_at), result,
+    )  # fmt: skip
+
+
+def unscoped(key: str | None) -> str | None:
+    """The key as the user gave it, without the definition in front of it."""
+    return None if key is None else key.split("|", 1)[1]
+
+
+def when(value: int | None) -> datetime | None:
+    return maybe_datetime(value)
+
+
+def _event_data(each: Settlement) -> str | None:
+    """What the event of an ending tells beside its kind; nothing for a plain success."""
+    facts: dict[str, object] = {}
+    if each.outcome.failure is not None:
+        facts = {"error": each.outcome.failure.message[:500], "errorType": each.outcome.failure.type}
+    if each.status is Status.SCHEDULED:
+        facts["delaySeconds"] = each.delay / 1_000_000
+    if each.outcome.note:
+        facts["note"] = each.outcome.note[:500]
+    return json.dumps(facts, ensure_ascii=False) if facts else None

@@ -1,0 +1,1 @@
+"""The tests. Each folder mirrors its source folder; `services` and `waiting` serve all of them."""

@@ -1,0 +1,120 @@
+"""What every test may ask for.
+
+Servers start when the first test asks for them, once per test process; parallel processes share nothing.
+A test that stops a server starts it again before it ends.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pytest
+
+from tests.services import PgBouncer, PostgresServer, unavailable
+
+Server = TypeVar("Server", PostgresServer, PgBouncer)
+
+
+class Counts(Protocol):
+    """How often to repeat: few times in everyday runs, many times under `make soak`."""
+
+    def __call__(self, ci: int = 20, soak: int = 1000) -> int: ...
+
+
+class Figures(Protocol):
+    """Report a measured result; it appears at the end of the run and in the file PENSTOCK_FIGURES."""
+
+    def __call__(self, name: str, **values: object) -> None: ...
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def postgres_15() -> Iterator[PostgresServer]:
+    """Debian's PostgreSQL, older than those of the wheel; `make soak` runs the store suite on it where it is."""
+    yield from _running(PostgresServer(15))
+
+
+@pytest.fixture(scope="session")
+def postgres_16() -> Iterator[PostgresServer]:
+    yield from _running(PostgresServer(16))
+
+
+@pytest.fixture(scope="session")
+def postgres_18() -> Iterator[PostgresServer]:
+    yield from _running(PostgresServer(18))
+
+
+@pytest.fixture(scope="session")
+def postgres(postgres_18: PostgresServer) -> PostgresServer:
+    """The newest PostgreSQL, for tests to which the version is all the same."""
+    return postgres_18
+
+
+@pytest.fixture(scope="session", params=["postgres_16", "postgres_18"])
+def any_postgres(request: pytest.FixtureRequest) -> PostgresServer:
+    """Every PostgreSQL we support in turn: the test runs once for each."""
+    server: PostgresServer = request.getfixturevalue(request.param)
+    return server
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncer]:
+    """A PgBouncer in transaction mode in front of `postgres`."""
+    if PgBouncer.program() is None:
+        unavailable("pgbouncer is not installed (Debian: apt-get install pgbouncer)")
+    yield from _running(PgBouncer(postgres))
+
+
+@pytest.fixture(scope="session")
+def soak() -> bool:
+    return os.environ.get("PENSTOCK_SOAK") == "1"
+
+
+@pytest.fixture(scope="session")
+def counts(soak: bool) -> Counts:
+    many = soak
+
+    def choose(ci: int = 20, soak: int = 1000) -> int:
+        return soak if many else ci
+
+    return choose
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Figures:
+    def report(name: str, **values: object) -> None:
+        line = " ".join(["FIGURE", name, *(f"{key}={value}" for key, value in values.items())])
+        # Properties travel with the test's report, also from a parallel process to the one that prints.
+        request.node.user_properties.append(("figure", line))
+        if path := os.environ.get("PENSTOCK_FIGURES"):
+            with Path(path).open("a") as file:
+                file.write(line + "\n")
+
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    lines = [
+        line
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", None) == "teardown"
+        for key, line in report.user_properties
+        if key == "figure"
+    ]
+    if lines:
+        terminalreporter.section("figures")
+        for line in sorted(lines):
+            terminalreporter.write_line(line)
+
+
+def _running(server: Server) -> Iterator[Server]:
+    try:
+        yield server.start()
+    finally:
+        server.remove()

@@ -1,0 +1,120 @@
+"""Looks into a store's tables from outside, past every verb, and checks what must hold of them at any time."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import apsw
+import psycopg
+
+from penstock.stores.migrations import quoted
+
+Rows = list[tuple[Any, ...]]
+
+
+@contextlib.contextmanager
+def connected(store: Any) -> Iterator[Any]:
+    """A connection to the store's database that is not one of the store's own (in memory there is only that)."""
+    if store.dialect == "postgres":
+        with psycopg.connect(store.url, autocommit=True) as connection:
+            yield connection
+    elif store.memory:
+        yield store._writer()
+    else:
+        connection = apsw.Connection(store.path)
+        connection.set_busy_timeout(10_000)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+def query(store: Any, text: str) -> Rows:
+    """The rows of a statement; `{s}` stands in front of each table."""
+    with connected(store) as connection:
+        return _fetch(store, connection, text)
+
+
+def change(store: Any, text: str) -> None:
+    """Carry out a statement that is none of the store's."""
+    with connected(store) as connection:
+        connection.execute(_filled(store, text))
+
+
+def dump(store: Any) -> dict[str, list[str]]:
+    """Everything that is written in the store's tables."""
+    with connected(store) as connection:
+        return {
+            name: sorted(map(repr, _fetch(store, connection, f'SELECT * FROM {{s}}"{name}"')))
+            for name in _tables(store, connection)
+        }
+
+
+def check_soundness(store: Any) -> None:
+    """What must hold whenever nobody is in the middle of something."""
+    with connected(store) as connection:
+        for sentence, text in _NEVER.items():
+            assert _fetch(store, connection, text) == [], sentence
+        stand = dict(_fetch(store, connection, "SELECT lane * 10 + status, count(*) FROM {s}job GROUP BY 1"))
+        told = {
+            key: n for key, n in _fetch(store, connection, _COUNTED) if n != 0
+        }  # fmt: skip
+        assert told == stand, "the counts (folded and deltas) are those of the rows"
+
+
+def statuses(store: Any) -> dict[int, int]:
+    """How many jobs stand in each stored status."""
+    return dict(query(store, "SELECT status, count(*) FROM {s}job GROUP BY status"))
+
+
+_COUNTED = """
+SELECT lane * 10 + status, CAST(sum(n) AS integer) FROM (
+    SELECT lane, status, n FROM {s}tally UNION ALL SELECT lane, status, n FROM {s}tally_delta
+) AS counted GROUP BY 1
+"""
+
+_NEVER = {
+    "every job has its details": (
+        "SELECT job.id FROM {s}job LEFT JOIN {s}job_detail AS detail ON detail.id = job.id WHERE detail.id IS NULL"
+    ),
+    "details, tags, attempts and the rest belong to a job that is there": """
+        SELECT id FROM (
+            SELECT id FROM {s}job_detail UNION SELECT id FROM {s}job_tag UNION SELECT job_id FROM {s}attempt
+            UNION SELECT job_id FROM {s}progress UNION SELECT job_id FROM {s}phase UNION SELECT job_id FROM {s}review
+            UNION SELECT job_id FROM {s}log
+        ) AS child WHERE id NOT IN (SELECT id FROM {s}job)
+    """,
+    "an attempt that still runs has no ending on record": """
+        SELECT job.id FROM {s}job JOIN {s}attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
+        WHERE job.status IN (2, 3)
+    """,
+    "no fence is on record that was never given": """
+        SELECT job.id FROM {s}job JOIN {s}attempt ON attempt.job_id = job.id AND attempt.fence > job.fence
+    """,
+    "nothing is blocked while its key has room": """
+        SELECT job.id FROM {s}job JOIN {s}limiter ON limiter.limit_key = job.limit_key
+        JOIN {s}control ON control.key = limiter.definition
+        WHERE blocked AND (key_concurrency = 0 OR key_concurrency > (
+            SELECT count(*) FROM {s}job AS other
+            WHERE other.limit_key = job.limit_key AND NOT blocked AND status IN (1, 2, 3)
+        ))
+    """,
+}
+
+
+def _tables(store: Any, connection: Any) -> list[str]:
+    if store.dialect == "postgres":
+        text = "SELECT tablename FROM pg_tables WHERE schemaname = %s ORDER BY 1"
+        return [name for (name,) in connection.execute(text, (store.schema,))]
+    text = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY 1"
+    return [name for (name,) in connection.execute(text)]
+
+
+def _fetch(store: Any, connection: Any, text: str) -> Rows:
+    return [tuple(row) for row in connection.execute(_filled(store, text)).fetchall()]
+
+
+def _filled(store: Any, text: str) -> str:
+    return text.replace("{s}", f"{quoted(store.schema)}." if store.dialect == "postgres" else "")

@@ -1,0 +1,39 @@
+"""emit: events of the handler's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.core.errors import LeaseLost
+from penstock.core.instant import to_datetime
+from penstock.core.job import Held
+from penstock.core.transitions import Trigger
+from penstock.stores.verbs import feed, jobs
+from tests.stores.kit import Kit
+
+pytestmark = pytest.mark.usefixtures("sound")
+
+
+def test_an_event_of_the_handler_is_kept(kit: Kit) -> None:
+    claimed = kit.running()
+    kit.advance(1)
+
+    kit.run(jobs.emit(Held(claimed.job_id, 1), "invoice.sent", '{"to": "anna"}'))
+    kit.run(jobs.emit(Held(claimed.job_id, 1), "invoice.sent", None))
+
+    first, second = kit.run(feed.of_job(claimed.job_id))[-2:]
+    assert (first.kind, first.data, first.fence) == ("invoice.sent", '{"to": "anna"}', 1)
+    assert (first.at, first.job_id, first.subject) == (to_datetime(kit.now), claimed.job_id, None)
+    assert (second.kind, second.data) == ("invoice.sent", None)
+    assert first.seq < second.seq
+
+
+def test_an_attempt_that_lost_its_job_emits_nothing(kit: Kit) -> None:
+    claimed = kit.running()
+    kit.settle(claimed, Trigger.RELEASE)
+    kit.claim()
+
+    with pytest.raises(LeaseLost):
+        kit.run(jobs.emit(Held(claimed.job_id, 1), "late", None))
+
+    assert "late" not in kit.events(claimed.job_id)

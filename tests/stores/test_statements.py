@@ -1,0 +1,49 @@
+"""The `.sql` files: the same statements in both dialects, each with a sentence."""
+
+from __future__ import annotations
+
+import re
+
+from penstock.stores import statements
+
+POSTGRES, SQLITE = statements.read("postgres"), statements.read("sqlite")
+GIVEN_BY_THE_STORE = {"now", "ageing", "boot", "steady"}
+
+
+def test_both_dialects_have_the_same_statements() -> None:
+    assert set(POSTGRES) == set(SQLITE)
+
+
+def test_every_statement_says_in_a_sentence_what_it_does() -> None:
+    for entry in (*POSTGRES.values(), *SQLITE.values()):
+        assert re.fullmatch(r"[A-Z].+\.", entry.sentence), entry.name
+
+
+def test_every_expression_that_a_statement_uses_is_known() -> None:
+    known = {"schema", "now", "input", "filters", "order"}
+    for entry in (*POSTGRES.values(), *SQLITE.values()):
+        assert set(re.findall(r"\{(\w+)\}", entry.text + entry.each)) <= known, entry.name
+
+
+def test_both_dialects_ask_for_the_same_values() -> None:
+    for name, entry in SQLITE.items():
+        asked = set(re.findall(r"(?<![:\w]):([a-z_]+)", entry.text + entry.each)) - GIVEN_BY_THE_STORE
+        assert asked <= set(re.findall(r"%\((\w+)\)s", POSTGRES[name].text)), name
+
+
+def test_tables_are_named_with_their_schema_in_postgresql_and_without_in_sqlite() -> None:
+    for name, entry in POSTGRES.items():
+        assert not re.search(r"\b(INTO|UPDATE|DELETE FROM) (?!\{schema\}\.|SET\b|OF\b|SKIP\b)\w", entry.text), name
+    for name, entry in SQLITE.items():
+        assert "{schema}" not in entry.text + entry.each, name
+
+
+def test_no_statement_of_postgres_hides_a_limit_in_an_in_subquery() -> None:
+    """A nested loop runs such a subquery again for each row, and each time it takes other rows: more than the limit."""
+    hidden = [
+        entry.name
+        for entry in POSTGRES.values()
+        if re.search(r"\bIN\s*\(\s*SELECT\b(?:[^()]|\([^()]*\))*\bLIMIT\b", entry.text)
+    ]
+
+    assert hidden == []

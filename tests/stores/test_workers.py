@@ -1,0 +1,89 @@
+"""workers: who claims jobs, as the store sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.core.instant import to_datetime
+from penstock.core.worker import WorkerInfo, WorkerRow
+from penstock.stores.clock import ManualClock
+from penstock.stores.sqlite import SqliteStore
+from penstock.stores.verbs import admin, jobs
+from tests.stores.kit import LEASE, START, Kit
+
+
+def worker(kit: Kit) -> WorkerRow:
+    (row,) = kit.run(admin.workers())
+    return row
+
+
+def test_a_worker_reads_as_it_introduced_itself(kit: Kit) -> None:
+    info = WorkerInfo(kit.new_id(), "mail-1", "böx", 4711, lanes=(3, 1), slots=8, code_version="1.2")
+    kit.run(jobs.register_worker(info, LEASE))
+
+    assert worker(kit) == WorkerRow(
+        id=info.id, name="mail-1", host="böx", pid=4711, lanes=(3, 1), slots=8, code_version="1.2",
+        started_at=to_datetime(START), heartbeat_at=to_datetime(START), live=True, ended=None,
+    )  # fmt: skip
+
+
+def test_workers_come_in_the_order_in_which_they_started(kit: Kit) -> None:
+    assert kit.run(admin.workers()) == []
+    kit.define()
+    started = []
+    for _ in range(3):
+        started.append(kit.worker())
+        kit.advance(1)
+
+    assert [row.id for row in kit.run(admin.workers())] == started
+
+
+def test_a_heartbeat_is_seen_with_what_it_changed(kit: Kit) -> None:
+    kit.define()
+    worker_id = kit.worker()
+    kit.advance(5)
+    kit.run(jobs.heartbeat(worker_id, LEASE, lanes=(7,), slots=3))
+
+    row = worker(kit)
+
+    assert (row.started_at, row.heartbeat_at) == (to_datetime(START), to_datetime(START + 5_000_000))
+    assert (row.lanes, row.slots, row.live) == ((7,), 3, True)
+
+
+def test_a_worker_is_live_until_its_lease_ends(kit: Kit) -> None:
+    kit.define()
+    kit.worker()
+    kit.advance(LEASE / 1_000_000 - 1)
+    assert worker(kit).live
+
+    kit.advance(1)
+    assert (worker(kit).live, worker(kit).ended) == (False, None)
+
+
+def test_a_worker_that_ended_is_not_live_and_says_how(kit: Kit) -> None:
+    kit.define()
+    kit.run(jobs.end_worker(kit.worker()))
+    assert (worker(kit).live, worker(kit).ended) == (False, "stopped")
+
+
+def test_a_worker_that_was_lost_says_so(kit: Kit) -> None:
+    kit.define()
+    kit.worker()
+    kit.advance(60)
+    kit.run(jobs.reclaim(1_000_000, 0.5))
+
+    assert (worker(kit).live, worker(kit).ended) == (False, "lost")
+
+
+def test_on_sqlite_a_jump_of_the_wall_clock_ends_no_lease_and_a_reboot_ends_all(tmp_path: Any) -> None:
+    clock = ManualClock()
+    store = SqliteStore(str(tmp_path / "penstock.db"), clock=clock)
+    info = WorkerInfo("0198c1b0-0000-7000-8000-000000000000", "worker", "here", 1, lanes=())
+    store.run(jobs.register_worker(info, LEASE))
+
+    clock.jump(3600)
+    assert [row.live for row in store.run(admin.workers())] == [True]
+
+    clock.boot = "boot-2"
+    assert [row.live for row in store.run(admin.workers())] == [False]
+    store.close()
