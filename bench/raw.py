@@ -10,8 +10,10 @@ import apsw
 import psycopg
 
 CLAIM = (
-    "WITH taken AS MATERIALIZED (SELECT id FROM raw WHERE status = 1 ORDER BY rank, id LIMIT %s FOR UPDATE SKIP LOCKED) "
-    "UPDATE raw SET status = 2, fence = fence + 1 FROM taken WHERE raw.id = taken.id RETURNING raw.id::text, fence, params"
+    "WITH taken AS MATERIALIZED "
+    "(SELECT id FROM raw WHERE status = 1 ORDER BY rank, id LIMIT %s FOR UPDATE SKIP LOCKED) "
+    "UPDATE raw SET status = 2, fence = fence + 1 FROM taken WHERE raw.id = taken.id "
+    "RETURNING raw.id::text, fence, params"
 )
 COMPLETE = (
     "UPDATE raw SET status = 5 FROM unnest(%s::uuid[], %s::integer[]) AS input (id, fence) "
@@ -19,8 +21,40 @@ COMPLETE = (
 )
 
 
-class RawPostgres:
+class Raw:
+    """What both bare tables do alike."""
+
+    insert: str
+    _connection: Any
+
+    def _connect(self) -> Any:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def single(self, ids: Sequence[str], params: str) -> None:
+        for each in ids:
+            self._connection.execute(self.insert, (each, params))
+
+    def concurrent(self, groups: Sequence[Sequence[str]], params: str) -> None:
+        connections = [self._connect() for _ in groups]
+        in_threads(
+            [
+                lambda connection=connection, group=group: [
+                    connection.execute(self.insert, (each, params)) for each in group
+                ]
+                for connection, group in zip(connections, groups, strict=True)
+            ]
+        )
+        for connection in connections:
+            connection.close()
+
+
+class RawPostgres(Raw):
     """A bare table in PostgreSQL, driven by psycopg with prepared statements."""
+
+    insert = "INSERT INTO raw (id, status, rank, params) VALUES (%s, 1, 1, %s)"
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -31,24 +65,6 @@ class RawPostgres:
         )
         self._connection.execute("CREATE INDEX IF NOT EXISTS raw_ready ON raw (rank, id) WHERE status = 1")
         self._connection.execute("TRUNCATE raw")
-
-    def close(self) -> None:
-        self._connection.close()
-
-    def single(self, ids: Sequence[str], params: str) -> None:
-        for each in ids:
-            self._insert(self._connection, each, params)
-
-    def concurrent(self, groups: Sequence[Sequence[str]], params: str) -> None:
-        connections = [self._connect() for _ in groups]
-        in_threads(
-            [
-                lambda connection=connection, group=group: [self._insert(connection, each, params) for each in group]
-                for connection, group in zip(connections, groups, strict=True)
-            ]
-        )
-        for connection in connections:
-            connection.close()
 
     def batch(self, ids: Sequence[str], params: str) -> None:
         self._connection.execute(
@@ -63,10 +79,6 @@ class RawPostgres:
             self._connection.execute(COMPLETE, (ids, fences))
         return len(taken)
 
-    @staticmethod
-    def _insert(connection: Any, job_id: str, params: str) -> None:
-        connection.execute("INSERT INTO raw (id, status, rank, params) VALUES (%s, 1, 1, %s)", (job_id, params))
-
     def _connect(self) -> Any:
         return psycopg.connect(
             self._url,
@@ -76,8 +88,10 @@ class RawPostgres:
         )
 
 
-class RawSqlite:
+class RawSqlite(Raw):
     """A bare table in a SQLite file, driven by apsw; WAL, every commit flushed."""
+
+    insert = "INSERT INTO raw (id, status, rank, params) VALUES (?, 1, 1, ?)"
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -88,28 +102,10 @@ class RawSqlite:
             "CREATE INDEX raw_ready ON raw (rank, id) WHERE status = 1"
         )
 
-    def close(self) -> None:
-        self._connection.close()
-
-    def single(self, ids: Sequence[str], params: str) -> None:
-        for each in ids:
-            self._insert(self._connection, each, params)
-
-    def concurrent(self, groups: Sequence[Sequence[str]], params: str) -> None:
-        connections = [self._connect() for _ in groups]
-        in_threads(
-            [
-                lambda connection=connection, group=group: [self._insert(connection, each, params) for each in group]
-                for connection, group in zip(connections, groups, strict=True)
-            ]
-        )
-        for connection in connections:
-            connection.close()
-
     def batch(self, ids: Sequence[str], params: str) -> None:
         with self._connection:
             rows = [(each, params) for each in ids]
-            self._connection.executemany("INSERT INTO raw (id, status, rank, params) VALUES (?, 1, 1, ?)", rows)
+            self._connection.executemany(self.insert, rows)
 
     def claim_and_complete(self, limit: int) -> int:
         with self._connection:
@@ -122,10 +118,6 @@ class RawSqlite:
             rows = [(row[0], row[1]) for row in taken]
             self._connection.executemany("UPDATE raw SET status = 5 WHERE id = ? AND fence = ? AND status = 2", rows)
         return len(taken)
-
-    @staticmethod
-    def _insert(connection: apsw.Connection, job_id: str, params: str) -> None:
-        connection.execute("INSERT INTO raw (id, status, rank, params) VALUES (?, 1, 1, ?)", (job_id, params))
 
     def _connect(self) -> apsw.Connection:
         connection = apsw.Connection(self._path)

@@ -58,7 +58,9 @@ class Bench:
         lanes = store.run(admin.register([Definition(key=key) for key in keys]))
         self.lanes = [(key, lanes[key, 1]) for key in keys]
         self.worker = _ids.new_id()
-        store.run(jobs.register_worker(WorkerInfo(self.worker, "bench", "here", 1, tuple(lanes.values())), 3_600_000_000))
+        store.run(
+            jobs.register_worker(WorkerInfo(self.worker, "bench", "here", 1, tuple(lanes.values())), 3_600_000_000)
+        )
 
     def drafts(self, count: int, params: str) -> list[Draft]:
         made = []

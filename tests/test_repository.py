@@ -18,9 +18,7 @@ SOURCE = ROOT / "src" / "penstock"
 MOST_LINES = 500
 SAYS_NOTHING = re.compile(r"(^|[/_])(utils?|common|helpers?|managers?|misc)(\.\w+$|/)")
 # Written with [.] so that this file does not hold what it forbids.
-REGISTRY_HOST = re.compile(
-    r"pypi[.]org|pythonhosted[.]org|npmjs[.](org|com)|deb[.]debian[.]org|https?://\S+/simple\b"
-)
+REGISTRY_HOST = re.compile(r"pypi[.]org|pythonhosted[.]org|npmjs[.](org|com)|deb[.]debian[.]org|https?://\S+/simple\b")
 MACHINE_PATH = re.compile(r"(?<![.\w])/(work|farm)/")
 DRIVERS = {"apsw", "fastapi", "nats", "psycopg", "redis", "sqlite3", "starlette"}
 
@@ -29,18 +27,14 @@ DRIVERS = {"apsw", "fastapi", "nats", "psycopg", "redis", "sqlite3", "starlette"
 def tracked() -> list[str]:
     """The files git knows, by their paths from the root; a new file counts once it is added."""
     try:
-        listing = subprocess.run(
-            ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout
+        listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         unavailable("this is no git repository, so the tracked files are unknown")
     return [path for path in listing.split("\0") if path and (ROOT / path).is_file()]
 
 
 def test_no_source_file_is_too_long() -> None:
-    lengths = {
-        path.relative_to(ROOT): len(path.read_text().splitlines()) for path in _sources("*.py", "*.sql")
-    }
+    lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in _sources("*.py", "*.sql")}
 
     assert {str(path): lines for path, lines in lengths.items() if lines > MOST_LINES} == {}
 

@@ -81,9 +81,7 @@ def test_created_databases_are_apart_and_can_be_dropped(postgres: PostgresServer
 
 def test_the_programs_of_each_version_are_at_hand(any_postgres: PostgresServer) -> None:
     for name in ("psql", "pg_dump", "pg_ctl"):
-        said = subprocess.run(
-            [any_postgres.bin(name), "--version"], capture_output=True, text=True, check=True
-        )
+        said = subprocess.run([any_postgres.bin(name), "--version"], capture_output=True, text=True, check=True)
         assert f" {any_postgres.version}." in said.stdout
 
 
@@ -112,9 +110,7 @@ def test_pgbouncer_passes_statements_on_in_transaction_mode(pgbouncer: PgBouncer
 
     with psycopg.connect(url, autocommit=True, prepare_threshold=None) as connection:
         assert connection.execute("select 1").fetchone() == (1,)
-    with psycopg.connect(
-        pgbouncer.url("pgbouncer"), autocommit=True, cursor_factory=psycopg.ClientCursor
-    ) as console:
+    with psycopg.connect(pgbouncer.url("pgbouncer"), autocommit=True, cursor_factory=psycopg.ClientCursor) as console:
         configuration = dict(row[:2] for row in console.execute("show config").fetchall())
 
     assert configuration["pool_mode"] == "transaction"

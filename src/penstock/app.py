@@ -114,8 +114,9 @@ class Penstock:
                 made[name].close()
 
     async def aclose(self) -> None:
-        if self._opened is not None:
-            await self._opened.aclose()
+        for name in ("queue", "store"):
+            if name in self._made:
+                await self._made[name].aclose()
         await asyncio.to_thread(self.close)
 
     @property
@@ -193,7 +194,7 @@ class Penstock:
         return self._handle(await self.aread_job(job_id))
 
     def jobs(self, *, limit: int = 50, sort: str = "-createdAt", cursor: str | None = None, **which: Any) -> Page:
-        """One page of jobs; the filters are the fields of `JobFilter`, such as `status=["failed"]`, `definition="x"`."""
+        """One page of jobs; the filters are the fields of `JobFilter`, such as `status=["failed"]` or `tag="x"`."""
         return self._do(self._list(which, limit, sort, cursor))
 
     async def ajobs(
@@ -309,7 +310,8 @@ class Penstock:
         """Learn where the jobs go; what this process has defined is registered on the way."""
         wanted = {(order.key, order.version) for order in orders} - routes.keys()
         if wanted & self._definitions.keys():
-            fresh = {pair: each for pair, each in self._definitions.items() if pair not in routes}
+            due = self._definitions.keys() - routes.keys() if register_on is None else wanted
+            fresh = {pair: each for pair, each in self._definitions.items() if pair in due}
             full = [replace(each.definition, schema=each.schema) for each in fresh.values()]
             lanes = yield _on(register_on, admin.register(full))
             routes |= {pair: given.routed(lanes[pair], each.definition) for pair, each in fresh.items()}

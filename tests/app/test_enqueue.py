@@ -237,6 +237,14 @@ def test_workers_are_told_once_for_each_call_and_only_of_new_jobs() -> None:
     app.close()
 
 
+def test_a_message_that_is_lost_loses_no_job() -> None:
+    app = Penstock("sqlite://", queue=RecordingQueue())
+    handle = app.job("work")(shapes.plain).enqueue("a")
+
+    assert [each.job_id for each in Hand(app).claim()] == [handle.id]
+    app.close()
+
+
 def test_orders_must_be_orders(memory_app: Penstock) -> None:
     work: Any = memory_app.job("work")(shapes.plain)
 

@@ -4,125 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import apsw
 import asyncpg
 import psycopg
 import pytest
-from psycopg.rows import dict_row
-from sqlalchemy import create_engine, text
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.orm import Session
 
 from penstock import Conflict, IdempotencyConflict, InvalidInput, NotFound, Penstock, Status
 from penstock.core.ids import id_time_ms
 from penstock.stores.verbs import jobs
 from tests.app import shapes
+from tests.app.callers import ASYNC_WAYS, WAYS, AsyncWay, Way, alchemy_url
 from tests.app.hand import Hand
 
 ORDERS = "CREATE TABLE IF NOT EXISTS orders (id integer PRIMARY KEY)"
 
-
-@dataclass
-class Caller:
-    """What an application has in its hands: the thing to give to penstock, and how it commits."""
-
-    connection: Any
-    execute: Callable[[str], Any]
-    commit: Callable[[], Any]
-    rollback: Callable[[], Any]
-
-
-@contextmanager
-def _psycopg(url: str, **options: Any) -> Iterator[Caller]:
-    with psycopg.connect(url, **options) as connection:
-        yield Caller(connection, connection.execute, connection.commit, connection.rollback)
-
-
-@contextmanager
-def _psycopg_dictionaries(url: str) -> Iterator[Caller]:
-    with _psycopg(url, row_factory=dict_row, cursor_factory=psycopg.RawCursor) as caller:
-        yield caller
-
-
-@contextmanager
-def _psycopg_autocommit(url: str) -> Iterator[Caller]:
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("BEGIN")
-        yield Caller(
-            connection, connection.execute, lambda: connection.execute("COMMIT"), lambda: connection.execute("ROLLBACK")
-        )
-
-
-@contextmanager
-def _alchemy_connection(url: str) -> Iterator[Caller]:
-    engine = create_engine(_alchemy(url))
-    with engine.connect() as connection:
-        yield Caller(connection, lambda sql: connection.execute(text(sql)), connection.commit, connection.rollback)
-    engine.dispose()
-
-
-@contextmanager
-def _alchemy_session(url: str) -> Iterator[Caller]:
-    engine = create_engine(_alchemy(url))
-    with Session(engine) as session:
-        yield Caller(session, lambda sql: session.execute(text(sql)), session.commit, session.rollback)
-    engine.dispose()
-
-
-@contextmanager
-def _alchemy_scoped_session(url: str) -> Iterator[Caller]:
-    engine = create_engine(_alchemy(url))
-    session = scoped_session(sessionmaker(engine))
-    yield Caller(session, lambda sql: session.execute(text(sql)), session.commit, session.rollback)
-    session.remove()
-    engine.dispose()
-
-
-@asynccontextmanager
-async def _psycopg_async(url: str) -> AsyncIterator[Caller]:
-    async with await psycopg.AsyncConnection.connect(url, row_factory=dict_row) as connection:  # type: ignore[arg-type]
-        yield Caller(connection, connection.execute, connection.commit, connection.rollback)
-
-
-@asynccontextmanager
-async def _alchemy_async_connection(url: str) -> AsyncIterator[Caller]:
-    engine = create_async_engine(_alchemy(url))
-    async with engine.connect() as connection:
-        yield Caller(connection, lambda sql: connection.execute(text(sql)), connection.commit, connection.rollback)
-    await engine.dispose()
-
-
-@asynccontextmanager
-async def _alchemy_async_session(url: str) -> AsyncIterator[Caller]:
-    engine = create_async_engine(_alchemy(url))
-    async with AsyncSession(engine) as session:
-        yield Caller(session, lambda sql: session.execute(text(sql)), session.commit, session.rollback)
-    await engine.dispose()
-
-
-def _alchemy(url: str) -> str:
-    return url.replace("postgresql://", "postgresql+psycopg://")
-
-
-Way = Callable[[str], AbstractContextManager[Caller]]
-AsyncWay = Callable[[str], AbstractAsyncContextManager[Caller]]
-WAYS: list[Way] = [
-    _psycopg,
-    _psycopg_dictionaries,
-    _psycopg_autocommit,
-    _alchemy_connection,
-    _alchemy_session,
-    _alchemy_scoped_session,
-]
-ASYNC_WAYS: list[AsyncWay] = [_psycopg_async, _alchemy_async_connection, _alchemy_async_session]
-
-every_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__.strip("_"))
-every_async_way = pytest.mark.parametrize("way", ASYNC_WAYS, ids=lambda way: way.__name__.strip("_"))
+every_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+every_async_way = pytest.mark.parametrize("way", ASYNC_WAYS, ids=lambda way: way.__name__)
 
 
 @every_way
@@ -275,9 +177,7 @@ async def test_async_transactions_commit_roll_back_and_have_savepoints(
 
 
 @every_async_way
-async def test_async_keys_hold_inside_the_transaction(
-    postgres_app: Penstock, app_database: str, way: AsyncWay
-) -> None:
+async def test_async_keys_hold_inside_the_transaction(postgres_app: Penstock, app_database: str, way: AsyncWay) -> None:
     work = postgres_app.job("work")(shapes.plain)
     await work.options(idempotency_key="taken").aenqueue("a")
 
@@ -404,7 +304,7 @@ def test_a_connection_without_a_transaction_is_refused(
     postgres_app: Penstock, app_database: str, isolation: str
 ) -> None:
     work = postgres_app.job("work")(shapes.plain)
-    engine = create_engine(_alchemy(app_database), isolation_level="AUTOCOMMIT")
+    engine = create_engine(alchemy_url(app_database), isolation_level="AUTOCOMMIT")
     if isolation == "psycopg":
         with psycopg.connect(app_database, autocommit=True) as connection, pytest.raises(InvalidInput) as raised:
             work.options(connection=connection).enqueue("a")
@@ -435,9 +335,7 @@ async def test_the_wrong_colour_of_connection_is_refused(postgres_app: Penstock,
 
 
 @pytest.mark.parametrize("colour", ["enqueue", "aenqueue"])
-async def test_connections_of_other_drivers_are_refused(
-    postgres_app: Penstock, app_database: str, colour: str
-) -> None:
+async def test_connections_of_other_drivers_are_refused(postgres_app: Penstock, app_database: str, colour: str) -> None:
     work = postgres_app.job("work")(shapes.plain)
     foreign = await asyncpg.connect(app_database)
     engine = create_engine("sqlite://")
@@ -490,9 +388,7 @@ def test_orders_for_different_connections_are_refused(postgres_app: Penstock, ap
             postgres_app.enqueue_many(orders[:1], connection=two)
 
 
-def test_a_connection_to_another_database_says_what_is_missing(
-    postgres_app: Penstock, postgres: Any
-) -> None:
+def test_a_connection_to_another_database_says_what_is_missing(postgres_app: Penstock, postgres: Any) -> None:
     work = postgres_app.job("work")(shapes.plain)
 
     with psycopg.connect(postgres.url()) as connection, pytest.raises(psycopg.errors.UndefinedTable, match="job"):

@@ -11,7 +11,7 @@ import apsw
 import pytest
 from sqlalchemy import create_engine
 
-from penstock import IdempotencyConflict, InvalidInput, NotFound, Penstock, Status
+from penstock import IdempotencyConflict, InvalidInput, JobHandle, NotFound, Penstock, Status
 from penstock.stores.verbs import admin
 from tests.app import shapes
 from tests.app.hand import Hand
@@ -120,6 +120,7 @@ def test_the_first_job_of_a_definition_does_not_wait_for_its_own_caller(
     file_app: Penstock, caller: apsw.Connection
 ) -> None:
     work = file_app.job("work")(shapes.plain)
+    file_app.job("other")(shapes.login)
 
     caller.execute("BEGIN IMMEDIATE")
     caller.execute("INSERT INTO orders VALUES (7)")
@@ -127,6 +128,7 @@ def test_the_first_job_of_a_definition_does_not_wait_for_its_own_caller(
     caller.execute("COMMIT")
 
     assert handle.refresh().definition == "work"
+    assert [row.definition.key for row in file_app.store.run(admin.definitions())] == ["work"]
 
 
 def test_a_definition_whose_registration_was_rolled_back_is_registered_again(
@@ -140,7 +142,7 @@ def test_a_definition_whose_registration_was_rolled_back_is_registered_again(
 
     stranger = Penstock(file_app.store)
     stranger.job("stranger")(shapes.login).enqueue("takes the first number", 1)
-    handles = [work.enqueue("b"), other.enqueue("c", 1)]
+    handles: list[JobHandle[Any]] = [work.enqueue("b"), other.enqueue("c", 1)]
 
     assert [handle.refresh().definition for handle in handles] == ["work", "other"]
 
@@ -187,8 +189,13 @@ def test_the_callers_own_tables_are_not_disturbed(file_app: Penstock, caller: ap
 
 def test_tracers_and_factories_of_the_caller_do_not_matter(file_app: Penstock, caller: apsw.Connection) -> None:
     seen: list[str] = []
+
+    def trace(cursor: object, sql: str, bindings: object) -> bool:
+        seen.append(sql)
+        return True
+
     caller.row_trace = lambda cursor, row: {"row": row}
-    caller.exec_trace = lambda cursor, sql, bindings: bool(seen.append(sql)) or True
+    caller.exec_trace = trace
     caller.cursor_factory = lambda connection: pytest.fail("a cursor of the caller's own was used")
     work = file_app.job("work")(shapes.plain)
 
@@ -206,7 +213,12 @@ async def test_workers_hear_of_it_when_the_caller_commits_and_not_before(
 ) -> None:
     work = file_app.job("work")(shapes.plain)
     hook_calls: list[int] = []
-    caller.set_commit_hook(lambda: bool(hook_calls.append(1)))
+
+    def hook() -> bool:
+        hook_calls.append(1)
+        return False
+
+    caller.set_commit_hook(hook)
     bell = file_app.store.doorbell()
     while await bell.wait(0.1):
         pass

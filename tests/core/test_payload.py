@@ -35,9 +35,7 @@ def json_values(leaves: st.SearchStrategy[Any], keys: st.SearchStrategy[Any]) ->
 
 
 good_values = json_values(st.none() | st.booleans() | integers | finite | texts, texts)
-repairable_values = json_values(
-    st.none() | st.booleans() | st.integers() | st.floats() | any_texts, any_texts
-)
+repairable_values = json_values(st.none() | st.booleans() | st.integers() | st.floats() | any_texts, any_texts)
 other_leaves = st.binary() | st.decimals() | st.datetimes() | st.frozensets(st.integers()) | st.uuids()
 any_values = json_values(
     st.none() | st.booleans() | st.integers() | st.floats() | any_texts | other_leaves,
@@ -65,9 +63,7 @@ def exactly_equal(one: object, other: object) -> bool:
 
 @given(good_values)
 @example({"-0": -0.0, "e": [1e16, 5e-324, 1.7976931348623157e308], "": {"__proto__": 1, "$ref": "x"}})
-@example(
-    ["\ufffe\uffff\u202e\u200b", "\U0001f600", "Z̸a̷" * 1000, "\\u0000 is not a NUL", "\x01\x1f\x7f\u2028"]
-)
+@example(["\ufffe\uffff\u202e\u200b", "\U0001f600", "Z̸a̷" * 1000, "\\u0000 is not a NUL", "\x01\x1f\x7f\u2028"])
 @example([2**53 + 1, -(2**53) - 1, 2**63 - 1, -(2**63), 0.1 + 0.2, 1e22, 0.00012345678901234567])
 @example(["NaN", "Infinity", "1234567890123456789012345678901234567890", {"NaN": "\\ud800"}])
 def test_what_is_encoded_comes_back_the_same(value):

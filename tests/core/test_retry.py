@@ -102,9 +102,7 @@ def test_a_backoff_with_a_wrong_part_is_refused_and_the_part_named(options: dict
 
 
 def test_a_wrong_step_is_named_by_its_place():
-    with pytest.raises(
-        InvalidInput, match=r"seconds\[1\] must be a number of seconds between 0 and 30 days, not -2"
-    ):
+    with pytest.raises(InvalidInput, match=r"seconds\[1\] must be a number of seconds between 0 and 30 days, not -2"):
         backoff_from([1, -2])
 
 

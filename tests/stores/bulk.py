@@ -1,4 +1,4 @@
-"""A store that has been in use for a while: 200,000 jobs in every state, written past the verbs because that is quick."""
+"""A store that has been in use for a while: 200,000 jobs in every state, written past the verbs to be quick."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ OLD = 100_000
 
 _JOB = (
     "id", "lane", "fence", "status", "priority", "attempt", "max_attempts", "blocked", "rank", "due_at", "created_at",
-    "updated_at", "queued_at", "started_at", "finished_at", "stale_at", "retire_at", "worker", "limit_key", "unique_key",
+    "updated_at", "queued_at", "started_at", "finished_at", "stale_at", "retire_at", "worker", "limit_key",
+    "unique_key",
 )  # fmt: skip
 _DETAIL = ("id", "lane", "params", "reference_type", "reference_id", "schedule", "parent")
 _ATTEMPT = ("job_id", "fence", "number", "status", "ended_at", "cause", "fingerprint")
@@ -48,11 +49,28 @@ class Filled:
         """Everything but what waits and runs."""
         _insert(self.store, "job", _JOB, (row for row in self._jobs() if row[3] not in (1, 2)))
         _insert(self.store, "job_detail", _DETAIL, self._details())
-        attempts = ((job_id(n), 1, 1, 5, START - n, "returned", f"f{n % 100}" if n % 10 == 0 else None) for n in range(OLD))
+        attempts = (
+            (job_id(n), 1, 1, 5, START - n, "returned", f"f{n % 100}" if n % 10 == 0 else None) for n in range(OLD)
+        )
         _insert(self.store, "attempt", _ATTEMPT, attempts)
         _insert(self.store, "event", _EVENT, ((START - n, job_id(n), "job.enqueued") for n in range(OLD)))
         _insert(self.store, "limiter", ("limit_key", "definition"), ((f"work|k{n}", "work") for n in range(KEYS)))
-        ended = ((job_id(2 * 10**9 + n), "old", "here", 1, "[]", 1, "", START - 10**12, START - 10**12, START - 10**12, "stopped") for n in range(5000))
+        ended = (
+            (
+                job_id(2 * 10**9 + n),
+                "old",
+                "here",
+                1,
+                "[]",
+                1,
+                "",
+                START - 10**12,
+                START - 10**12,
+                START - 10**12,
+                "stopped",
+            )
+            for n in range(5000)
+        )
         names = "id name host pid lanes slots code_version started_at heartbeat_at lease_until ended"
         boot = {} if self.store.dialect == "postgres" else {"boot": "an earlier one"}
         _insert(self.store, "worker", (*names.split(), *boot), ((*row, *boot.values()) for row in ended))
@@ -79,7 +97,7 @@ class Filled:
             yield (
                 job_id(n), lane, 1 if status >= 2 else 0, status, 10, 1 if status >= 2 else 0, 3, blocked, due - 10**16,
                 due, START - n, START - n, START if status else None, START if status >= 2 else None,
-                START - n if ended else None, START - n + _WEEK if ended else None, START - n + _WEEK if ended else None,
+                START - n if ended else None, START + _WEEK if ended else None, START + _WEEK if ended else None,
                 worker, limit_key, unique,
             )  # fmt: skip
 
@@ -105,7 +123,15 @@ class Filled:
     def _details(self) -> Iterator[tuple[Any, ...]]:
         for n in range(JOBS):
             schedule = f"s{n % 50}" if n % 100 == 0 else None
-            yield job_id(n), self._standing(n)[0], "{}", "order", str(n % 1000), schedule, job_id(n % 7) if n % 9 == 0 else None
+            yield (
+                job_id(n),
+                self._standing(n)[0],
+                "{}",
+                "order",
+                str(n % 1000),
+                schedule,
+                job_id(n % 7) if n % 9 == 0 else None,
+            )
 
 
 def job_id(n: int) -> str:

@@ -137,6 +137,9 @@ class Expectation:
             told = [(each.kind, each.fence) for each in party.run(feed.of_job(job_id), now)]
             expected = [(each.kind, each.fence) for each in world.events if each.subject == job_id]
             _same(told, expected, f"{party.name}: events of {job_id}")
+        for job_id in {*self.created} - set(world.jobs):
+            left = [party.run(verb(job_id), now) for verb in (admin.attempts, jobs.phases, admin.reviews)]
+            assert left == [[], [], []], f"{party.name}: {job_id} is gone and left {left}"
         _same(_operators(party, now), _operators_of(world), f"{party.name}: definitions")
         _same(party.run(schedules.all(), now), sorted_rows(world), f"{party.name}: schedules")
         for key, ticks in world.ticks.items():

@@ -10,6 +10,10 @@ from typing import Any
 
 from penstock.core.plan import Plan, Statement
 
+_TOUCHED = re.compile(
+    r"(SEARCH|SCAN) (\w+)(?: EXISTS)?(?: USING (?:COVERING )?(?:INDEX (\w+)|((?:INTEGER )?PRIMARY KEY)))?"
+)
+
 
 @dataclass(frozen=True)
 class Way:
@@ -108,13 +112,13 @@ def _searched(connection: Any, name: str, texts: dict[str, None]) -> Way:
     lines: list[str] = []
     for text in texts:
         if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)", text):
-            marks = {mark: None for mark in re.findall(r":(\w+)", text)}
+            marks = dict.fromkeys(re.findall(r":(\w+)", text))
             numbered = [None] * text.count("?")
             lines += [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}", marks or numbered)]
     indexes: set[str] = set()
     scanned: set[str] = set()
     for line in lines:
-        if found := re.match(r"(SEARCH|SCAN) (\w+)(?: EXISTS)?(?: USING (?:COVERING )?(?:INDEX (\w+)|(PRIMARY KEY|INTEGER PRIMARY KEY)))?", line):
+        if found := _TOUCHED.match(line):
             how, table, index, primary = found.groups()
             if how == "SCAN" and (index is None or index.startswith("sqlite_autoindex")):
                 scanned.add(table)

@@ -75,7 +75,10 @@ def begin(act: Callable[[], T]) -> Future[T]:
 
 def wait_until_blocked(url: str, future: Future[Any], how_many: int = 1) -> None:
     """Wait until so many sessions of this database really wait for a lock."""
-    text = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    text = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'penstock' "
+        "AND wait_event_type = 'Lock' AND wait_event IN ('transactionid', 'tuple')"
+    )
 
     def blocked() -> bool:
         assert not future.done(), "it did not wait for anybody"

@@ -18,8 +18,8 @@ Rows = list[tuple[Any, ...]]
 def connected(store: Any) -> Iterator[Any]:
     """A connection to the store's database that is not one of the store's own (in memory there is only that)."""
     if store.dialect == "postgres":
-        with psycopg.connect(store.url, autocommit=True) as connection:
-            yield connection
+        with psycopg.connect(store.url, autocommit=True) as session:
+            yield session
     elif store.memory:
         yield store._writer()
     else:
@@ -57,10 +57,8 @@ def check_soundness(store: Any) -> None:
     with connected(store) as connection:
         for sentence, text in _NEVER.items():
             assert _fetch(store, connection, text) == [], sentence
-        stand = dict(_fetch(store, connection, "SELECT lane * 10 + status, count(*) FROM {s}job GROUP BY 1"))
-        told = {
-            key: n for key, n in _fetch(store, connection, _COUNTED) if n != 0
-        }  # fmt: skip
+        stand = _fetch(store, connection, "SELECT lane * 10 + status, count(*) FROM {s}job GROUP BY 1 ORDER BY 1")
+        told = [(key, n) for key, n in _fetch(store, connection, _COUNTED) if n != 0]
         assert told == stand, "the counts (folded and deltas) are those of the rows"
 
 
@@ -72,7 +70,7 @@ def statuses(store: Any) -> dict[int, int]:
 _COUNTED = """
 SELECT lane * 10 + status, CAST(sum(n) AS integer) FROM (
     SELECT lane, status, n FROM {s}tally UNION ALL SELECT lane, status, n FROM {s}tally_delta
-) AS counted GROUP BY 1
+) AS counted GROUP BY 1 ORDER BY 1
 """
 
 _NEVER = {

@@ -34,7 +34,8 @@ def test_a_job_that_is_due_now_is_queued(kit: Kit) -> None:
 def test_a_job_that_is_due_later_is_scheduled(kit: Kit, how: str) -> None:
     due = kit.now + 90 * SECOND
 
-    (created,) = kit.run(jobs.create([kit.draft(**({"due": due} if how == "due" else {"delay": 90 * SECOND}))]))
+    draft = kit.draft(due=due) if how == "due" else kit.draft(delay=90 * SECOND)
+    (created,) = kit.run(jobs.create([draft]))
 
     job = kit.job(created.job_id)
     assert created.status is job.status is Status.SCHEDULED
@@ -322,9 +323,7 @@ def test_a_job_of_a_disabled_definition_is_refused(kit: Kit) -> None:
 
 @pytest.mark.parametrize("place", [0, 5, 9])
 def test_a_batch_is_created_whole_or_not_at_all(kit: Kit, place: int) -> None:
-    drafts = [
-        kit.draft(unique=f"u{n}", idempotency_key=f"k{n}", concurrency_key="c", tags=("t",)) for n in range(10)
-    ]
+    drafts = [kit.draft(unique=f"u{n}", idempotency_key=f"k{n}", concurrency_key="c", tags=("t",)) for n in range(10)]
     drafts[place] = replace(drafts[place], lane=4711)
     before = dump(kit.store)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
@@ -29,8 +28,6 @@ TAKES_NO_FENCE = {"release_unheld"}
 def refused() -> Iterator[None]:
     with pytest.raises(LeaseLost):
         yield
-
-
 
 
 def _start(kit: Kit, held: Held) -> None:

@@ -120,9 +120,7 @@ def test_twenty_processes_that_open_a_new_database_at_once_do_no_harm(places: Pl
     store = places.new()
 
     with ExitStack() as stack:
-        processes = [
-            stack.enter_context(started(open_and_create, Place.of(store), tmp_path / "go")) for _ in range(20)
-        ]
+        processes = [stack.enter_context(started(open_and_create, Place.of(store), tmp_path / "go")) for _ in range(20)]
         (tmp_path / "go").touch()
         for process in processes:
             process.join(timeout=60)
@@ -177,8 +175,8 @@ def test_the_script_gives_what_is_applied(places: Places) -> None:
         connection.execute(migrations.script("sqlite"))
         connection.close()
     else:
-        with psycopg.connect(by_hand.url, autocommit=True) as connection:
-            connection.execute(migrations.script("postgres", by_hand.schema).encode())
+        with psycopg.connect(by_hand.url, autocommit=True) as session:
+            session.execute(migrations.script("postgres", by_hand.schema).encode())
         by_hand = PostgresStore(by_hand.url, schema=by_hand.schema)
 
     by_hand.open()
@@ -247,7 +245,19 @@ def _foreign_file(path: Path, text: str) -> None:
 
 @pytest.mark.parametrize(
     "schema",
-    ['Say "hi"', "100%", "%s %(now)s", "{now}", "{schema}.x", "with space", "ünï-水", "UPPER", "a.b", "back\\slash", "x" * 63],
+    [
+        'Say "hi"',
+        "100%",
+        "%s %(now)s",
+        "{now}",
+        "{schema}.x",
+        "with space",
+        "ünï-水",
+        "UPPER",
+        "a.b",
+        "back\\slash",
+        "x" * 63,
+    ],
 )
 def test_schemas_may_have_odd_names(postgres_18_database: str, tmp_path: Path, schema: str) -> None:
     places = Places("postgres", tmp_path, postgres_18_database)

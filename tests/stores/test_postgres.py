@@ -22,7 +22,7 @@ from tests.services import PgBouncer, PostgresServer
 from tests.stores import schemas
 from tests.stores.kit import Kit
 from tests.stores.rivals import Arena, begin, wait_until_blocked
-from tests.stores.tables import check_soundness, query
+from tests.stores.tables import check_soundness, query, statuses
 from tests.waiting import wait_until
 
 Opener = Callable[..., Kit]
@@ -203,7 +203,9 @@ def test_the_victim_of_a_deadlock_starts_again_and_both_succeed(kit: Kit) -> Non
 def _deadlocks(kit: Kit) -> int:
     with psycopg.connect(kit.store.url, autocommit=True) as connection:
         connection.execute("SELECT pg_stat_clear_snapshot(), pg_stat_force_next_flush()")
-        found = connection.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone()
+        found = connection.execute(
+            "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+        ).fetchone()
     assert found is not None
     return int(found[0])
 
@@ -298,7 +300,9 @@ def test_everything_works_through_a_pooler_in_transaction_mode(open_kit: Opener,
     def work(name: str) -> int:
         done = 0
         for n in range(8):
-            kit.run(jobs.create([kit.draft(concurrency_key=f"{name}{n % 2}", tags=("t",), idempotency_key=f"{name}-{n}")]))
+            kit.run(
+                jobs.create([kit.draft(concurrency_key=f"{name}{n % 2}", tags=("t",), idempotency_key=f"{name}-{n}")])
+            )
             for claimed in kit.run(jobs.claim(worker, [lane], 3, limited=[lane])):
                 mine = Held(claimed.job_id, claimed.fence)
                 kit.run(jobs.save_progress([(mine, 50, "half", None)]))
@@ -318,7 +322,7 @@ def test_everything_works_through_a_pooler_in_transaction_mode(open_kit: Opener,
     while left := kit.run(jobs.claim(worker, [lane], 50, limited=[lane])):
         kit.run(jobs.settle(worker, [kit.ending(each) for each in left]))
 
-    ended = dict(query(direct.store, "SELECT status, count(*) FROM {s}job GROUP BY status"))
+    ended = statuses(direct.store)
     assert sum(ended.values()) == 32
     assert set(ended) <= {5, 7}
     check_soundness(direct.store)

@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import quote
 
 import apsw
 import psycopg
@@ -85,7 +84,8 @@ def test_two_claims_never_start_two_jobs_of_a_key_that_runs_one(
         answers = arena.together(
             lambda: here.claim(workers[0], lanes=[lane]), lambda: there.claim(workers[1], lanes=[lane])
         )
-        (claimed,) = [*answers[0], *answers[1]]
+        assert sorted(map(len, answers)) == [0, 1]
+        claimed = (answers[0] or answers[1])[0]
         most = max(most, running(here))
         # What frees the slot and what comes to wait for it meet as well.
         ended, made = arena.together(
@@ -136,62 +136,19 @@ def test_many_claims_at_once_give_each_job_to_one_worker(shared_store: Any, coun
         )
 
     assert sorted(job_id for share in shares for job_id in share) == sorted(made)
-    owners = dict(query(kit.store, "SELECT worker, count(*) FROM {s}job GROUP BY worker"))
-    assert {str(worker): n for worker, n in owners.items()} == {
+    owners = query(kit.store, "SELECT worker, count(*) FROM {s}job GROUP BY worker")
+    assert {str(worker): n for worker, n in owners} == {
         worker: len(share) for worker, share in zip(workers, shares, strict=True) if share
     }
     figures("races.claims", store=kit.store.dialect, jobs=len(made), shares=[len(share) for share in shares])
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        ("enable_hashjoin=off", "enable_mergejoin=off"),
-        ("enable_hashjoin=off", "enable_mergejoin=off", "enable_material=off", "enable_memoize=off"),
-        ("enable_nestloop=off",),
-        ("enable_indexscan=off", "enable_bitmapscan=off", "enable_indexonlyscan=off"),
-        ("plan_cache_mode=force_generic_plan", "enable_hashjoin=off", "enable_mergejoin=off", "enable_sort=off"),
-    ],
-    ids=["nested-loop", "bare-nested-loop", "no-nested-loop", "no-index", "generic"],
-)
-def test_no_plan_makes_a_statement_take_more_than_its_limit(postgres_18_database: str, settings: Any) -> None:
-    from penstock.stores.postgres import PostgresStore
-    from tests.stores import schemas
-
-    schema = schemas.lend(postgres_18_database)
-    options = quote(" ".join(f"-c {setting}" for setting in settings))
-    store = PostgresStore(f"{schema.url}?options={options}", schema=schema.name)
-    kit = Kit(store)
-    lanes = [kit.define(name) for name in ("a", "b", "c")]
-    keyed = kit.define("keyed", key_concurrency=2)
-    for name in ("a", "b", "c"):
-        kit.run(jobs.create([kit.draft(name) for _ in range(20)]))
-    kit.run(jobs.create([kit.draft("keyed", concurrency_key="k", delay=SECOND) for _ in range(20)]))
-    kit.run(jobs.create([kit.draft("keyed", concurrency_key="k") for _ in range(20)]))
-    with psycopg.connect(schema.url) as connection:
-        connection.execute(f'ANALYZE "{schema.name}".job')
-    worker = kit.worker()
-
-    taken = [len(kit.claim(worker, lanes=lanes, limit=limit)) for limit in (1, 2, 7, 1, 1, 1)]
-    assert taken == [1, 2, 7, 1, 1, 1]
-    assert running(kit) == sum(taken)
-    admitted = "SELECT count(*) FROM {s}job WHERE limit_key IS NOT NULL AND status = 1 AND NOT blocked"
-    assert query(kit.store, admitted) == [(2,)]
-    kit.advance(2)
-    assert len(kit.run(jobs.promote(3))) == 3
-    (first, _) = kit.claim(worker, lanes=[keyed], limit=2)
-    kit.settle(first)
-    assert query(kit.store, admitted) == [(1,)]
-    check_soundness(store)
-
-    store.close()
-    schemas.give_back(schema)
-
-
 # Endings
 
 
-def test_of_settle_and_reclaim_one_decides(here: Kit, there: Kit, arena: Arena, counts: Counts, figures: Figures) -> None:
+def test_of_settle_and_reclaim_one_decides(
+    here: Kit, there: Kit, arena: Arena, counts: Counts, figures: Figures
+) -> None:
     here.define()
     seen = Counter[Status]()
     for _ in range(counts(ci=30, soak=1000)):
@@ -211,10 +168,14 @@ def test_of_settle_and_reclaim_one_decides(here: Kit, there: Kit, arena: Arena, 
         assert query(here.store, f"SELECT count(*) FROM {{s}}attempt WHERE job_id = '{claimed.job_id}'") == [(1,)]
         if status is Status.SCHEDULED:
             here.run(control.cancel([claimed.job_id]))
-    figures("races.settle_reclaim", store=here.store.dialect, settled=seen[Status.SUCCEEDED], lost=seen[Status.SCHEDULED])
+    figures(
+        "races.settle_reclaim", store=here.store.dialect, settled=seen[Status.SUCCEEDED], lost=seen[Status.SCHEDULED]
+    )
 
 
-def test_of_cancel_and_settle_one_decides(here: Kit, there: Kit, arena: Arena, counts: Counts, figures: Figures) -> None:
+def test_of_cancel_and_settle_one_decides(
+    here: Kit, there: Kit, arena: Arena, counts: Counts, figures: Figures
+) -> None:
     here.define()
     seen = Counter[Status]()
     for _ in range(counts(ci=30, soak=1000)):
@@ -317,7 +278,8 @@ def test_the_same_idempotency_key_at_once_makes_one_job_and_everybody_learns_its
     with another(kit) as other, Arena(6) as arena:
         for number in range(counts(ci=15, soak=500)):
             drafts = [
-                kit.draft(idempotency_key=f"k{number}", params_digest=digest) for digest in ("a", "a", "a", "b", "b", "b")
+                kit.draft(idempotency_key=f"k{number}", params_digest=digest)
+                for digest in ("a", "a", "a", "b", "b", "b")
             ]
 
             answers = arena.together(
@@ -430,20 +392,22 @@ def test_a_worker_that_ends_while_it_claims_leaves_no_job_behind(
         )
 
         if isinstance(taken, LeaseLost):
-            seen["ended first"] += 1
+            seen["ended_first"] += 1
             assert ended is None
             assert here.status(job_id) is Status.QUEUED
         elif isinstance(ended, Conflict):
-            seen["claimed first"] += 1
+            seen["claimed_first"] += 1
             assert ended.job_id == job_id
         else:
             raise AssertionError(f"worker {worker} has ended and holds job {job_id}: {taken}, {ended}")
         here.run(control.cancel([job_id]))
         here.run(jobs.settle(worker, [here.ending(Held(job_id, 1))]))
-    figures("races.end_worker_claim", store=here.store.dialect, **{key.replace(" ", "_"): n for key, n in seen.items()})
+    figures("races.end_worker_claim", store=here.store.dialect, **seen)
 
 
-def test_of_heartbeat_and_reclaim_one_decides(here: Kit, there: Kit, arena: Arena, counts: Counts, figures: Figures) -> None:
+def test_of_heartbeat_and_reclaim_one_decides(
+    here: Kit, there: Kit, arena: Arena, counts: Counts, figures: Figures
+) -> None:
     """The two see the clock differently, as two calls that waited for a lock would."""
     here.define()
     seen = Counter[str]()
@@ -463,14 +427,14 @@ def test_of_heartbeat_and_reclaim_one_decides(here: Kit, there: Kit, arena: Aren
             seen["reclaimed"] += 1
             assert (reclaimed.workers, reclaimed.lost) == ([worker], [claimed.job_id])
         else:
-            seen["lived on"] += 1
+            seen["lived_on"] += 1
             assert (reclaimed.workers, reclaimed.lost) == ([], [])
             assert here.settle(claimed).applied == [claimed.job_id]
         here.now = there.now
         here.run(control.cancel([claimed.job_id]))
         if not isinstance(pulse, LeaseLost):
             here.run(jobs.end_worker(worker))
-    figures("races.heartbeat_reclaim", store=here.store.dialect, **{key.replace(" ", "_"): n for key, n in seen.items()})
+    figures("races.heartbeat_reclaim", store=here.store.dialect, **seen)
 
 
 def test_two_reclaims_free_each_job_once(here: Kit, there: Kit, arena: Arena, counts: Counts) -> None:
@@ -490,105 +454,3 @@ def test_two_reclaims_free_each_job_once(here: Kit, there: Kit, arena: Arena, co
         lost = [*one.lost, *other.lost, *rest.lost]
         assert sorted(lost) == sorted(each.job_id for each in made)
         here.run(control.cancel(lost))
-
-
-# Where PostgreSQL must wait
-
-
-def test_a_settle_waits_for_a_cancel_that_is_not_committed(postgres_kit: Kit) -> None:
-    claimed = postgres_kit.running()
-    store: Any = postgres_kit.store
-    with psycopg.connect(store.url) as connection:
-        store.run_on(connection, control.cancel([claimed.job_id]), now=postgres_kit.now)
-        rival = begin(lambda: postgres_kit.settle(claimed))
-        wait_until_blocked(store.url, rival)
-        connection.commit()
-
-    assert rival.result(timeout=20).applied == [claimed.job_id]
-    assert postgres_kit.status(claimed.job_id) is Status.CANCELLED
-
-
-def test_a_settle_that_waited_for_the_reclaim_of_its_job_is_refused(postgres_kit: Kit) -> None:
-    claimed = postgres_kit.running()
-    postgres_kit.advance(60)
-    store: Any = postgres_kit.store
-    with psycopg.connect(store.url) as connection:
-        assert store.run_on(connection, jobs.reclaim(0, 0.5), now=postgres_kit.now).lost == [claimed.job_id]
-        rival = begin(lambda: postgres_kit.settle(claimed))
-        wait_until_blocked(store.url, rival)
-        connection.commit()
-
-    assert rival.result(timeout=20).applied == []
-    assert postgres_kit.status(claimed.job_id) is Status.SCHEDULED
-
-
-def test_a_claim_that_waited_for_the_reclaim_of_its_worker_gets_nothing(postgres_kit: Kit) -> None:
-    postgres_kit.create()
-    worker = postgres_kit.worker(lease=15 * SECOND)
-    store: Any = postgres_kit.store
-    with psycopg.connect(store.url) as connection:
-        late = store.run_on(connection, jobs.reclaim(0, 0.5), now=postgres_kit.now + 60 * SECOND)
-        assert late.workers == [worker]
-        rival = begin(lambda: postgres_kit.claim(worker))
-        wait_until_blocked(store.url, rival)
-        connection.commit()
-
-    with pytest.raises(LeaseLost):
-        rival.result(timeout=20)
-    assert running(postgres_kit) == 0
-
-
-def test_claims_do_not_wait_for_jobs_that_another_one_is_claiming(postgres_kit: Kit) -> None:
-    first, second = postgres_kit.create(), postgres_kit.create()
-    worker, other = postgres_kit.worker(), postgres_kit.worker()
-    lanes = sorted(postgres_kit._lanes.values())
-    store: Any = postgres_kit.store
-    with psycopg.connect(store.url) as connection:
-        (taken,) = store.run_on(connection, jobs.claim(worker, lanes, 1), now=postgres_kit.now)
-
-        assert taken.job_id == first
-        assert [each.job_id for each in postgres_kit.claim(other)] == [second]
-        connection.rollback()
-
-    assert [each.job_id for each in postgres_kit.claim(worker)] == [first]
-
-
-def test_claims_do_not_wait_for_a_limited_definition_that_another_one_holds(postgres_kit: Kit) -> None:
-    limited = postgres_kit.define("limited", concurrency=5)
-    free = postgres_kit.define("free")
-    postgres_kit.run(jobs.create([postgres_kit.draft(name) for name in ("limited", "limited", "free")]))
-    worker, other = postgres_kit.worker(), postgres_kit.worker()
-    store: Any = postgres_kit.store
-    with psycopg.connect(store.url) as connection:
-        plan = jobs.claim(worker, [limited], 1, limited=[limited])
-        assert len(store.run_on(connection, plan, now=postgres_kit.now)) == 1
-
-        got = postgres_kit.run(jobs.claim(other, [limited, free], 10, limited=[limited]))
-        assert [each.lane for each in got] == [free]
-        connection.commit()
-
-    assert len(postgres_kit.run(jobs.claim(other, [limited, free], 10, limited=[limited]))) == 1
-
-
-def test_a_job_waits_for_the_slot_of_its_key_while_another_one_settles(postgres_kit: Kit) -> None:
-    postgres_kit.define(key_concurrency=1)
-    claimed = postgres_kit.running(concurrency_key="anna")
-    store: Any = postgres_kit.store
-    draft = postgres_kit.draft(concurrency_key="anna")
-    with psycopg.connect(store.url) as connection:
-        store.run_on(connection, jobs.settle(None, [postgres_kit.ending(claimed)]), now=postgres_kit.now)
-        rival = begin(lambda: postgres_kit.run(jobs.create([draft])))
-        wait_until_blocked(store.url, rival)
-        connection.commit()
-    rival.result(timeout=20)
-
-    assert [each.job_id for each in postgres_kit.claim()] == [draft.id]
-
-
-@pytest.fixture
-def postgres_kit(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[Kit]:
-    from tests.stores.conftest import open_store
-
-    for store in open_store("postgres-18", request, tmp_path):
-        yield Kit(store)
-        check_soundness(store)

@@ -390,7 +390,7 @@ class Store(Protocol):
 
     def run_on(self, connection: Any, plan: Plan[T], *, now: int | None = None) -> T:
         """The same on the caller's connection, inside its open transaction: the caller commits or rolls back, and the
-        database's errors pass to it as they are. Listeners are told at its commit. What cannot be used: `InvalidInput`."""
+        database's errors pass to it as they are. Listeners are told at its commit. Unfit connection: `InvalidInput`."""
         ...
 
     async def arun_on(self, connection: Any, plan: Plan[T], *, now: int | None = None) -> T: ...

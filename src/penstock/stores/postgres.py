@@ -25,7 +25,13 @@ from penstock.stores import migrations, postgres_schema
 from penstock.stores.callers import Foreign, ForeignAsync
 from penstock.stores.postgres_binding import bound
 from penstock.stores.postgres_doorbell import NOTIFY, PostgresDoorbell, channel
-from penstock.stores.postgres_errors import aclosing_read_only, closing_read_only, connection_broke, is_serialization, translated
+from penstock.stores.postgres_errors import (
+    aclosing_read_only,
+    closing_read_only,
+    connection_broke,
+    is_serialization,
+    translated,
+)
 from penstock.stores.statements import Catalogue
 
 T = TypeVar("T")

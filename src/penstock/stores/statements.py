@@ -68,15 +68,9 @@ class Catalogue:
         fields = {**self._fields, "input": f"temp.in_{name}", "filters": conditions}
         if order:
             fields["order"] = self._entries[order].text
-        text = _filled(entry.text, fields)
+        text = fill(fill(entry.text, fields), fields)
         steps = tuple(step for step in (part.strip().rstrip(";") for part in re.split(r";\n", text)) if step)
-        return replace(entry, text=text, each=_filled(entry.each, fields), steps=steps)
-
-
-def _filled(text: str, fields: Mapping[str, str]) -> str:
-    """What is filled in may hold fields of its own; the schema comes last, for its name may look like one."""
-    ours = {name: value for name, value in fields.items() if name != "schema"}
-    return fill(fill(fill(text, ours), ours), fields)
+        return replace(entry, text=text, each=fill(fill(entry.each, fields), fields), steps=steps)
 
 
 def _parse(text: str) -> list[Entry]:

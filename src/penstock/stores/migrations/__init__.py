@@ -24,7 +24,8 @@ SQLITE_RECORD = """CREATE TABLE IF NOT EXISTS migration (
     version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL
 ) STRICT"""
 POSTGRES_RECORD = """CREATE TABLE {schema}.migration (
-    version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now()
+    version integer PRIMARY KEY, name text NOT NULL, checksum text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now()
 )"""
 """Where it is written down which migrations were applied."""
 
@@ -75,7 +76,7 @@ def missing(dialect: str, applied: Mapping[int, str], place: str) -> list[Migrat
 
 
 def script(dialect: str, schema: str = "penstock") -> str:
-    """All that an empty database needs, as one text, for people who apply it by hand; penstock then finds it up to date."""
+    """All that an empty database needs, as one text, for people who apply it by hand; it is then up to date."""
     name = quoted(schema)
     parts = [_BEGIN[dialect], *(fill(each.text, {"schema": name}) + _record(dialect, each) for each in all_of(dialect))]
     return fill("\n".join([*parts, "COMMIT;\n"]), {"schema": name})

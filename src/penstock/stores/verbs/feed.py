@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from penstock.core.errors import FeedGone, InvalidInput
 from penstock.core.event import Event, News
@@ -119,7 +120,7 @@ def _sound(moment: str) -> bool:
         return True
     end, _, still_open = rest.partition(":")
     numbers = [int(first), *(int(each) for each in still_open.split(",") if each)]
-    rising = all(one < other for one, other in zip(numbers[1:], numbers[2:], strict=False))
+    rising = all(one < other for one, other in pairwise(numbers[1:]))
     return 0 < int(first) <= int(end) < 2**63 and rising and all(int(first) <= each < int(end) for each in numbers[1:])
 
 

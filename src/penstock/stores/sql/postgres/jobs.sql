@@ -194,9 +194,13 @@ SELECT moved.id::text, limit_key, key FROM moved JOIN {schema}.definition USING 
 SELECT due_at FROM {schema}.job WHERE status = 0 ORDER BY due_at, id LIMIT 1;
 
 -- name: lock_limited
--- Hold the definitions with limits among these lanes; those that another worker holds just now are left out.
+-- Hold the definitions with limits among these lanes; those that are paused or that another worker holds just now
+-- are left out.
 SELECT control.key, concurrency, rate_count, rate_period, rate_per_key, {now} FROM {schema}.control
-WHERE (concurrency > 0 OR rate_count > 0)
+WHERE (concurrency > 0 OR rate_count > 0) AND (pause_at IS NULL OR pause_until <= {now})
+    AND NOT EXISTS (
+        SELECT FROM {schema}.control WHERE key = '*' AND pause_at IS NOT NULL AND (pause_until IS NULL OR pause_until > {now})
+    )
     AND control.key IN (SELECT key FROM {schema}.definition WHERE lane = ANY(%(lane)s::integer[]))
 ORDER BY control.key FOR UPDATE SKIP LOCKED;
 

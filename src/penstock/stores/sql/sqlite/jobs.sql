@@ -128,9 +128,14 @@ SELECT job.id, limit_key, key FROM temp.taken JOIN job USING (id) JOIN definitio
 SELECT due_at FROM job WHERE status = 0 ORDER BY due_at, id LIMIT 1;
 
 -- name: lock_limited
--- The definitions with limits among these lanes.
+-- The definitions with limits among these lanes; those that are paused are left out.
 SELECT DISTINCT control.key, concurrency, rate_count, rate_period, rate_per_key, :now FROM {input} AS input
-JOIN definition USING (lane) JOIN control USING (key) WHERE concurrency > 0 OR rate_count > 0 ORDER BY 1;
+JOIN definition USING (lane) JOIN control USING (key)
+WHERE (concurrency > 0 OR rate_count > 0) AND (pause_at IS NULL OR pause_until <= :now)
+    AND NOT EXISTS (
+        SELECT 1 FROM control WHERE key = '*' AND pause_at IS NOT NULL AND (pause_until IS NULL OR pause_until > :now)
+    )
+ORDER BY 1;
 
 -- name: lane_keys
 -- The definition keys of these lanes.

@@ -1,0 +1,223 @@
+"""One history, told to a model and to several stores at once: what the rules of the state machine are written with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, TypeVar
+
+from hypothesis.stateful import RuleBasedStateMachine, invariant
+
+from penstock.core.admin import Sweep
+from penstock.core.definition import Definition
+from penstock.core.instant import DAY, HOUR, SECOND
+from penstock.core.job import Claimed, Draft, Held
+from penstock.core.outcome import Failure, Outcome, Settlement, Standing, Usage, decide
+from penstock.core.plan import Plan
+from penstock.core.retry import Fixed
+from penstock.core.schedule import Tick
+from penstock.core.transitions import LIVE, TERMINAL, WAITING, Status, Trigger
+from penstock.core.worker import WorkerInfo
+from penstock.stores.verbs import admin, control, jobs, schedules
+from tests.stores.kit import LEASE, START
+from tests.stores.model import Move, World
+from tests.stores.model_control import AdminModel, ControlModel, SchedulesModel
+from tests.stores.model_jobs import JobsModel
+from tests.stores.parties import CAUSES, Expectation, Party, Raised, answer
+
+T = TypeVar("T")
+
+
+class History(RuleBasedStateMachine):
+    """What all rules need. Things are picked by number, the newest first, so that any number picks something."""
+
+    world_type: ClassVar[type[World]] = World
+    jobs_type: ClassVar[type[JobsModel]] = JobsModel
+    open_stores: ClassVar[Callable[[], list[Party]]]
+    steps: ClassVar[int] = 0
+    moves: ClassVar[set[Move]] = set()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = self.world_type(START)
+        self.jobs = self.jobs_type(self.world)
+        self.control = ControlModel(self.world)
+        self.schedules = SchedulesModel(self.world, self.jobs)
+        self.admin = AdminModel(self.world)
+        self.expected = Expectation(self.world)
+        self.claims: list[Claimed] = []
+        self.drafts: list[Draft] = []
+        self.ticked: list[tuple[Tick, Draft | None, str]] = []
+        self.numbers = self.step = 0
+        self.parties = type(self).open_stores()
+        for party in self.parties:
+            party.begin(self.world.now)
+
+    def teardown(self) -> None:
+        type(self).moves.update(self.world.moves)
+        for party in self.parties:
+            party.end()
+
+    @invariant()
+    def all_are_alike(self) -> None:
+        type(self).steps += 1
+        self.step += 1
+        self.expected.compare(self.parties, everything=self.step % 25 == 0)
+
+    def register(self, definition: Definition) -> None:
+        pair = definition.key, definition.version
+        (lane,) = self.admin.register([definition]).values()
+        for party in self.parties:
+            party.lanes[lane] = party.run(admin.register([definition]), self.world.now)[pair]
+
+    def rescue(self, chance: float) -> None:
+        self.same(lambda: by_fate(self.jobs.reclaim(SECOND, chance)), lambda _: jobs.reclaim(SECOND, chance), by_fate)
+
+    def new_worker(self, lease: int) -> None:
+        worker = WorkerInfo(self.new_id(), "worker", "here", 1, lanes=())
+        self.same(lambda: self.jobs.register_worker(worker, lease), lambda _: jobs.register_worker(worker, lease))
+
+    def draft(self, lane: int, **options: Any) -> Draft:
+        number = pick(list(self.world.lanes), lane)
+        facts = {"params": "{}", "priority": 10, "max_attempts": 2, "params_digest": "same", "idempotency_life": DAY}
+        key = self.world.lanes[number][0]
+        return Draft(id=self.new_id(), lane=number, definition=key, **{**facts, **options})
+
+    def save_phase(self, held: Held, position: int, status: str, message: str | None) -> None:
+        name, result = f"phase-{position}", f'"{message}"' if status == "completed" else None
+        self.expected.touched.add(held.job_id)
+        self.same(
+            lambda: self.jobs.save_phase(held, name, position, status, 50.0, message, result),
+            lambda _: jobs.save_phase(held, name, position, status, progress=50, message=message, result=result),
+        )
+
+    def make(self, drafts: Sequence[Draft]) -> None:
+        self.drafts.extend(drafts)
+        self.expected.created.extend(draft.id for draft in drafts if draft.id not in self.expected.created)
+        self.same(lambda: self.jobs.create(drafts), lambda party: jobs.create([party.draft(draft) for draft in drafts]))
+
+    def make_tick(self, tick: Tick, draft: Draft | None, overlap: str) -> None:
+        self.ticked.append((tick, draft, overlap))
+        if draft is not None and draft.id not in self.expected.created:
+            self.expected.created.append(draft.id)
+        self.look_what_is_due()
+        self.same(
+            lambda: self.schedules.tick(tick, draft, overlap),
+            lambda party: schedules.tick(tick, draft and party.draft(draft), overlap),
+        )
+
+    def look_what_is_due(self) -> None:
+        self.same(self.schedules.due, lambda _: schedules.due(), lambda found: [row.schedule.key for row in found])
+
+    def take(self, worker: str, lanes: list[int], limit: int, limited: list[int], start: bool) -> None:
+        """How many of the claimable jobs a claim takes is the store's affair; which, and in what order, is not."""
+        claimable = self.jobs.claimable(lanes, limit, limited)
+        answers = []
+        for party in self.parties:
+            plan = jobs.claim(worker, party.lane(lanes), limit, limited=party.lane(limited), start=start)
+            answers.append(found := party.ask(plan, self.world.now, party.claimed))
+            assert found or not claimable, f"{party.name} gives nothing, although there is {claimable[0].id}"
+        first = answers[0]
+        taken = claimable[: 0 if isinstance(first, Raised) else len(first)]
+        expected = answer(lambda: self.jobs.claim(worker, taken, start=start))
+        for party, found in zip(self.parties, answers, strict=True):
+            assert found == expected, f"{party.name}\n  store: {found}\n  model: {expected}"
+        if not isinstance(expected, Raised):
+            self.claims.extend(expected)
+
+    def take_anything(self, limit: int, *, start: bool = True) -> list[Claimed]:
+        """The newest worker, or a new one if that is gone, takes what it can get."""
+        newest = next(reversed(self.world.workers.values()))
+        if newest.ended or newest.lease_until <= self.world.now:
+            self.new_worker(LEASE)
+        lanes, before = list(self.world.lanes), len(self.claims)
+        self.take(next(reversed(self.world.workers)), lanes, limit, lanes, start)
+        return self.claims[before:]
+
+    def end(self, worker: str | None, done: Sequence[Settlement]) -> None:
+        self.same(lambda: self.jobs.settle(worker, done), lambda _: jobs.settle(worker, done))
+
+    def cancel_all(self, ids: Sequence[str], by: str | None = None) -> None:
+        self.same(lambda: self.control.cancel(ids), lambda _: control.cancel(ids, by=by))
+
+    def retry_all(self, ids: Sequence[str], position: int | None = None) -> None:
+        self.same(lambda: self.control.retry(ids, position), lambda _: control.retry(ids, from_position=position))
+
+    def retire(self, limit: int) -> None:
+        self.same(
+            lambda: self.admin.retire(limit),
+            lambda _: admin.retire(limit),
+            lambda sweep: Sweep(sorted(sweep.stale), sorted(sweep.deleted)),
+        )
+
+    def ending(self, claimed: Claimed, trigger: Trigger, retryable: bool, delay: int | None) -> Settlement:
+        """What a worker would hand in, from what it was told when it claimed."""
+        failure = (
+            Failure("ValueError", "broken", "Traceback", "fingerprint")
+            if trigger in (Trigger.FAIL, Trigger.LOSE)
+            else None
+        )
+        outcome = Outcome(
+            trigger, CAUSES[trigger], result=None if failure else '"done"', failure=failure, retryable=retryable,
+            delay=delay, note="note", data="{}", usage=Usage(exit_code=1, cpu_seconds=0.5),
+        )  # fmt: skip
+        standing = Standing(claimed.attempt, claimed.max_attempts, claimed.lost)
+        return decide(claimed.job_id, claimed.fence, outcome, standing, Fixed(10), 0.5)
+
+    def same(
+        self,
+        model: Callable[[], Any],
+        plan: Callable[[Party], Plan[Any]],
+        form: Callable[[Any], Any] = lambda found: found,
+    ) -> None:
+        """The verb answers the same everywhere."""
+        expected = answer(model)
+        for party in self.parties:
+            found = party.ask(plan(party), self.world.now, form)
+            if isinstance(found, Raised) and isinstance(expected, Raised) and expected.job_id == "several":
+                found = replace(found, job_id="several")
+            assert found == expected, f"{party.name}\n  store: {found}\n  model: {expected}"
+
+    def new_id(self) -> str:
+        """Ids of which the later one is not always the greater one."""
+        self.numbers += 1
+        return f"{self.numbers * 7919 % 10_007:08x}-0000-7000-8000-{self.numbers:012x}"
+
+    def ids(self, numbers: Sequence[int], wanted: Collection[Status]) -> list[str]:
+        """Jobs that mostly stand where they are wanted; sometimes any, also such as are gone."""
+        if not any(job.told(self.world.now) in wanted for job in self.world.jobs.values()):
+            self.bring(wanted)
+        fitting = [job.id for job in self.world.jobs.values() if job.told(self.world.now) in wanted]
+        pools = [fitting if fitting and number % 4 else self.expected.created for number in numbers]
+        return [pick(pool, number) for pool, number in zip(pools, numbers, strict=True)]
+
+    def bring(self, wanted: Collection[Status]) -> None:
+        """See to it that jobs stand where they are wanted."""
+        if wanted is WAITING:
+            self.make([self.draft(0, delay=0), self.draft(1, delay=HOUR)])
+        else:
+            trigger = Trigger.FAIL if wanted is TERMINAL else Trigger.ASK_REVIEW
+            done = [self.ending(each, trigger, False, None) for each in self.take_anything(2)]
+            self.end(None, done)
+
+    def claimed(self, number: int) -> Claimed:
+        """A claim that mostly still holds, and sometimes is an old one of a job that is held by another."""
+        if not any(job.status in LIVE for job in self.world.jobs.values()):
+            self.take_anything(2)
+        live = {job.id: job.fence for job in self.world.jobs.values() if job.status in LIVE}
+        holding = [each for each in self.claims if live.get(each.job_id) == each.fence]
+        outlived = [each for each in self.claims if live.get(each.job_id, 0) > each.fence]
+        return pick((holding if number % 4 else outlived) or self.claims, number // 4)
+
+    def held(self, number: int) -> Held:
+        claimed = self.claimed(number)
+        return Held(claimed.job_id, claimed.fence)
+
+
+def pick(items: Sequence[T], number: int) -> T:
+    return items[-1 - number % len(items)]
+
+
+def by_fate(reclaimed: Any) -> dict[str, list[str]]:
+    names = ("workers", "lost", "released", "cancelled", "failed")
+    return {name: sorted(getattr(reclaimed, name)) for name in names}

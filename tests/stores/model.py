@@ -1,0 +1,254 @@
+"""What a store should do, in plain Python: the reference that the state machine holds the real stores against.
+
+It is written from the docstrings of `penstock.core.ports` and the table of states, not from the SQL. The `World` is
+what there is; the ports that change it stand beside it, each a class of its own. Every move of a job passes through
+`World.move`, which refuses what the table does not allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from penstock.core import event as kinds
+from penstock.core.definition import Definition, Pause, RateLimit
+from penstock.core.errors import LeaseLost
+from penstock.core.instant import SECOND, maybe_datetime, to_datetime
+from penstock.core.job import Attempt, Draft, Held, Job, Phase, Review
+from penstock.core.schedule import ScheduleRow
+from penstock.core.transitions import ACTIVE, LIVE, Status, Trigger, allowed
+from penstock.core.worker import WorkerInfo
+
+STRICT_PRIORITY = 10**15
+ADMITTED = LIVE | {Status.QUEUED}
+
+Move = tuple[Status | None, Trigger, Status | None]
+"""From where, by what, whereto."""
+
+
+class Told(NamedTuple):
+    """An event: whom it is about, what it says."""
+
+    subject: str
+    kind: str
+    fence: int | None
+    at: datetime
+
+
+@dataclass
+class ModelJob:
+    """A job; the draft says what never changes."""
+
+    draft: Draft
+    status: Status
+    priority: int
+    due_at: int
+    created_at: int
+    updated_at: int
+    attempt: int = 0
+    lost: int = 0
+    fence: int = 0
+    generation: int = 1
+    blocked: bool = False
+    retired: bool = False
+    worker: str | None = None
+    queued_at: int | None = None
+    started_at: int | None = None
+    finished_at: int | None = None
+    cancel_at: int | None = None
+    stale_at: int | None = None
+    retire_at: int | None = None
+    progress: tuple[int, float, str | None, str | None] | None = None
+    """Fence, percent, message, phase."""
+    attempts: dict[int, Attempt] = field(default_factory=dict)
+    phases: dict[str, Phase] = field(default_factory=dict)
+    reviews: dict[int, Review] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        return self.draft.id
+
+    @property
+    def limit_key(self) -> tuple[str, str] | None:
+        key = self.draft.concurrency_key
+        return None if key is None else (self.draft.definition, key)
+
+    @property
+    def unique_key(self) -> tuple[str, str] | None:
+        return None if self.draft.unique is None else (self.draft.definition, self.draft.unique)
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        """The place in the queue: one step of priority outweighs any waiting."""
+        return self.due_at - self.priority * STRICT_PRIORITY, self.id
+
+    @property
+    def held(self) -> Held:
+        return Held(self.id, self.fence)
+
+    def told(self, now: int) -> Status:
+        """What it reads as: an ended job past its time is stale."""
+        return Status.STALE if self.stale_at is not None and self.stale_at <= now else self.status
+
+
+@dataclass
+class ModelDefinition:
+    """Everything about one definition key: what code registered, what operators said."""
+
+    versions: dict[int, Definition] = field(default_factory=dict)
+    enabled: bool = True
+    pause: Pause | None = None
+    overrides: dict[str, object] = field(default_factory=dict)
+
+    def limit(self, name: str) -> int:
+        """An operator's word, or the newest version's."""
+        value = self.overrides.get(name, getattr(self.versions[max(self.versions)], name))
+        assert isinstance(value, int)
+        return value
+
+    @property
+    def rate(self) -> RateLimit | None:
+        return self.versions[max(self.versions)].rate_limit
+
+
+@dataclass
+class ModelWorker:
+    info: WorkerInfo
+    lease_until: int
+    ended: str | None = None
+
+
+@dataclass
+class World:
+    """All there is, and the few things that every verb does to it."""
+
+    now: int
+    jobs: dict[str, ModelJob] = field(default_factory=dict)
+    definitions: dict[str, ModelDefinition] = field(default_factory=dict)
+    lanes: dict[int, tuple[str, int]] = field(default_factory=dict)
+    pause: Pause | None = None
+    workers: dict[str, ModelWorker] = field(default_factory=dict)
+    keys: dict[tuple[str, str], tuple[str, str | None, int]] = field(default_factory=dict)
+    """(definition, idempotency key) → job, digest of the parameters, expiry."""
+    schedules: dict[str, ScheduleRow] = field(default_factory=dict)
+    ticks: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
+    buckets: dict[tuple[str, RateLimit], int] = field(default_factory=dict)
+    moves: set[Move] = field(default_factory=set)
+    born: set[str] = field(default_factory=set)
+    """Every job there ever was."""
+    events: list[Told] = field(default_factory=list)
+    news: list[Told] = field(default_factory=list)
+    """Events that nobody has looked at yet."""
+
+    def tell(self, kind: str, subject: str, fence: int | None = None) -> None:
+        told = Told(subject, kind, fence, to_datetime(self.now))
+        self.events.append(told)
+        self.news.append(told)
+
+    def definition(self, job: ModelJob) -> Definition:
+        key, version = self.lanes[job.draft.lane]
+        return self.definitions[key].versions[version]
+
+    def note(self, before: Status | None, trigger: Trigger, after: Status | None) -> None:
+        """Refuse a move that the table does not allow."""
+        assert after in allowed(before, trigger), f"{before} may not become {after} by {trigger}"
+        self.moves.add((before, trigger, after))
+
+    def move(self, job: ModelJob, trigger: Trigger, status: Status) -> None:
+        """Bring a job to another status, with what that means for its times."""
+        before = job.told(self.now)
+        self.note(before, trigger, status)
+        if status is Status.QUEUED and before is not Status.QUEUED:
+            job.queued_at = self.now
+        job.status = status
+        job.updated_at = self.now
+        job.blocked = status is Status.QUEUED and job.limit_key is not None
+        if status not in LIVE:
+            job.worker = None
+        ended = status not in ACTIVE
+        job.finished_at = self.now if ended else None
+        job.stale_at = job.retire_at = self.now + self.definition(job).stale_after if ended else None
+        job.retired = False
+
+    def remove(self, job: ModelJob) -> None:
+        self.note(job.told(self.now), Trigger.DELETE, None)
+        del self.jobs[job.id]
+        self.tell(kinds.DELETED, job.id)
+
+    def admit(self, keys: Iterable[tuple[str, str] | None]) -> None:
+        """Let through as many blocked jobs as their concurrency keys have room for, the best ranked first."""
+        for key in {key for key in keys if key is not None}:
+            mine = [job for job in self.jobs.values() if job.limit_key == key]
+            limit = self.definitions[key[0]].limit("key_concurrency")
+            taken = sum(job.status in ADMITTED and not job.blocked for job in mine)
+            waiting = sorted((job for job in mine if job.blocked), key=lambda job: job.rank)
+            for job in waiting[: max(0, limit - taken)] if limit else waiting:
+                job.blocked = False
+
+    def admit_all(self, definition: str) -> None:
+        self.admit(job.limit_key for job in self.jobs.values() if job.draft.definition == definition)
+
+    def spend(self, definition: str) -> None:
+        """Take a token of the definition's rate; its bucket is known by the instant at which it is full again."""
+        rate = self.definitions[definition].rate
+        if rate is not None:
+            full_at = max(self.now, self.buckets.get((definition, rate), 0))
+            self.buckets[definition, rate] = full_at + period(rate) // rate.count
+
+    def owned(self, held: Held) -> ModelJob | None:
+        """The job that an attempt may still write to."""
+        job = self.jobs.get(held.job_id)
+        return job if job is not None and job.fence == held.fence and job.status in LIVE else None
+
+    def hold(self, held: Held) -> ModelJob:
+        job = self.owned(held)
+        if job is None:
+            raise LeaseLost("The attempt no longer owns its job.", job_id=held.job_id, fence=held.fence)
+        return job
+
+    def live(self, worker: str) -> ModelWorker:
+        found = self.workers.get(worker)
+        if found is None or found.ended or found.lease_until <= self.now:
+            raise LeaseLost("The lease of the worker has ended.")
+        return found
+
+    def read(self, job: ModelJob) -> Job:
+        """The job as it can be read."""
+        attempt, review = job.attempts.get(job.fence), job.reviews.get(job.fence)
+        result = error = error_type = None
+        if attempt:
+            result, error, error_type = attempt.result, attempt.error, attempt.error_type
+        if review and review.result is not None:
+            result = review.result
+        if job.status is not Status.SUCCEEDED:
+            result = None
+        if review and review.decision == "rejected":
+            error, error_type = review.decided_note or "Rejected.", "Rejected"
+        draft, (key, version) = job.draft, self.lanes[job.draft.lane]
+        _, percent, message, phase = job.progress or (None, None, None, None)
+        return Job(
+            id=job.id, definition=key, version=version, status=job.told(self.now),
+            outcome=None if job.status in ACTIVE else job.status, params=draft.params, result=result, error=error,
+            error_type=error_type, attempts=job.attempt, max_attempts=draft.max_attempts, lost=job.lost,
+            fence=job.fence, generation=job.generation, priority=job.priority, progress=percent,
+            progress_message=message, current_phase=phase, reference_type=draft.reference_type,
+            reference_id=draft.reference_id, tags=draft.tags, idempotency_key=draft.idempotency_key,
+            concurrency_key=draft.concurrency_key, unique=draft.unique, blocked=job.blocked,
+            webhook_url=draft.webhook_url, schedule=draft.schedule,
+            scheduled_for=maybe_datetime(draft.scheduled_for), parent=draft.parent, rerun_of=draft.rerun_of,
+            actor=draft.actor, created_at=to_datetime(job.created_at), due_at=to_datetime(job.due_at),
+            queued_at=maybe_datetime(job.queued_at), started_at=maybe_datetime(job.started_at),
+            finished_at=maybe_datetime(job.finished_at), updated_at=to_datetime(job.updated_at),
+            stale_at=maybe_datetime(job.stale_at), cancel_requested_at=maybe_datetime(job.cancel_at),
+            worker=job.worker,
+        )  # fmt: skip
+
+
+def period(rate: RateLimit) -> int:
+    return round(rate.period * SECOND)
+
+
+def stands(pause: Pause | None, now: int) -> bool:
+    return pause is not None and (pause.until is None or pause.until > now)

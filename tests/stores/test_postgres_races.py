@@ -1,0 +1,165 @@
+"""Races on PostgreSQL in which one really waits for the other, and plans that must not change what a statement does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from penstock.core.errors import LeaseLost
+from penstock.core.instant import SECOND
+from penstock.core.transitions import Status
+from penstock.stores.postgres import PostgresStore
+from penstock.stores.verbs import control, jobs
+from tests.stores import schemas
+from tests.stores.conftest import open_store
+from tests.stores.kit import Kit
+from tests.stores.rivals import begin, wait_until_blocked
+from tests.stores.tables import check_soundness, query
+
+
+@pytest.fixture
+def postgres_kit(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kit]:
+    for store in open_store("postgres-18", request, tmp_path):
+        yield Kit(store)
+        check_soundness(store)
+
+
+def running(kit: Kit) -> int:
+    return int(query(kit.store, "SELECT count(*) FROM {s}job WHERE worker IS NOT NULL")[0][0])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("enable_hashjoin=off", "enable_mergejoin=off"),
+        ("enable_hashjoin=off", "enable_mergejoin=off", "enable_material=off", "enable_memoize=off"),
+        ("enable_nestloop=off",),
+        ("enable_indexscan=off", "enable_bitmapscan=off", "enable_indexonlyscan=off"),
+        ("plan_cache_mode=force_generic_plan", "enable_hashjoin=off", "enable_mergejoin=off", "enable_sort=off"),
+    ],
+    ids=["nested-loop", "bare-nested-loop", "no-nested-loop", "no-index", "generic"],
+)
+def test_no_plan_makes_a_statement_take_more_than_its_limit(postgres_18_database: str, settings: Any) -> None:
+    schema = schemas.lend(postgres_18_database)
+    options = quote(" ".join(f"-c {setting}" for setting in settings))
+    store = PostgresStore(f"{schema.url}?options={options}", schema=schema.name)
+    kit = Kit(store)
+    lanes = [kit.define(name) for name in ("a", "b", "c")]
+    keyed = kit.define("keyed", key_concurrency=2)
+    for name in ("a", "b", "c"):
+        kit.run(jobs.create([kit.draft(name) for _ in range(20)]))
+    kit.run(jobs.create([kit.draft("keyed", concurrency_key="k", delay=SECOND) for _ in range(20)]))
+    kit.run(jobs.create([kit.draft("keyed", concurrency_key="k") for _ in range(20)]))
+    with psycopg.connect(schema.url) as connection:
+        connection.execute(f'ANALYZE "{schema.name}".job')
+    worker = kit.worker()
+
+    taken = [len(kit.claim(worker, lanes=lanes, limit=limit)) for limit in (1, 2, 7, 1, 1, 1)]
+    assert taken == [1, 2, 7, 1, 1, 1]
+    assert running(kit) == sum(taken)
+    admitted = "SELECT count(*) FROM {s}job WHERE limit_key IS NOT NULL AND status = 1 AND NOT blocked"
+    assert query(kit.store, admitted) == [(2,)]
+    kit.advance(2)
+    assert len(kit.run(jobs.promote(3))) == 3
+    (first, _) = kit.claim(worker, lanes=[keyed], limit=2)
+    kit.settle(first)
+    assert query(kit.store, admitted) == [(1,)]
+    check_soundness(store)
+
+    store.close()
+    schemas.give_back(schema)
+
+
+def test_a_settle_waits_for_a_cancel_that_is_not_committed(postgres_kit: Kit) -> None:
+    claimed = postgres_kit.running()
+    store: Any = postgres_kit.store
+    with psycopg.connect(store.url) as connection:
+        store.run_on(connection, control.cancel([claimed.job_id]), now=postgres_kit.now)
+        rival = begin(lambda: postgres_kit.settle(claimed))
+        wait_until_blocked(store.url, rival)
+        connection.commit()
+
+    assert rival.result(timeout=20).applied == [claimed.job_id]
+    assert postgres_kit.status(claimed.job_id) is Status.CANCELLED
+
+
+def test_a_settle_that_waited_for_the_reclaim_of_its_job_is_refused(postgres_kit: Kit) -> None:
+    claimed = postgres_kit.running()
+    postgres_kit.advance(60)
+    store: Any = postgres_kit.store
+    with psycopg.connect(store.url) as connection:
+        assert store.run_on(connection, jobs.reclaim(0, 0.5), now=postgres_kit.now).lost == [claimed.job_id]
+        rival = begin(lambda: postgres_kit.settle(claimed))
+        wait_until_blocked(store.url, rival)
+        connection.commit()
+
+    assert rival.result(timeout=20).applied == []
+    assert postgres_kit.status(claimed.job_id) is Status.SCHEDULED
+
+
+def test_a_claim_that_waited_for_the_reclaim_of_its_worker_gets_nothing(postgres_kit: Kit) -> None:
+    postgres_kit.create()
+    worker = postgres_kit.worker(lease=15 * SECOND)
+    store: Any = postgres_kit.store
+    with psycopg.connect(store.url) as connection:
+        late = store.run_on(connection, jobs.reclaim(0, 0.5), now=postgres_kit.now + 60 * SECOND)
+        assert late.workers == [worker]
+        rival = begin(lambda: postgres_kit.claim(worker))
+        wait_until_blocked(store.url, rival)
+        connection.commit()
+
+    with pytest.raises(LeaseLost):
+        rival.result(timeout=20)
+    assert running(postgres_kit) == 0
+
+
+def test_claims_do_not_wait_for_jobs_that_another_one_is_claiming(postgres_kit: Kit) -> None:
+    first, second = postgres_kit.create(), postgres_kit.create()
+    worker, other = postgres_kit.worker(), postgres_kit.worker()
+    lanes = sorted(postgres_kit._lanes.values())
+    store: Any = postgres_kit.store
+    with psycopg.connect(store.url) as connection:
+        (taken,) = store.run_on(connection, jobs.claim(worker, lanes, 1), now=postgres_kit.now)
+
+        assert taken.job_id == first
+        assert [each.job_id for each in postgres_kit.claim(other)] == [second]
+        connection.rollback()
+
+    assert [each.job_id for each in postgres_kit.claim(worker)] == [first]
+
+
+def test_claims_do_not_wait_for_a_limited_definition_that_another_one_holds(postgres_kit: Kit) -> None:
+    limited = postgres_kit.define("limited", concurrency=5)
+    free = postgres_kit.define("free")
+    postgres_kit.run(jobs.create([postgres_kit.draft(name) for name in ("limited", "limited", "free")]))
+    worker, other = postgres_kit.worker(), postgres_kit.worker()
+    store: Any = postgres_kit.store
+    with psycopg.connect(store.url) as connection:
+        plan = jobs.claim(worker, [limited], 1, limited=[limited])
+        assert len(store.run_on(connection, plan, now=postgres_kit.now)) == 1
+
+        got = postgres_kit.run(jobs.claim(other, [limited, free], 10, limited=[limited]))
+        assert [each.lane for each in got] == [free]
+        connection.commit()
+
+    assert len(postgres_kit.run(jobs.claim(other, [limited, free], 10, limited=[limited]))) == 1
+
+
+def test_a_job_waits_for_the_slot_of_its_key_while_another_one_settles(postgres_kit: Kit) -> None:
+    postgres_kit.define(key_concurrency=1)
+    claimed = postgres_kit.running(concurrency_key="anna")
+    store: Any = postgres_kit.store
+    draft = postgres_kit.draft(concurrency_key="anna")
+    with psycopg.connect(store.url) as connection:
+        store.run_on(connection, jobs.settle(None, [postgres_kit.ending(claimed)]), now=postgres_kit.now)
+        rival = begin(lambda: postgres_kit.run(jobs.create([draft])))
+        wait_until_blocked(store.url, rival)
+        connection.commit()
+    rival.result(timeout=20)
+
+    assert [each.job_id for each in postgres_kit.claim()] == [draft.id]

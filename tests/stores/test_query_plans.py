@@ -1,0 +1,182 @@
+"""Query plans: with 200,000 jobs, whatever the statistics say, statements keep to the index that is meant for them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock.core.job import Held, JobFilter
+from penstock.core.outcome import Cause, Outcome, Settlement
+from penstock.core.plan import Plan
+from penstock.core.transitions import Status, Trigger
+from penstock.stores.postgres import PostgresStore
+from penstock.stores.sqlite import SqliteStore
+from penstock.stores.verbs import admin, control, feed, jobs
+from tests.conftest import Figures
+from tests.stores.bulk import JOBS, Filled, job_id
+from tests.stores.plans import Way, postgres_ways, sqlite_ways
+
+PRINTED = os.environ.get("PENSTOCK_PLANS") == "1"
+"""Whether to show the whole plan with each complaint."""
+BIG = {"job", "job_detail", "attempt", "event"}
+# A partial index holds little: to read it from end to end is what it is for.
+MEANT: dict[str, set[str]] = {
+    "claim": {"job_ready", "job_detail_pkey"},
+    "settle": {"job_pkey"},
+    "promote": {"job_due"},
+    "next_due": {"job_due"},
+    "expired_workers": {"worker_lease"},
+    "worker_jobs": {"job_running"},
+    "ownerless_jobs": {"job_running"},
+    "pulse": {"job_running"},
+    "count_running": {"job_running"},
+    "peek_keyed": {"job_ready"},
+    "admit": {"job_admitted", "job_blocked"},
+    "blocked_keys": {"job_blocked"},
+    "find_unique": {"job_unique"},
+    "hold_retired": {"job_retire"},
+    "job_events": {"event_job"},
+}
+
+
+def _settlements(filled: Filled, n: int, trigger: Trigger = Trigger.SUCCEED) -> list[Settlement]:
+    outcome = Outcome(trigger, Cause.RETURNED)
+    status = Status.SUCCEEDED if trigger is Trigger.SUCCEED else Status.QUEUED
+    return [Settlement(each, 1, outcome, status) for each in filled.running(n)]
+
+
+def _held(filled: Filled, n: int) -> list[Held]:
+    return [Held(each, 1) for each in filled.running(n)]
+
+
+VERBS: dict[str, Callable[[Filled], Plan[Any]]] = {
+    "claim one": lambda it: jobs.claim(it.workers[1], it.lanes[:2], 1),
+    "claim many": lambda it: jobs.claim(it.workers[1], it.lanes[:2], 100),
+    "claim limited": lambda it: jobs.claim(it.workers[1], it.lanes, 20, limited=it.lanes[2:]),
+    "start": lambda it: jobs.start(_held(it, 50)),
+    "settle one": lambda it: jobs.settle(it.workers[1], _settlements(it, 1)),
+    "settle many": lambda it: jobs.settle(it.workers[1], _settlements(it, 100)),
+    "settle released": lambda it: jobs.settle(it.workers[1], _settlements(it, 20, Trigger.RELEASE)),
+    "promote": lambda it: jobs.promote(100),
+    "next due": lambda it: jobs.next_due(),
+    "reclaim": lambda it: jobs.reclaim(0, 0.5),
+    "heartbeat": lambda it: jobs.heartbeat(it.workers[1], 10**9),
+    "release unheld": lambda it: jobs.release_unheld(it.workers[1], _held(it, 10)),
+    "repair limits": lambda it: jobs.repair_limits(),
+    "progress": lambda it: jobs.save_progress([(held, 50.0, None, None) for held in _held(it, 50)]),
+    "create one": lambda it: jobs.create([it.kit.draft()]),
+    "create many": lambda it: jobs.create([it.kit.draft(unique=f"u{n}", idempotency_key=f"k{n}") for n in range(50)]),
+    "create keyed": lambda it: jobs.create([it.kit.draft("work", concurrency_key=f"k{n}") for n in range(20)]),
+    "cancel": lambda it: control.cancel([job_id(n) for n in range(JOBS - 60_000, JOBS, 5000)]),
+    "delete": lambda it: control.delete([job_id(n) for n in range(50)]),
+    "retire": lambda it: admin.retire(100),
+    "get": lambda it: admin.get([job_id(n) for n in range(50)]),
+    "list": lambda it: admin.page(JobFilter()),
+    "list running": lambda it: admin.page(JobFilter(status=(Status.RUNNING,))),
+    "list failed": lambda it: admin.page(JobFilter(status=(Status.FAILED,))),
+    "list of a definition": lambda it: admin.page(JobFilter(definition="mail")),
+    "list of a reference": lambda it: admin.page(JobFilter(reference_type="order", reference_id="17")),
+    "list of a schedule": lambda it: admin.page(JobFilter(schedule="s7")),
+    "events of a job": lambda it: feed.of_job(job_id(5)),
+}
+
+
+@pytest.fixture(scope="module", params=["postgres_16", "postgres_18"])
+def postgres_filled(request: pytest.FixtureRequest) -> Iterator[Filled]:
+    url = request.getfixturevalue(f"{request.param}_database")
+    store = PostgresStore(url, schema="bulk", migrate=True)
+    store.open()
+    with psycopg.connect(url, autocommit=True) as connection:
+        for table in BIG:
+            connection.execute(f"ALTER TABLE bulk.{table} SET (autovacuum_enabled = off)")
+    filled = Filled(store)
+    filled.fill()
+    filled.add_the_waiting_and_running()
+    yield filled
+    store.close()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA bulk CASCADE")
+
+
+@pytest.mark.parametrize("statistics", ["of an empty store", "without what waits and runs", "of now"])
+@pytest.mark.parametrize("mode", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.xdist_group("query-plans")
+def test_postgres_keeps_to_the_indexes(postgres_filled: Filled, statistics: str, mode: str, figures: Figures) -> None:
+    filled = postgres_filled
+    _take_statistics(filled, statistics)
+    seen: set[str] = set()
+    complaints: list[str] = []
+
+    for name, verb in VERBS.items():
+        ways = postgres_ways(filled.store, verb(filled), filled.kit.now, mode)
+        seen |= {way.statement for way in ways}
+        complaints += _complaints(name, ways)
+
+    assert not complaints, "\n".join(complaints)
+    assert set(MEANT) - seen == set()
+    figures("query_plans", statistics=statistics.replace(" ", "_"), mode=mode, statements=len(seen))
+
+
+def _take_statistics(filled: Filled, when: str) -> None:
+    """Let the database believe what it saw when it last looked at its tables."""
+    with psycopg.connect(filled.store.url, autocommit=True) as connection:
+        if when == "of now":
+            connection.execute("ANALYZE")
+        elif when == "without what waits and runs":
+            filled.remove_the_waiting_and_running()
+            connection.execute("ANALYZE")
+            filled.add_the_waiting_and_running()
+        else:
+            # What ANALYZE leaves behind when there is no row yet.
+            ours = "(SELECT oid FROM pg_class WHERE relnamespace = 'bulk'::regnamespace)"
+            connection.execute(f"DELETE FROM pg_statistic WHERE starelid IN {ours}")
+            connection.execute(f"UPDATE pg_class SET relpages = 0, reltuples = 0 WHERE oid IN {ours}")
+
+
+@pytest.mark.xdist_group("query-plans")
+def test_sqlite_keeps_to_the_indexes(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "penstock.db"))
+    store.open()
+    filled = Filled(store)
+    filled.fill()
+    writer = store._writer()
+    seen: set[str] = set()
+    complaints: list[str] = []
+
+    for statistics in ("none", "without what waits and runs", "of now"):
+        if statistics != "none":
+            writer.execute("ANALYZE")
+        if statistics != "of now":
+            filled.add_the_waiting_and_running()
+        for name, verb in VERBS.items():
+            ways = sqlite_ways(store, verb(filled), filled.kit.now)
+            seen |= {way.statement for way in ways}
+            # A list walks the jobs from the newest on until its page is full; SQLite calls that a scan as well.
+            ways = [way for way in ways if way.statement != "read_jobs"]
+            complaints += _complaints(f"statistics {statistics}: {name}", ways)
+        if statistics == "none":
+            filled.remove_the_waiting_and_running()
+    store.close()
+
+    assert not complaints, "\n".join(complaints)
+    assert set(MEANT) - seen == set()
+
+
+def _complaints(verb: str, ways: list[Way]) -> list[str]:
+    found: list[str] = []
+    for way in ways:
+        where = f"{verb}: {way.statement}"
+        if scanned := way.scanned & BIG:
+            found.append(f"{where} reads {sorted(scanned)} from end to end")
+        if missing := MEANT.get(way.statement, set()) - way.indexes:
+            found.append(f"{where} does not use {sorted(missing)} but {sorted(way.indexes)}")
+        if way.wasted > 20_000:
+            found.append(f"{where} compared and threw away {way.wasted} pairs of rows")
+        if PRINTED and found and found[-1].startswith(where):
+            found.append(way.text)
+    return found
