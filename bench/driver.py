@@ -60,7 +60,7 @@ async def _asyncpg(bench: Bench, url: str) -> int:
     settings = {"jit": "off", "enable_seqscan": "off", "plan_cache_mode": "force_generic_plan"}
     connection = await asyncpg.connect(url, server_settings=settings)
     lane = bench.lanes[0][1]
-    values = {"worker": bench.worker, "limit": BATCH, "start": True}
+    values = {"worker": bench.worker, "limit": BATCH, "start": True, "full": BATCH}
     claim = Statement("claim", values, columns={"lane": [lane], "quota": [BATCH], "granted": [False]})
     claim_text, claim_names = _native(bench, claim)
     claim_prepared = await connection.prepare(claim_text)

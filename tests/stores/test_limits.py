@@ -386,3 +386,16 @@ def test_a_raised_limit_admits_more_and_a_lowered_one_lets_what_is_admitted_go_o
     kit.run(jobs.repair_limits())
 
     assert [kit.job(job_id).blocked for job_id in made] == [False, False, False, True, True]
+
+
+def test_a_definition_at_its_limit_does_not_keep_others_waiting(kit: Kit) -> None:
+    kit.define("limited", concurrency=1)
+    for _ in range(3):
+        kit.create("limited", priority=20)
+    for _ in range(9):
+        kit.create("free", priority=5)
+    limited, free = kit.define("limited", concurrency=1), kit.define("free")
+
+    claimed = kit.claim(limit=10, lanes=[limited, free], limited=[limited])
+
+    assert [each.lane for each in claimed] == [limited, *[free] * 9]

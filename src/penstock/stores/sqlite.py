@@ -337,7 +337,7 @@ def _hand_in(connection: Executing, name: str, columns: tuple[str, ...], rows: A
         connection.execute(f"DELETE FROM {table}")  # noqa: S608 - names from our own code
     except apsw.SQLError:
         connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
-    connection.executemany(f"INSERT INTO {table} VALUES ({marks})", rows)  # noqa: S608
+    connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)  # noqa: S608
 
 
 def _prepare(connection: apsw.Connection) -> None:

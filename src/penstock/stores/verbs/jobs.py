@@ -78,7 +78,7 @@ def claim(
     if not lanes or limit < 1:
         return []
     quotas = yield from limits.quotas(lanes, limited, limit)
-    values = {"worker": worker, "limit": limit, "start": start}
+    values = {"worker": worker, "limit": limit, "start": start, "full": quotas.quota}
     taken = yield Statement("claim", values, columns=quotas.columns(), alone=not limited)
     yield from limits.spend(quotas, taken)
     if not taken and not (yield Statement("worker_live", {"worker": worker})):

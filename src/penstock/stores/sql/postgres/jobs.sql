@@ -247,7 +247,7 @@ WHERE paid.status = 0 GROUP BY lane, step.status, step.n;
 
 -- name: claim
 -- The best-ranked jobs of these lanes become this worker's, while its lease is live. Each lane gives at most
--- its quota; where a lane gave all of it, nothing ranked behind its last one is taken from the others.
+-- its quota; where a lane gave all of a full one, nothing ranked behind its last one is taken from the others.
 WITH clock AS (SELECT {now} AS now),
 alive AS MATERIALIZED (
     SELECT 1 FROM {schema}.worker
@@ -275,8 +275,8 @@ ripe AS MATERIALIZED (
 taken AS MATERIALIZED (
     SELECT id FROM ripe
     WHERE rank <= coalesce(
-        (SELECT min(last) FROM (SELECT max(rank) AS last FROM ripe GROUP BY lane, quota HAVING count(*) = quota) AS full_lane),
-        9223372036854775807
+        (SELECT min(last) FROM (SELECT max(rank) AS last FROM ripe WHERE quota = %(full)s GROUP BY lane HAVING count(*) = %(full)s)
+            AS full_lane), 9223372036854775807
     )
     ORDER BY rank, id LIMIT %(limit)s
 ),

@@ -172,7 +172,7 @@ FROM {input} AS input WHERE job.id = input.id;
 
 -- name: claim
 -- The best-ranked jobs of these lanes become this worker's, while its lease is live. Each lane gives at most
--- its quota; where a lane gave all of it, nothing ranked behind its last one is taken from the others.
+-- its quota; where a lane gave all of a full one, nothing ranked behind its last one is taken from the others.
 INSERT INTO temp.ripe (id, rank, lane, quota)
 SELECT id, rank, :lane, :quota FROM job WHERE lane = :lane AND status = 1 AND NOT blocked
     AND EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live})
@@ -189,7 +189,7 @@ DELETE FROM temp.taken;
 INSERT INTO temp.taken (id, lane)
 SELECT id, lane FROM temp.ripe
 WHERE rank <= coalesce(
-    (SELECT min(last) FROM (SELECT max(rank) AS last FROM temp.ripe GROUP BY lane, quota HAVING count(*) = quota)),
+    (SELECT min(last) FROM (SELECT max(rank) AS last FROM temp.ripe WHERE quota = :full GROUP BY lane HAVING count(*) = :full)),
     9223372036854775807
 )
 ORDER BY rank, id LIMIT :limit;
