@@ -110,20 +110,15 @@ class History(RuleBasedStateMachine):
         self.same(self.schedules.due, lambda _: schedules.due(), lambda found: [row.schedule.key for row in found])
 
     def take(self, worker: str, lanes: list[int], limit: int, limited: list[int], start: bool) -> None:
-        """How many of the claimable jobs a claim takes is the store's affair; which, and in what order, is not."""
+        """With nobody else about, a claim takes everything that it may, best first."""
         claimable = self.jobs.claimable(lanes, limit, limited)
-        answers = []
+        claimed = answer(lambda: self.jobs.claim(worker, claimable, start=start))
         for party in self.parties:
             plan = jobs.claim(worker, party.lane(lanes), limit, limited=party.lane(limited), start=start)
-            answers.append(found := party.ask(plan, self.world.now, party.claimed))
-            assert found or not claimable, f"{party.name} gives nothing, although there is {claimable[0].id}"
-        first = answers[0]
-        taken = claimable[: 0 if isinstance(first, Raised) else len(first)]
-        expected = answer(lambda: self.jobs.claim(worker, taken, start=start))
-        for party, found in zip(self.parties, answers, strict=True):
-            assert found == expected, f"{party.name}\n  store: {found}\n  model: {expected}"
-        if not isinstance(expected, Raised):
-            self.claims.extend(expected)
+            found = party.ask(plan, self.world.now, party.claimed)
+            assert found == claimed, f"{party.name}\n  store: {found}\n  model: {claimed}"
+        if not isinstance(claimed, Raised):
+            self.claims.extend(claimed)
 
     def take_anything(self, limit: int, *, start: bool = True) -> list[Claimed]:
         """The newest worker, or a new one if that is gone, takes what it can get."""

@@ -110,7 +110,7 @@ class JobsModel:
                 self._end(job, worker, each)
                 touched.append(job)
                 report.applied.append(job.id)
-            elif known is not None and each.fence in known.attempts:
+            elif known is not None and _ended_so(known.attempts.get(each.fence), each):
                 report.repeated.append(each.job_id)
             else:
                 report.refused.append(held)
@@ -310,3 +310,8 @@ class JobsModel:
     @staticmethod
     def _limit_key(draft: Draft) -> tuple[str, str] | None:
         return None if draft.concurrency_key is None else (draft.definition, draft.concurrency_key)
+
+
+def _ended_so(attempt: Attempt | None, settlement: Settlement) -> bool:
+    """Whether this very ending is on record: what was given up as lost has not returned."""
+    return attempt is not None and attempt.cause == settlement.outcome.cause

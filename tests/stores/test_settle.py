@@ -273,7 +273,7 @@ def test_many_endings_of_all_kinds_in_one_call(kit: Kit) -> None:
     triggers = [*sorted(ENDINGS), Trigger.SUCCEED]
     kit.run(jobs.create([kit.draft(concurrency_key=f"k{n}") for n, _ in enumerate(triggers)]))
     claimed = kit.claim(limit=len(triggers))
-    kit.settle(claimed[2], Trigger.SUCCEED)
+    kit.settle(claimed[2], triggers[2])
     kit.run(control.cancel([claimed[0].job_id]))
     stranger = Held(kit.new_id(), 1)
     endings = [kit.ending(each, trigger) for each, trigger in zip(claimed, triggers, strict=True)]
@@ -284,7 +284,7 @@ def test_many_endings_of_all_kinds_in_one_call(kit: Kit) -> None:
     assert report.applied == [*ids[:2], *ids[3:]]
     assert (report.repeated, report.refused) == ([ids[2]], [stranger])
     expected = [each.status for each in endings]
-    expected[0], expected[2] = Status.CANCELLED, Status.SUCCEEDED
+    expected[0] = Status.CANCELLED
     assert [kit.status(job_id) for job_id in ids] == expected
 
 
@@ -295,7 +295,7 @@ def test_an_old_and_the_present_attempt_of_one_job_in_one_call(kit: Kit) -> None
     never = Held(claimed.job_id, 0)
 
     report = kit.run(
-        jobs.settle(None, [kit.ending(claimed, Trigger.FAIL), kit.ending(again), kit.ending(never, Trigger.LOSE)])
+        jobs.settle(None, [kit.ending(claimed, Trigger.RELEASE), kit.ending(again), kit.ending(never, Trigger.LOSE)])
     )
 
     assert report.applied == [again.job_id]
@@ -339,3 +339,14 @@ def test_progress_and_finished_phases_survive_a_retry(kit: Kit) -> None:
     job = kit.job(claimed.job_id)
     assert (job.progress, job.current_phase) == (50.0, "load")
     assert [(each.name, each.result) for each in kit.run(jobs.phases(claimed.job_id))] == [("load", "[1]")]
+
+
+def test_an_ending_that_comes_after_the_attempt_was_given_up_as_lost_is_refused(kit: Kit) -> None:
+    claimed = kit.running()
+    kit.advance(60)
+    assert kit.run(jobs.reclaim(1_000_000, 0.5)).lost == [claimed.job_id]
+
+    report = kit.settle(claimed, result='"too late"')
+
+    assert report.refused == [Held(claimed.job_id, claimed.fence)]
+    assert kit.job(claimed.job_id).status is Status.SCHEDULED

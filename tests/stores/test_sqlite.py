@@ -23,7 +23,7 @@ from penstock.core.transitions import Status
 from penstock.stores import network_files, sqlite
 from penstock.stores.clock import HostClock, ManualClock
 from penstock.stores.sqlite import SqliteStore
-from penstock.stores.verbs import jobs
+from penstock.stores.verbs import admin, jobs
 from tests.conftest import Counts, Figures
 from tests.stores.kit import Kit
 from tests.stores.rivals import Arena, begin
@@ -426,5 +426,13 @@ def test_where_the_file_system_cannot_be_known_the_file_is_taken(
     store = SqliteStore(str(tmp_path / "penstock.db"))
 
     store.open()
+
+    store.close()
+
+
+def test_a_file_can_be_read_before_anything_was_written(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "new.db"))
+
+    assert store.run(admin.definitions()) == []
 
     store.close()

@@ -128,6 +128,8 @@ class SqliteStore:
 
     def _read(self, plan: Plan[T], now: int | None) -> T:
         answer: list[T] = []
+        if self._mine.writer is None:
+            self.open()
         with self._mine.gate:
             try:
                 connection = self._mine.readers.pop()

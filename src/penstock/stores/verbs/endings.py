@@ -25,22 +25,29 @@ def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[Settl
     yield from limits.admit((key, definition) for *_, key, definition in ended if key is not None)
     fresh = {job_id: fence for job_id, fence, *_ in ended}
     applied: list[str] = []
-    others: list[Held] = []
+    others: list[Settlement] = []
     for each in settlements:
         if fresh.get(each.job_id) == each.fence:
             applied.append(each.job_id)
             del fresh[each.job_id]
         else:
-            others.append(Held(each.job_id, each.fence))
-    repeated: set[tuple[str, int]] = set()
-    if others:
-        found = yield Statement("find_attempts", columns=held_columns(others))
-        repeated = {(job_id, fence) for job_id, fence in found}
-    return SettleReport(
-        applied=applied,
-        repeated=[each.job_id for each in others if (each.job_id, each.fence) in repeated],
-        refused=[each for each in others if (each.job_id, each.fence) not in repeated],
-    )
+            others.append(each)
+    repeated: list[str] = []
+    refused: list[Held] = []
+    recorded = (yield from _recorded(others)) if others else {}
+    for each in others:
+        if recorded.get((each.job_id, each.fence)) == each.outcome.cause:
+            repeated.append(each.job_id)
+        else:
+            refused.append(Held(each.job_id, each.fence))
+    return SettleReport(applied, repeated, refused)
+
+
+def _recorded(endings: Sequence[Settlement]) -> Steps[dict[tuple[str, int], str]]:
+    """How the attempts among these that are on record ended: one that was given up as lost has not returned."""
+    held = [Held(each.job_id, each.fence) for each in endings]
+    found = yield Statement("find_attempts", columns=held_columns(held))
+    return {(job_id, fence): cause for job_id, fence, cause in found}
 
 
 def newest(held: Iterable[Held]) -> list[Held]:

@@ -376,8 +376,8 @@ counted AS (
 SELECT id::text, fence, status, limit_key, key FROM ended;
 
 -- name: find_attempts
--- Which of these attempts are on record.
-SELECT attempt.job_id::text, attempt.fence FROM {schema}.attempt
+-- Which of these attempts are on record, and how they ended.
+SELECT attempt.job_id::text, attempt.fence, attempt.cause FROM {schema}.attempt
 JOIN unnest(%(id)s::uuid[], %(fence)s::integer[]) AS input (id, fence)
     ON attempt.job_id = input.id AND attempt.fence = input.fence;
 

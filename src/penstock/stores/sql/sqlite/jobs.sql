@@ -254,8 +254,8 @@ SELECT job.id, job.fence, job.status, limit_key, key
 FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane;
 
 -- name: find_attempts
--- Which of these attempts are on record.
-SELECT attempt.job_id, attempt.fence FROM {input} AS input
+-- Which of these attempts are on record, and how they ended.
+SELECT attempt.job_id, attempt.fence, attempt.cause FROM {input} AS input
 JOIN attempt ON attempt.job_id = input.id AND attempt.fence = input.fence;
 
 -- name: save_progress
