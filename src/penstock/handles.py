@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
@@ -110,14 +110,15 @@ class DefinitionHandle(Generic[P, R]):
 
         `at` or `delay` make it due later. `idempotency_key`: the same key gives the same job back. `unique`: while a
         job with the same parameters (True) or the same text is active, that one is given back. `connection`: create
-        it inside the transaction of this psycopg, SQLAlchemy or apsw connection.
+        it inside the transaction of this psycopg, SQLAlchemy or apsw connection. Options given in turn add up.
         """
         given = EnqueueOptions(
             at=at, delay=delay, priority=priority, max_attempts=max_attempts, idempotency_key=idempotency_key,
             unique=unique, concurrency_key=concurrency_key, reference=reference, tags=tags, webhook_url=webhook_url,
             parent=parent, traceparent=traceparent, connection=connection,
         )  # fmt: skip
-        return self._with_options(given)
+        added = {each.name: value for each in fields(given) if (value := getattr(given, each.name)) is not each.default}
+        return self._with_options(replace(self._options, **added))
 
     def _with_options(self, options: EnqueueOptions) -> Self:
         return type(self)(self._app, self.function, self.definition, self.signature, self._key_of, options)

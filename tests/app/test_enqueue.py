@@ -61,6 +61,14 @@ def test_every_option_is_kept_with_the_job(app: Penstock) -> None:
     assert timedelta(minutes=59) < job.due_at - job.created_at <= timedelta(hours=1)
 
 
+def test_options_given_in_turn_add_up(app: Penstock) -> None:
+    work = app.job("work")(shapes.plain)
+
+    job = work.options(tags=["a"], priority=3).options(priority=4, reference=("order", "7")).enqueue("x").job
+
+    assert (job.tags, job.priority, job.reference_id) == (("a",), 4, "7")
+
+
 def test_the_texts_of_options_may_hold_anything_a_database_can_keep(app: Penstock) -> None:
     odd = "ä\\\"'{}%s\n\t\x01\U0001f600" + "x" * 485
 
