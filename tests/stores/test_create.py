@@ -376,3 +376,15 @@ def test_versions_of_a_definition_share_its_unique_and_idempotency_keys(kit: Kit
 
     assert kit.create(unique="one") == first
     assert kit.create(idempotency_key="k") == first
+
+
+def test_of_drafts_with_the_same_unique_key_the_first_is_made(kit: Kit) -> None:
+    kit.define("work")
+    kit.define("other")
+    drafts = [kit.draft(definition, unique="only") for definition in ("other", "work", "work", "work")]
+    last = replace(drafts[1], id=f"00000000-0000-7000-8000-{0:012x}")
+
+    answers = kit.run(jobs.create([*drafts, last]))
+
+    assert [each.created for each in answers] == [True, True, False, False, False]
+    assert {each.job_id for each in answers[1:]} == {drafts[1].id}

@@ -307,3 +307,15 @@ def test_nothing_old_enough_is_nothing_to_remove(kit: Kit) -> None:
     deleted_job(kit)
 
     assert kit.run(feed.prune(DAY)) == 0
+
+
+def test_the_events_of_an_id_that_was_deleted_twice_are_counted_once(kit: Kit) -> None:
+    draft = kit.draft()
+    for _ in range(2):
+        kit.run(jobs.create([draft]))
+        kit.run(control.cancel([draft.id]))
+        kit.run(control.delete([draft.id]))
+    kit.advance(60)
+
+    assert kit.run(feed.prune(1_000_000)) == 6
+    assert kit.events(draft.id) == []

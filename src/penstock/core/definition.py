@@ -16,7 +16,10 @@ _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}\Z")
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """At most `count` starts in `period` seconds, fleet-wide; `per_key` counts each concurrency key apart."""
+    """At most `count` starts at once, and one more each `period / count` seconds, fleet-wide.
+
+    `per_key` counts each concurrency key apart.
+    """
 
     count: int
     period: float = 1.0

@@ -219,7 +219,7 @@ def _insert(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
         missing = [draft for draft in drafts if draft.id not in answers]
         if not missing:
             break
-        born = yield Statement("create_jobs", columns=_draft_columns(missing))
+        born = yield Statement("create_jobs", columns=_draft_columns(_first_of_each(missing)))
         answers |= {job_id: Created(job_id, BY_CODE[status], created=True) for job_id, status in born}
         missing = [draft for draft in missing if draft.id not in answers]
         if missing:
@@ -231,6 +231,12 @@ def _insert(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
     if tagged:
         yield Statement("tag_jobs", columns={"tag": [tag for tag, _ in tagged], "id": [job for _, job in tagged]})
     return answers
+
+
+def _first_of_each(drafts: Sequence[Draft]) -> list[Draft]:
+    """Of drafts with the same unique key the first one; the database would take any of them."""
+    first = {limits.scoped(each, each.unique): each.id for each in reversed(drafts) if each.unique is not None}
+    return [each for each in drafts if first.get(limits.scoped(each, each.unique), each.id) == each.id]
 
 
 def _explain(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
