@@ -1,4 +1,4 @@
-"""`make bench`: measure the stores beside the raw limit, print a table, keep it in bench/README.md."""
+"""`make bench`: measure penstock beside the raw limit and its peers, print tables, keep them in bench/README.md."""
 
 from __future__ import annotations
 
@@ -10,38 +10,49 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import driver, stores
+from bench import driver, isolated, limits, stores
 from tests.services import PostgresServer
 
 FOLDER = Path(__file__).parent
-BEGIN, END = "<!-- figures: begin -->", "<!-- figures: end -->"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("stores", "driver"), default="stores")
+    parser.add_argument("what", nargs="?", choices=("stores", "isolated", "limits", "driver"), default="stores")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="how much to do, against the usual amount")
     parser.add_argument("--keep", action="store_true", help="write the figures into bench/README.md and results.json")
+    parser.add_argument("--no-peers", action="store_true", help="leave out what has to be installed first")
     given = parser.parse_args()
+    if given.what == "isolated":
+        return _show(isolated.table(isolated.run(given.rounds, given.scale, with_peers=not given.no_peers)), given)
     server = PostgresServer(18)
     server.start()
     try:
         if given.what == "driver":
             print(driver.table(driver.run(server.create_database(), given.rounds, given.scale)))
             return 0
+        if given.what == "limits":
+            return _show(limits.run(server.create_database(), given.rounds, given.scale), given)
         rows = stores.run(server.create_database, given.rounds, given.scale)
     finally:
         server.stop()
         server.remove()
-    text = table(rows)
-    print(text)
     if given.keep:
         (FOLDER / "results.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    return _show(table(rows), given)
+
+
+def _show(text: str, given: argparse.Namespace) -> int:
+    """Print figures, and keep them in the place that the page has for them."""
+    print(text)
+    if given.keep:
+        begin, end = f"<!-- {given.what}: begin -->", f"<!-- {given.what}: end -->"
         readme = FOLDER / "README.md"
-        head, _, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
-        tail = rest.partition(END)[2]
-        readme.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}", encoding="utf-8")
+        head, found, rest = readme.read_text(encoding="utf-8").partition(begin)
+        if not found:
+            raise SystemExit(f"{readme} has no place for {given.what}")
+        readme.write_text(f"{head}{begin}\n{text}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
     return 0
 
 

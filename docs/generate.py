@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from docs.writers import errors_page, events_page, protocol_page, python_page
+from docs.writers import errors_page, events_page, protocol_page, python_page, schedule_rules
 from penstock.core import transitions
 
 FOLDER = Path(__file__).parent
@@ -30,6 +30,8 @@ def pages() -> dict[Path, str]:
     wanted[concepts] = _filled(
         concepts.read_text(encoding="utf-8"), "states", f"```mermaid\n{transitions.mermaid()}\n```"
     )
+    schedules = FOLDER / "guide" / "schedules.md"
+    wanted[schedules] = _filled(schedules.read_text(encoding="utf-8"), schedule_rules.BLOCK, schedule_rules.write())
     return wanted
 
 

@@ -56,9 +56,9 @@ def write() -> str:
             "An event is a row that says what happened. It is written in the transaction of the change itself, so "
             "there is no event without its change and no change without its event. Handlers may add kinds of their "
             "own.",
-            "A reader takes the whole feed by a cursor, or the events of one job in their order. From Python both "
-            "are verbs of the store's [feed port](protocol.md#feedport) for now; `app.on` and `app.events` are not "
-            "there yet.",
+            "A reader takes the whole feed by a cursor, or the events of one job in their order: see `app.on` and "
+            "`app.events` in the [guide](../guide/events.md), and the verbs of the store's "
+            "[feed port](protocol.md#feedport).",
             "## Kinds",
             kinds,
             "## One event",

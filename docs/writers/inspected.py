@@ -64,10 +64,14 @@ def fields_of(record: type) -> list[FieldFacts]:
 
 
 def public_members(owner: type) -> list[tuple[str, Any]]:
-    """The public methods and properties that a class defines itself, in the order of the source."""
+    """The public methods and properties of a class and of those of our bases, in the order of the source."""
+    found: dict[str, Any] = {}
+    for each in owner.__mro__:
+        if each.__module__.startswith("penstock."):
+            found = {**vars(each), **found} if found else dict(vars(each))
     return [
         (name, member)
-        for name, member in vars(owner).items()
+        for name, member in found.items()
         if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
     ]
 

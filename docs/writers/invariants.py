@@ -117,6 +117,7 @@ TABLES = {
     "tally_delta": "Changes of counts that are not folded yet.",
     "tally_minute": "Counts by minute, for charts.",
     "event": "The feed.",
+    "hook": "Endings of jobs whose definitions have hooks, until a worker takes them.",
     "feed_horizon": "The newest event that retention has removed.",
     "setting": "Stored settings.",
     "audit": "Changes that operators made.",

@@ -8,6 +8,7 @@ import inspect
 from typing import Any, get_overloads
 
 import penstock
+import penstock.testing
 from docs.writers.inspected import code, doc, fields_of, public_members, signature, table
 
 # The async calls whose name is not the sync one's with an "a" in front.
@@ -18,6 +19,7 @@ def write() -> str:
     things = {name: getattr(penstock, name) for name in penstock.__all__}
     errors = {name: each for name, each in things.items() if issubclass(each, BaseException)}
     others = {name: each for name, each in things.items() if name not in errors}
+    verdicts = {name: errors.pop(name) for name in list(errors) if not issubclass(errors[name], penstock.PenstockError)}
     first = ("Penstock", "DefinitionHandle", "JobHandle")
     ordered = [*first, *(name for name in others if name not in first)]
     return "\n\n".join(
@@ -25,6 +27,10 @@ def write() -> str:
             "# Python",
             "Every public name of `penstock`. A call that begins with `a` is the same call for an event loop.",
             *(_section(name, others[name]) for name in ordered),
+            *(_verdict(name, each) for name, each in verdicts.items()),
+            "## penstock.testing",
+            "For the tests of your own jobs; see the [guide](../guide/testing.md).",
+            *(_section(name, getattr(penstock.testing, name)) for name in penstock.testing.__all__),
             "## Errors",
             table(
                 ("error", "meaning"),
@@ -34,11 +40,18 @@ def write() -> str:
     )
 
 
-def _section(name: str, thing: type) -> str:
+def _verdict(name: str, kind: Any) -> str:
+    given = [] if kind.__init__ is BaseException.__init__ else [code(signature(kind.__init__, name))]
+    return "\n\n".join([f"## {name}", *given, doc(kind)])
+
+
+def _section(name: str, thing: Any) -> str:
+    if inspect.isfunction(thing):
+        return "\n\n".join([f"## {name}", code(signature(thing, name)), doc(thing)])
     parts = [f"## {name}", doc(thing)]
     if issubclass(thing, enum.Enum):
         parts.append(table(("member", "value"), ((f"`{each.name}`", f"`{each.value}`") for each in thing)))
-    elif dataclasses.is_dataclass(thing):
+    elif isinstance(thing, type) and dataclasses.is_dataclass(thing):
         rows = ((f"`{each.name}`", f"`{each.type}`", _code(each.default), each.note) for each in fields_of(thing))
         parts.append(table(("field", "type", "default", ""), rows))
     elif name == "Penstock":

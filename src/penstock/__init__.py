@@ -1,7 +1,8 @@
 """penstock: durable background jobs for Python."""
 
 from penstock.app import Penstock
-from penstock.core.context import Context
+from penstock.bulk import Bulk
+from penstock.core.context import Context, Decision
 from penstock.core.definition import RateLimit
 from penstock.core.errors import (
     Conflict,
@@ -22,16 +23,28 @@ from penstock.core.errors import (
     StoreUnavailable,
     WaitTimeout,
 )
+from penstock.core.event import Event
 from penstock.core.job import Job, JobFilter, Page
 from penstock.core.retry import Backoff
 from penstock.core.transitions import Status
-from penstock.handles import DefinitionHandle, JobHandle, Order
+from penstock.core.verdicts import Cancelled, Fail, NeedsReview, Retry, Snooze
+from penstock.core.why import Reason
+from penstock.following import AsyncEvents, Events
+from penstock.handles import DefinitionHandle, JobHandle
+from penstock.orders import Order
 
 __all__ = [
+    "AsyncEvents",
     "Backoff",
+    "Bulk",
+    "Cancelled",
     "Conflict",
     "Context",
+    "Decision",
     "DefinitionHandle",
+    "Event",
+    "Events",
+    "Fail",
     "FeedGone",
     "IdempotencyConflict",
     "InvalidDefinition",
@@ -43,14 +56,18 @@ __all__ = [
     "JobFilter",
     "JobHandle",
     "LeaseLost",
+    "NeedsReview",
     "NotFound",
     "Order",
     "Page",
     "Penstock",
     "PenstockError",
     "RateLimit",
+    "Reason",
+    "Retry",
     "RevisionConflict",
     "SchemaError",
+    "Snooze",
     "Status",
     "StoreError",
     "StoreFull",

@@ -5,17 +5,20 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from penstock.core.context import Context
 from penstock.core.definition import Definition
-from penstock.core.errors import JobFailed
+from penstock.core.errors import Conflict, JobFailed
 from penstock.core.instant import Duration
 from penstock.core.job import Created, Job
 from penstock.core.transitions import Status
+from penstock.core.why import Reason
+from penstock.orders import PLAIN, EnqueueOptions, Order
 from penstock.signature import KeyOf, Signature, concurrency_key
+from penstock.steps import Step
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
@@ -24,37 +27,21 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-
-@dataclass(frozen=True, slots=True)
-class EnqueueOptions:
-    """How a job is to be created, beside its parameters."""
-
-    at: datetime | None = None
-    delay: Duration = 0
-    priority: int | None = None
-    max_attempts: int | None = None
-    idempotency_key: str | None = None
-    unique: bool | str = False
-    concurrency_key: str | None = None
-    reference: tuple[str, str] | None = None
-    tags: Sequence[str] = ()
-    webhook_url: str | None = None
-    parent: str | None = None
-    traceparent: str | None = None
-    connection: Any = field(default=None, compare=False)
-
-
-PLAIN = EnqueueOptions()
+PYTHON = "python"
+"""Who did it, where somebody must be named and nobody was."""
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """One job to be made: a definition, its checked parameters, and options."""
+class Code:
+    """What only the code can tell of a definition."""
 
-    key: str
-    version: int
-    params: str
-    options: EnqueueOptions
+    function: Callable[..., Any]
+    signature: Signature
+    key_of: KeyOf | None
+    steps: tuple[Step, ...]
+    hooks: Mapping[str, Callable[..., Any]]
+    retry_on: tuple[type[Exception], ...]
+    fatal_on: tuple[type[Exception], ...]
 
 
 class DefinitionHandle(Generic[P, R]):
@@ -63,18 +50,23 @@ class DefinitionHandle(Generic[P, R]):
     def __init__(
         self,
         app: Penstock,
-        function: Callable[P, R],
         definition: Definition,
-        signature: Signature,
-        key_of: KeyOf | None,
+        code: Code,
         options: EnqueueOptions = PLAIN,
     ) -> None:
-        functools.update_wrapper(self, function)
-        self.function = function
+        functools.update_wrapper(self, code.function)
+        self.function: Callable[P, R] = code.function
         self.definition = definition
-        self.signature = signature
+        self.signature = code.signature
+        self.steps = code.steps
+        """The functions of its phases, in order; a plain job has one, called `run`."""
+        self.hooks = code.hooks
+        self.retry_on = code.retry_on
+        """Only these errors are tried again; empty: any."""
+        self.fatal_on = code.fatal_on
+        """These errors are never tried again."""
         self._app = app
-        self._key_of = key_of
+        self._code = code
         self._options = options
 
     @property
@@ -121,7 +113,7 @@ class DefinitionHandle(Generic[P, R]):
         return self._with_options(replace(self._options, **added))
 
     def _with_options(self, options: EnqueueOptions) -> Self:
-        return type(self)(self._app, self.function, self.definition, self.signature, self._key_of, options)
+        return type(self)(self._app, self.definition, self._code, options)
 
     def order(self, /, *args: P.args, **kwargs: P.kwargs) -> Order:
         """One job for `app.enqueue_many([...])`; nothing is created yet."""
@@ -139,8 +131,8 @@ class DefinitionHandle(Generic[P, R]):
         """The order that a call with these arguments gives."""
         params = self.signature.params(args, kwargs, self.definition.default_params)
         options = self._options
-        if options.concurrency_key is None and self._key_of is not None:
-            key = concurrency_key(params, self._key_of, self.signature.validator)
+        if options.concurrency_key is None and self._code.key_of is not None:
+            key = concurrency_key(params, self._code.key_of, self.signature.validator)
             options = replace(options, concurrency_key=key)
         return Order(self.key, self.definition.version, params, options)
 
@@ -155,6 +147,16 @@ class ContextDefinitionHandle(DefinitionHandle[P, R]):
 
     def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> R:  # type: ignore[override]
         return self.function(ctx, *args, **kwargs)
+
+
+class PipelineHandle(DefinitionHandle[P, R]):
+    """A definition made of phases alone: there is no function that does all of it."""
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        raise Conflict(
+            f"{self.key} is a pipeline of {len(self.steps)} phases and cannot be called.",
+            hint="Enqueue it, or call its functions one by one.",
+        )
 
 
 class Definer(Protocol):
@@ -220,6 +222,49 @@ class JobHandle(Generic[R]):
     async def acancel(self) -> Status:
         self.status = await self._app.acancel_job(self.id)
         return self.status
+
+    def retry(self, *, from_phase: str | None = None, fresh: bool = False, by: str | None = None) -> Status:
+        """Queue the job again after it failed or was cancelled; see `Penstock.retry_job`."""
+        self.status = self._app.retry_job(self.id, from_phase=from_phase, fresh=fresh, by=by)
+        return self.status
+
+    async def aretry(self, *, from_phase: str | None = None, fresh: bool = False, by: str | None = None) -> Status:
+        self.status = await self._app.aretry_job(self.id, from_phase=from_phase, fresh=fresh, by=by)
+        return self.status
+
+    def rerun(self, params: Mapping[str, Any] | None = None, *, by: str | None = None, **options: Any) -> JobHandle[R]:
+        """Create the same job once more, with other parameters if any are given; see `Penstock.rerun_job`."""
+        return self._app.rerun_job(self.id, params, by=by, **options)
+
+    async def arerun(
+        self, params: Mapping[str, Any] | None = None, *, by: str | None = None, **options: Any
+    ) -> JobHandle[R]:
+        return await self._app.arerun_job(self.id, params, by=by, **options)
+
+    def approve(self, *, by: str = PYTHON, note: str | None = None, result: Any = ...) -> Status:
+        """Say yes to the review that the job asked for; see `Penstock.approve_job`."""
+        self.status = self._app.approve_job(self.id, by=by, note=note, result=result)
+        return self.status
+
+    async def aapprove(self, *, by: str = PYTHON, note: str | None = None, result: Any = ...) -> Status:
+        self.status = await self._app.aapprove_job(self.id, by=by, note=note, result=result)
+        return self.status
+
+    def reject(self, *, by: str = PYTHON, note: str | None = None) -> Status:
+        """Say no to the review that the job asked for."""
+        self.status = self._app.reject_job(self.id, by=by, note=note)
+        return self.status
+
+    async def areject(self, *, by: str = PYTHON, note: str | None = None) -> Status:
+        self.status = await self._app.areject_job(self.id, by=by, note=note)
+        return self.status
+
+    def why(self) -> list[Reason]:
+        """All that keeps the job from running, or else what it does now."""
+        return self._app.why(self.id)
+
+    async def awhy(self) -> list[Reason]:
+        return await self._app.awhy(self.id)
 
     def _keep(self, job: Job) -> Job:
         self._job = job

@@ -37,19 +37,23 @@ class Signature:
         self.open_ended = any(each.kind is _Kind.VAR_KEYWORD for each in self._parameters)
         """It takes parameters of any name, by `**`."""
         self.names = [each.name for each in self._parameters if each.kind is not _Kind.VAR_KEYWORD]
+        self.defaults = {each.name: each.default for each in self._parameters if each.default is not _Kind.empty}
         self._positional = [each.name for each in self._parameters if each.kind is _Kind.POSITIONAL_OR_KEYWORD]
         self._model: type[BaseModel] | None = None
+        self._schema: str | None = None
         self._validator: Validator | None = None
 
     @property
     def schema(self) -> str:
         """The JSON Schema of the parameters, as text."""
-        return self.validator.schema
+        if self._schema is None:
+            self._schema = _schema(self._parameter_model(), self._key)
+        return self._schema
 
     @property
     def validator(self) -> Validator:
         if self._validator is None:
-            self._validator = Validator(self._key, _schema(self._parameter_model(), self._key), self._secret)
+            self._validator = Validator(self._key, self.schema, self._secret)
         return self._validator
 
     def params(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], defaults: str = "{}") -> str:
@@ -58,6 +62,8 @@ class Signature:
 
     def arguments(self, params: str) -> dict[str, Any]:
         """The arguments to call the handler with, made from JSON text into what its type hints ask for."""
+        if params == "{}" and not self._parameters:
+            return {}
         from pydantic import ValidationError
 
         try:
@@ -111,11 +117,7 @@ class Validator:
     def text(self, params: Mapping[str, Any], defaults: str = "{}") -> str:
         """Parameters as JSON text, once they are JSON and fit the schema."""
         given = dict(params) if defaults == "{}" else {**json.loads(defaults), **params}
-        what = f"parameters of {self._key}"
-        try:
-            text = payload.encode(given, what)
-        except InvalidPayload:
-            text = payload.encode(_Plain().of(given), what)
+        text = plain_text(given, f"parameters of {self._key}")
         plain = payload.load(text)
         if not self._checker.is_valid(plain):
             raise self._refusal(plain)
@@ -148,6 +150,14 @@ def concurrency_key(params: str, key_of: KeyOf, validator: Validator) -> str | N
     """The concurrency key of a job with these parameters; None when it has none."""
     value = validator.value(params, key_of) if isinstance(key_of, str) else key_of(json.loads(params))
     return value if value is None or isinstance(value, str) else payload.encode(value, "concurrency_key")
+
+
+def plain_text(params: Mapping[str, Any], what: str) -> str:
+    """Parameters as JSON text, dates, enums, models and their kin included."""
+    try:
+        return payload.encode(params, what)
+    except InvalidPayload:
+        return payload.encode(_Plain().of(params), what)
 
 
 class _Plain:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock import Penstock
-from penstock.core.job import Claimed
+from penstock.core.job import Claimed, Held
 from penstock.core.outcome import Cause, Failure, Outcome, Standing, decide
 from penstock.core.retry import Fixed
 from penstock.core.transitions import Trigger
@@ -31,12 +31,33 @@ class Hand:
         return claimed
 
     def succeed(self, job_id: str, result: str | None = None) -> None:
-        self._end(self.claim_one(job_id), Outcome(Trigger.SUCCEED, Cause.RETURNED, result=result))
+        self.end(self.claim_one(job_id), self.succeeding(result))
+
+    def ask_review(self, job_id: str, data: str | None = None) -> None:
+        outcome = Outcome(Trigger.ASK_REVIEW, Cause.REVIEW, result=data, note="Look at it.", data=data)
+        self.end(self.claim_one(job_id), outcome)
+
+    def complete(self, claimed: Claimed, *phases: str) -> None:
+        """Complete phases of a claimed job, the first ones first."""
+        for position, name in enumerate(phases):
+            plan = jobs.save_phase(self.held(claimed), name, position, "completed", result=f'"{name}"')
+            self.store.run(plan)
+
+    def held(self, claimed: Claimed) -> Held:
+        return Held(claimed.job_id, claimed.fence)
 
     def fail(self, job_id: str, failure: Failure) -> None:
-        self._end(self.claim_one(job_id), Outcome(Trigger.FAIL, Cause.RAISED, failure=failure, retryable=False))
+        self.end(self.claim_one(job_id), self.failing(failure))
 
-    def _end(self, claimed: Claimed, outcome: Outcome) -> None:
+    @staticmethod
+    def succeeding(result: str | None = None) -> Outcome:
+        return Outcome(Trigger.SUCCEED, Cause.RETURNED, result=result)
+
+    @staticmethod
+    def failing(failure: Failure) -> Outcome:
+        return Outcome(Trigger.FAIL, Cause.RAISED, failure=failure, retryable=False)
+
+    def end(self, claimed: Claimed, outcome: Outcome) -> None:
         standing = Standing(claimed.attempt, claimed.max_attempts, claimed.lost)
         settlement = decide(claimed.job_id, claimed.fence, outcome, standing, Fixed(1), 0.5)
         report = self.store.run(jobs.settle(self.id, [settlement]))

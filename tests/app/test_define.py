@@ -17,7 +17,8 @@ import pytest
 from penstock import Backoff, DefinitionHandle, InvalidDefinition, InvalidInput, Penstock, RateLimit
 from penstock.core.definition import Definition
 from penstock.core.retry import Fixed, Steps
-from penstock.options import OPTIONS
+from penstock.declare import OPTIONS
+from penstock.schedule_facts import SCHEDULE_OPTIONS
 from penstock.stores.verbs import admin
 from tests.app import shapes
 
@@ -65,7 +66,6 @@ def test_the_options_become_the_definition(memory_app: Penstock) -> None:
         backoff=[1, 2],
         timeout=timedelta(minutes=1),
         cancel_grace=0.5,
-        isolation="inline",
         concurrency=4,
         concurrency_key="to",
         key_concurrency=2,
@@ -74,13 +74,22 @@ def test_the_options_become_the_definition(memory_app: Penstock) -> None:
         secret=["to"],
         stale_after=timedelta(days=1),
         delete_after=0,
+        memory="512MB",
+        cpu=timedelta(minutes=2),
+        files=64,
+        file_size="1.5GiB",
+        processes=8,
+        env=["HOME", "LANG", "HOME"],
+        on_end=print,
+        on_start=print,
     )(shapes.plain)
 
     assert handle.definition == Definition(
         key="work", version=3, description="Does it.", priority=20, max_attempts=7, backoff=Steps([1, 2]),
-        timeout=60_000_000, cancel_grace=500_000, isolation="inline", concurrency=4, concurrency_key="to",
+        timeout=60_000_000, cancel_grace=500_000, concurrency=4, concurrency_key="to",
         key_concurrency=2, rate_limit=RateLimit(10, 60.0), default_params='{"copies":2}', secret_fields=("to",),
-        stale_after=86_400_000_000, delete_after=0,
+        stale_after=86_400_000_000, delete_after=0, memory=512_000_000, cpu=120, files=64, file_size=1_610_612_736,
+        processes=8, environment=("HOME", "LANG"), hooks=("on_start", "on_end"),
     )  # fmt: skip
 
 
@@ -93,7 +102,7 @@ def test_without_options_the_definition_has_its_defaults(memory_app: Penstock) -
 def test_every_option_can_be_given(memory_app: Penstock) -> None:
     signature = inspect.signature(get_overloads(Penstock.job)[1])
 
-    assert [name for name in signature.parameters if name not in ("self", "key")] == list(OPTIONS)
+    assert [name for name in signature.parameters if name not in ("self", "key")] == [*OPTIONS, *SCHEDULE_OPTIONS]
 
 
 @pytest.mark.parametrize(
@@ -108,6 +117,13 @@ def test_every_option_can_be_given(memory_app: Penstock) -> None:
         ({"concurrency_key": lambda params: params["to"]}, "concurrency_key", ""),
         ({"concurrency_key": "to", "key_concurrency": 0}, "key_concurrency", 0),
         ({"secret": ("to", "copies")}, "secret_fields", ("to", "copies")),
+        ({"memory": 20_000_000}, "memory", 20_000_000),
+        ({"memory": " 64 mib "}, "memory", 64 * 1024 * 1024),
+        ({"memory": "0.5TB"}, "memory", 500_000_000_000),
+        ({"file_size": "100kB"}, "file_size", 100_000),
+        ({"file_size": "7b"}, "file_size", 7),
+        ({"file_size": 0}, "file_size", 0),
+        ({"cpu": 3.0}, "cpu", 3),
     ],
 )
 def test_an_option_may_be_written_in_several_ways(
@@ -157,6 +173,28 @@ def test_an_option_may_be_written_in_several_ways(
         ({"secret": "to"}, "work: secret must be a list of texts", ""),
         ({"secret": ["copie"]}, "'copie' is not a parameter.*secret", "'copies'"),
         ({"description": 5}, "work: description must be a text", ""),
+        ({"memory": "512"}, "work: memory: '512' is no size", '"512MB"'),
+        ({"memory": "much"}, "work: memory: 'much' is no size", ""),
+        ({"memory": 512}, "work: memory must be at least 10000000 bytes, not 512", '"512MB"'),
+        ({"memory": 1e9}, "work: memory must be an integer", ""),
+        ({"memory": "99999999TB"}, "work: memory must be at least", ""),
+        ({"cpu": 0}, "work: cpu must be at least 1 seconds", ""),
+        ({"cpu": 1.5}, "work: cpu must be whole seconds", ""),
+        ({"cpu": "1h"}, "work: cpu must be seconds or a timedelta", ""),
+        ({"files": 3}, "work: files must be at least 16", ""),
+        ({"files": True}, "work: files must be an integer", ""),
+        ({"file_size": -1}, "work: file_size must be at least 0 bytes", ""),
+        ({"processes": 0}, "work: processes must be at least 1", ""),
+        ({"env": "HOME"}, "work: env must be a list of texts", ""),
+        ({"env": ["A=B"]}, "work: 'A=B' cannot be the name of an environment variable", ""),
+        ({"env": [""]}, "work: '' cannot be the name", ""),
+        ({"on_start": "shout"}, "work: on_start must be a function, not 'shout'", ""),
+        ({"on_begin": print}, "'on_begin' is not an option", ""),
+        ({"retry_on": "ValueError"}, "work: retry_on takes classes of exceptions, not 'ValueError'", ""),
+        ({"fatal_on": [ValueError()]}, "work: fatal_on takes classes of exceptions", ""),
+        ({"fatal_on": BaseException}, "work: fatal_on takes classes of exceptions", ""),
+        ({"retry_on": OSError, "fatal_on": [OSError]}, "work: OSError stands in retry_on and in fatal_on", ""),
+        ({"isolation": "inline"}, "work: isolation='inline' needs an async def, and plain is none", "leave isolation"),
     ],
 )
 def test_an_option_that_is_wrong_is_refused(
@@ -167,6 +205,33 @@ def test_an_option_that_is_wrong_is_refused(
 
     assert hint in raised.value.hint
     assert memory_app.definitions == []
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [{"memory": "64MB"}, {"cpu": 1}, {"files": 16}, {"file_size": 1}, {"processes": 1}, {"env": ["HOME"]}],
+    ids=lambda limit: next(iter(limit)),
+)
+def test_what_cannot_be_held_inside_the_worker_is_refused_inline(memory_app: Penstock, limit: dict[str, Any]) -> None:
+    memory_app.job("trusted", isolation="inline")(shapes.asynchronous)
+
+    with pytest.raises(InvalidDefinition, match=f"work: {next(iter(limit))} cannot hold") as raised:
+        memory_app.job("work", isolation="inline", **limit)(shapes.asynchronous)
+
+    assert "isolation='process'" in raised.value.hint
+
+
+def test_what_only_the_code_can_tell_stays_with_the_handle(memory_app: Penstock) -> None:
+    handle = memory_app.job("work", retry_on=OSError, fatal_on=[KeyError, TypeError], on_fail=print)(shapes.plain)
+
+    chosen = handle.options(priority=1)
+
+    for each in (handle, chosen):
+        assert each.retry_on == (OSError,)
+        assert each.fatal_on == (KeyError, TypeError)
+        assert each.hooks == {"on_fail": print}
+        assert each.steps == handle.steps
+    assert handle.definition.hooks == ("on_fail",)
 
 
 @pytest.mark.parametrize(

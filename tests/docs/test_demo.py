@@ -14,9 +14,9 @@ def test_the_demo_shows_jobs_in_every_state_it_speaks_of(tmp_path: Path) -> None
 
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    for status in ("scheduled", "queued", "review_needed", "succeeded", "cancelled"):
+    for status in ("scheduled", "succeeded", "failed", "cancelled"):
         assert re.search(rf"^  {status} +[\d,]+$", done.stdout, re.MULTILINE), status
-    for kind in ("job.enqueued", "job.started", "job.retrying"):
+    for kind in ("job.enqueued", "job.started", "job.retrying", "job.succeeded"):
         assert kind in done.stdout
     assert (tmp_path / ".penstock" / "demo.db").exists()
 

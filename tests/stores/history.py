@@ -109,7 +109,7 @@ class History(RuleBasedStateMachine):
     def look_what_is_due(self) -> None:
         self.same(self.schedules.due, lambda _: schedules.due(), lambda found: [row.schedule.key for row in found])
 
-    def take(self, worker: str, lanes: list[int], limit: int, limited: list[int], start: bool) -> None:
+    def take(self, worker: str, lanes: list[int], limit: int, limited: list[int], start: bool) -> list[Claimed]:
         """With nobody else about, a claim takes everything that it may, best first."""
         claimable = self.jobs.claimable(lanes, limit, limited)
         claimed = answer(lambda: self.jobs.claim(worker, claimable, start=start))
@@ -117,17 +117,24 @@ class History(RuleBasedStateMachine):
             plan = jobs.claim(worker, party.lane(lanes), limit, limited=party.lane(limited), start=start)
             found = party.ask(plan, self.world.now, party.claimed)
             assert found == claimed, f"{party.name}\n  store: {found}\n  model: {claimed}"
-        if not isinstance(claimed, Raised):
-            self.claims.extend(claimed)
+        if isinstance(claimed, Raised):
+            return []
+        # An id that was deleted and made again begins anew: nobody hands in attempts of both its lives at once.
+        again = {each.job_id for each in claimed if each.fence == 1}
+        self.claims = [*(each for each in self.claims if each.job_id not in again), *claimed]
+        return list(claimed)
 
     def take_anything(self, limit: int, *, start: bool = True) -> list[Claimed]:
         """The newest worker, or a new one if that is gone, takes what it can get."""
         newest = next(reversed(self.world.workers.values()))
         if newest.ended or newest.lease_until <= self.world.now:
             self.new_worker(LEASE)
-        lanes, before = list(self.world.lanes), len(self.claims)
-        self.take(next(reversed(self.world.workers)), lanes, limit, lanes, start)
-        return self.claims[before:]
+        lanes = list(self.world.lanes)
+        return self.take(next(reversed(self.world.workers)), lanes, limit, lanes, start)
+
+    def begin_all(self, claimed: Sequence[Claimed]) -> None:
+        held = [Held(each.job_id, each.fence) for each in claimed]
+        self.same(lambda: self.jobs.start(held), lambda _: jobs.start(held))
 
     def end(self, worker: str | None, done: Sequence[Settlement]) -> None:
         self.same(lambda: self.jobs.settle(worker, done), lambda _: jobs.settle(worker, done))

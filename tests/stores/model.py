@@ -23,6 +23,7 @@ from penstock.core.worker import WorkerInfo
 
 STRICT_PRIORITY = 10**15
 ADMITTED = LIVE | {Status.QUEUED}
+HOOKED = {kinds.SUCCEEDED, kinds.FAILED, kinds.RETRYING, kinds.CANCELLED, kinds.STALE, kinds.DELETED}
 
 Move = tuple[Status | None, Trigger, Status | None]
 """From where, by what, whereto."""
@@ -141,11 +142,16 @@ class World:
     events: list[Told] = field(default_factory=list)
     news: list[Told] = field(default_factory=list)
     """Events that nobody has looked at yet."""
+    calls: list[tuple[str, str, int]] = field(default_factory=list)
+    """Hooks to be called that nobody has taken yet: job, kind, fence."""
 
     def tell(self, kind: str, subject: str, fence: int | None = None) -> None:
         told = Told(subject, kind, fence, to_datetime(self.now))
         self.events.append(told)
         self.news.append(told)
+        job = self.jobs.get(subject)
+        if job is not None and kind in HOOKED and self.definition(job).hooks:
+            self.calls.append((job.id, kind, job.fence))
 
     def definition(self, job: ModelJob) -> Definition:
         key, version = self.lanes[job.draft.lane]
@@ -174,8 +180,8 @@ class World:
 
     def remove(self, job: ModelJob) -> None:
         self.note(job.told(self.now), Trigger.DELETE, None)
-        del self.jobs[job.id]
         self.tell(kinds.DELETED, job.id)
+        del self.jobs[job.id]
 
     def admit(self, keys: Iterable[tuple[str, str] | None]) -> None:
         """Let through as many blocked jobs as their concurrency keys have room for, the best ranked first."""

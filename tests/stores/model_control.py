@@ -227,6 +227,8 @@ class SchedulesModel:
         if self._overlaps(tick.schedule, overlap):
             self.world.tell(kinds.SCHEDULE_SKIPPED, tick.schedule)
             return Ticked("skipped")
+        if tick.passed_over:
+            self.world.tell(kinds.SCHEDULE_MISSED, tick.schedule)
         (created,) = self.jobs.create([replace(draft, schedule=tick.schedule, scheduled_for=tick.instant)])
         return Ticked("made", created.job_id)
 

@@ -48,10 +48,8 @@ class JobsModel:
     def next_due(self) -> int | None:
         return min((job.due_at for job in self.world.jobs.values() if job.status is Status.SCHEDULED), default=None)
 
-    def repair_limits(self) -> int:
-        keys = {job.limit_key for job in self.world.jobs.values() if job.blocked}
-        self.world.admit(keys)
-        return len(keys)
+    def repair_limits(self) -> None:
+        self.world.admit({job.limit_key for job in self.world.jobs.values() if job.blocked})
 
     def claimable(self, lanes: Sequence[int], limit: int, limited: Sequence[int]) -> list[ModelJob]:
         """What a worker may get, best first: nothing of what is paused, blocked or at its limit."""
@@ -75,15 +73,17 @@ class JobsModel:
             job.fence += 1
             job.attempt += 1
             job.worker = worker
-            job.started_at = self.world.now if start else None
+            # One with a loss behind it is started when its turn to run alone has come.
+            job.started_at = self.world.now if start and job.lost == 0 else None
             self.world.spend(job.draft.definition)
-            if start:
+            if job.started_at is not None:
                 self.world.tell(kinds.STARTED, job.id, job.fence)
         return [
             Claimed(
                 job.id, job.draft.lane, job.fence, job.attempt, job.draft.max_attempts, job.lost, job.generation,
                 job.priority, job.draft.params, job.draft.reference_type, job.draft.reference_id,
-                job.draft.traceparent, job.draft.schedule, job.draft.scheduled_for,
+                job.draft.traceparent, job.draft.schedule, job.draft.scheduled_for, job.draft.tags,
+                job.draft.concurrency_key,
             )
             for job in jobs
         ]  # fmt: skip
@@ -183,7 +183,7 @@ class JobsModel:
     def reclaim(self, grace: int, random: float, limit: int = 10) -> Reclaimed:
         world, answer = self.world, Reclaimed([], [], [], [], [])
         expired = [each for each in world.workers.values() if not each.ended and each.lease_until + grace < world.now]
-        for worker in sorted(expired, key=lambda each: each.lease_until)[:limit]:
+        for worker in sorted(expired, key=lambda each: (each.lease_until, each.info.id))[:limit]:
             worker.ended = "lost"
             worker.lease_until = min(worker.lease_until, world.now)
             world.tell(kinds.WORKER_LOST, worker.info.id)
@@ -246,9 +246,9 @@ class JobsModel:
             holder = world.jobs.get(known[0])
             return Created(known[0], holder.told(world.now) if holder else Status.STALE, created=False)
         answer = self._answer(draft)
-        if draft.idempotency_key is not None and known is None:
-            expires_at = world.now + draft.idempotency_life
+        if draft.idempotency_key is not None:
             name = draft.definition, draft.idempotency_key
+            expires_at = world.now + draft.idempotency_life if known is None else world.keys[name][2]
             world.keys[name] = (answer.job_id, draft.params_digest, expires_at)
         return answer
 

@@ -74,6 +74,11 @@ class Party:
         found, self.cursor = self.read(self.cursor, now, limit=5)
         return found
 
+    def calls(self, now: int) -> list[tuple[str, str, int]]:
+        """The hooks to be called since the last call of this."""
+        found = self.run(jobs.take_hooks(list(self.lanes.values()), 10_000), now)
+        return sorted((each.job_id, each.kind, each.fence) for each in found)
+
     def read(self, cursor: str, now: int, limit: int) -> tuple[list[tuple[Told, Any]], str]:
         found: list[tuple[Told, Any]] = []
         more = True
@@ -98,6 +103,7 @@ class Expectation:
     def compare(self, parties: Sequence[Party], *, everything: bool) -> None:
         world = self.world
         news, world.news = world.news, []
+        calls, world.calls = world.calls, []
         touched = {*self.created} if everything else {*self.touched, *(each.subject for each in news)}
         touched &= set(world.jobs)
         self.touched.clear()
@@ -106,6 +112,7 @@ class Expectation:
             found = party.news(world.now)
             _same(_by_subject(each for each, _ in found), _by_subject(news), f"{party.name}: events")
             told.append(_by_subject(found))
+            _same(party.calls(world.now), sorted(calls), f"{party.name}: hooks")
             self._compare_jobs(party, touched, everything=everything)
             if everything:
                 self._compare_records(party)
@@ -144,7 +151,7 @@ class Expectation:
         _same(party.run(schedules.all(), now), sorted_rows(world), f"{party.name}: schedules")
         for key, ticks in world.ticks.items():
             newest = [ticks[instant] for instant in sorted(ticks, reverse=True)]
-            _same(party.run(schedules.ticks(key), now), newest, f"{party.name}: ticks")
+            _same(party.run(schedules.ticks(key, len(newest) + 1), now), newest, f"{party.name}: ticks")
 
 
 def answer(call: Callable[[], Any]) -> Any:

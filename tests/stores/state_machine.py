@@ -34,7 +34,7 @@ class StoreMachine(History):
 
     @initialize()
     def begin(self) -> None:
-        self.register(Definition(KEYS[0], backoff=Fixed(10)))
+        self.register(Definition(KEYS[0], backoff=Fixed(10), hooks=("on_fail", "on_end")))
         for version in (1, 2):
             self.register(Definition(KEYS[1], version, backoff=Fixed(10), concurrency=2, key_concurrency=1))
         self.new_worker(LEASE)
@@ -52,6 +52,7 @@ class StoreMachine(History):
         delete_after=st.sampled_from((0, HOUR, 7 * DAY)),
         backoff=st.sampled_from((Fixed(10), Backoff(base=5, jitter=0.2))),
         rate_limit=st.sampled_from((None, None, RateLimit(1, 10), RateLimit(2, 10))),
+        hooks=st.sampled_from(((), ("on_end",), ("on_fail", "on_end"))),
     )
     def define(self, key: str, **options: Any) -> None:
         self.register(Definition(key=key, **options))
@@ -190,7 +191,9 @@ class StoreMachine(History):
     def reclaim(self, lost: int, started: bool, wait: int, chance: float) -> None:
         """A worker claims and is gone, so many times."""
         for _ in range(lost):
-            self.take_anything(3, start=started)
+            claimed = self.take_anything(3, start=started)
+            if started:
+                self.begin_all(claimed)
             self.world.now += LEASE + 2 * SECOND
             self.rescue(chance)
             self.promote(HOUR, 5)
@@ -208,7 +211,7 @@ class StoreMachine(History):
         held = [Held(each.job_id, each.fence) for each in old]
         done = [self.ending(each, trigger, True, None) for each in old]
         if first == "start":
-            self.same(lambda: self.jobs.start(held), lambda _: jobs.start(held))
+            self.begin_all(old)
         elif first == "progress":
             reports = [(each, 1.0, "late", None) for each in held]
             self.same(lambda: self.jobs.save_progress(reports), lambda _: jobs.save_progress(reports))

@@ -292,6 +292,40 @@ def test_the_fence_rises_on_over_a_retry_by_hand(kit: Kit) -> None:
     assert (again.fence, again.attempt, again.generation) == (2, 1, 2)
 
 
+def test_a_job_with_a_loss_behind_it_is_not_started_by_its_claim(kit: Kit) -> None:
+    lost = kit.running()
+    kit.settle(lost, Trigger.LOSE)
+    kit.advance(2)
+    kit.run(jobs.promote())
+    fresh = kit.create()
+
+    claimed = kit.claim(start=True)
+
+    assert {each.job_id for each in claimed} == {lost.job_id, fresh}
+    assert (kit.job(lost.job_id).started_at, kit.events(lost.job_id)[-1]) == (None, "job.lost")
+    assert (kit.job(fresh).started_at, kit.events(fresh)[-1]) == (to_datetime(kit.now), "job.started")
+
+
+def test_a_retry_by_hand_forgets_the_losses_and_starts_with_its_claim(kit: Kit) -> None:
+    lost = kit.running()
+    kit.settle(lost, Trigger.LOSE)
+    kit.run(control.cancel([lost.job_id]))
+    kit.run(control.retry([lost.job_id]))
+
+    kit.claim()
+
+    assert kit.job(lost.job_id).started_at is not None
+
+
+def test_a_worker_gets_the_tags_and_the_concurrency_key(kit: Kit) -> None:
+    kit.create(tags=("red", "blue"), concurrency_key="anna|bert")
+    kit.create()
+
+    claimed = sorted(kit.claim(), key=lambda each: each.job_id)
+
+    assert [(each.tags, each.concurrency_key) for each in claimed] == [(("red", "blue"), "anna|bert"), ((), None)]
+
+
 def test_a_claim_ahead_does_not_start_the_attempt(kit: Kit) -> None:
     job_id = kit.create()
 

@@ -224,6 +224,19 @@ def test_a_key_whose_draft_was_answered_by_a_unique_job_stands_for_that_job(kit:
     assert again == Created(holder, Status.QUEUED, created=False)
 
 
+def test_a_key_whose_job_is_gone_stands_for_the_unique_job_that_answers_when_its_draft_comes_again(kit: Kit) -> None:
+    draft = kit.draft(unique="one", idempotency_key="order-1")
+    kit.run(jobs.create([draft]))
+    kit.run(control.cancel([draft.id]))
+    kit.run(control.delete([draft.id]))
+    holder = kit.create(unique="one")
+    kit.run(jobs.create([draft]))
+
+    (again,) = kit.run(jobs.create([kit.draft(idempotency_key="order-1")]))
+
+    assert again == Created(holder, Status.QUEUED, created=False)
+
+
 # Unique while active
 
 

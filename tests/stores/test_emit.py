@@ -28,6 +28,15 @@ def test_an_event_of_the_handler_is_kept(kit: Kit) -> None:
     assert first.seq < second.seq
 
 
+def test_several_events_are_kept_in_their_order(kit: Kit) -> None:
+    claimed = kit.running()
+
+    kit.run(jobs.emit_many(Held(claimed.job_id, 1), [(f"step.{number}", f"[{number}]") for number in range(5)]))
+
+    kept = kit.run(feed.of_job(claimed.job_id))[-5:]
+    assert [(each.kind, each.data, each.fence) for each in kept] == [(f"step.{n}", f"[{n}]", 1) for n in range(5)]
+
+
 def test_an_attempt_that_lost_its_job_emits_nothing(kit: Kit) -> None:
     claimed = kit.running()
     kit.settle(claimed, Trigger.RELEASE)

@@ -56,6 +56,11 @@ def _save_logs(kit: Kit, held: Held) -> None:
         kit.run(jobs.save_logs(held, [LogLine("info", "late")]))
 
 
+def _emit_many(kit: Kit, held: Held) -> None:
+    with refused():
+        kit.run(jobs.emit_many(held, [("late", "{}"), ("later", None)]))
+
+
 def _emit(kit: Kit, held: Held) -> None:
     with refused():
         kit.run(jobs.emit(held, "late", "{}"))
@@ -68,6 +73,7 @@ WRITES: dict[str, Callable[[Kit, Held], None]] = {
     "save_phase": _save_phase,
     "save_logs": _save_logs,
     "emit": _emit,
+    "emit_many": _emit_many,
 }
 
 

@@ -361,9 +361,27 @@ def test_a_sweep_admits_what_stands_blocked_although_there_is_room(kit: Kit) -> 
     made = [kit.create(concurrency_key="anna") for _ in range(4)]
     change(kit.store, "UPDATE {s}job SET blocked = true")
 
-    assert kit.run(jobs.repair_limits()) == 1
+    assert kit.run(jobs.repair_limits()) is None
 
     assert [kit.job(job_id).blocked for job_id in made] == [False, False, True, True]
+
+
+def test_a_sweep_goes_on_behind_the_keys_it_has_looked_at(kit: Kit) -> None:
+    kit.define(key_concurrency=1)
+    for key in ("anna", "bert", "carla"):
+        for _ in range(2):
+            kit.create(concurrency_key=key)
+    stuck = kit.create(concurrency_key="dora")
+    change(kit.store, f"UPDATE {{s}}job SET blocked = true WHERE id = '{stuck}'")
+
+    seen = []
+    after: str | None = ""
+    while after is not None:
+        after = kit.run(jobs.repair_limits(2, after))
+        seen.append(after)
+
+    assert seen == ["work|bert", "work|dora", None]
+    assert not kit.job(stuck).blocked
 
 
 def test_a_sweep_leaves_alone_what_is_rightly_blocked(kit: Kit) -> None:

@@ -18,7 +18,7 @@ from penstock.stores.postgres import PostgresStore
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.verbs import admin, control, feed, jobs
 from tests.conftest import Figures
-from tests.stores.bulk import JOBS, Filled, job_id
+from tests.stores.bulk import BLOCKED, DELAYED, FINISHED, FOREIGN, JOBS, Filled, job_id
 from tests.stores.plans import Way, postgres_ways, sqlite_ways
 
 PRINTED = os.environ.get("PENSTOCK_PLANS") == "1"
@@ -41,6 +41,9 @@ MEANT: dict[str, set[str]] = {
     "find_unique": {"job_unique"},
     "hold_retired": {"job_retire"},
     "job_events": {"event_job"},
+    "running_of": {"job_running"},
+    "admitted_of": {"job_admitted"},
+    "count_ahead": {"job_ready"},
 }
 
 
@@ -82,6 +85,10 @@ VERBS: dict[str, Callable[[Filled], Plan[Any]]] = {
     "list of a definition": lambda it: admin.page(JobFilter(definition="mail")),
     "list of a reference": lambda it: admin.page(JobFilter(reference_type="order", reference_id="17")),
     "list of a schedule": lambda it: admin.page(JobFilter(schedule="s7")),
+    "why, behind a key": lambda it: admin.why(job_id(FINISHED + DELAYED)),
+    "why, in the queue": lambda it: admin.why(job_id(FINISHED + DELAYED + BLOCKED + FOREIGN + 2)),
+    "unserved": lambda it: admin.unserved(),
+    "take hooks": lambda it: jobs.take_hooks(it.lanes, 100),
     "events of a job": lambda it: feed.of_job(job_id(5)),
 }
 

@@ -108,7 +108,8 @@ def test_the_third_loss_fails_the_job(kit: Kit) -> None:
     seen = []
     for _ in range(3):
         kit.run(jobs.promote())
-        assert [each.job_id for each in kit.claim()] == [job_id]
+        (claimed,) = kit.claim()
+        kit.run(jobs.start([Held(job_id, claimed.fence)]))
         kit.advance(60)
         answer = kit.run(jobs.reclaim(GRACE, 0.5))
         seen.append((answer.lost, answer.failed))
@@ -126,11 +127,26 @@ def test_later_losses_wait_for_the_backoff_of_the_definition(kit: Kit) -> None:
     kit.advance(2)
     kit.run(jobs.promote())
     kit.claim()
+    kit.run(jobs.start([Held(claimed.job_id, 2)]))
     kit.advance(60)
 
     kit.run(jobs.reclaim(GRACE, 0.5))
 
     assert kit.job(claimed.job_id).due_at == to_datetime(kit.now + 40 * SECOND)
+
+
+def test_a_job_that_waits_for_its_turn_to_run_alone_loses_nothing_with_its_worker(kit: Kit) -> None:
+    claimed = kit.running()
+    kit.settle(claimed, Trigger.LOSE)
+    kit.advance(2)
+    kit.run(jobs.promote())
+    kit.claim()
+    kit.advance(60)
+
+    answer = kit.run(jobs.reclaim(GRACE, 0.5))
+
+    assert (answer.lost, answer.released) == ([], [claimed.job_id])
+    assert kit.job(claimed.job_id).lost == 1
 
 
 def test_only_the_dead_are_reclaimed(kit: Kit) -> None:
@@ -164,6 +180,17 @@ def test_many_workers_are_reclaimed_a_few_at_a_time_the_longest_dead_first(kit: 
     answers = [kit.run(jobs.reclaim(GRACE, 0.5, limit=2)).workers for _ in range(4)]
 
     assert answers == [workers[:2], workers[2:4], workers[4:], []]
+
+
+def test_of_workers_whose_leases_ended_at_once_the_lowest_ids_go_first(kit: Kit) -> None:
+    ids = sorted((kit.new_id() for _ in range(5)), reverse=True)
+    for worker in ids:
+        kit.worker(id=worker)
+    kit.advance(60)
+
+    answers = [kit.run(jobs.reclaim(GRACE, 0.5, limit=2)).workers for _ in range(3)]
+
+    assert answers == [[ids[4], ids[3]], [ids[2], ids[1]], [ids[0]]]
 
 
 def test_a_worker_with_thousands_of_jobs_is_freed_in_parts_and_ends_with_the_last(kit: Kit) -> None:

@@ -84,7 +84,7 @@ def test_a_model_and_every_store_live_through_the_same_histories(
             parties = [_memory(), Party("PostgreSQL", postgres, lambda: _empty(postgres))]
             return [*parties, _file(tmp_path)] if soak else parties
 
-    moves = _live(Machine, f"state-machine-{share}", counts(ci=45, soak=1_200), soak, figures)
+    moves = _live(Machine, f"state-machine-{share}", counts(ci=50, soak=1_200), soak, figures)
     postgres.close()
 
     assert Machine.steps > counts(ci=1_800, soak=50_000)
@@ -154,8 +154,8 @@ def _empty(store: PostgresStore) -> None:
     with store.connect() as connection:
         tables = (
             "definition", "worker", "job", "job_detail", "job_tag", "idempotency", "attempt", "progress", "phase",
-            "review", "log", "limiter", "bucket", "schedule", "tick", "tally", "tally_delta", "tally_minute", "event",
-            "setting", "audit",
+            "review", "log", "hook", "limiter", "bucket", "schedule", "tick", "tally", "tally_delta", "tally_minute",
+            "event", "setting", "audit",
         )  # fmt: skip
         connection.execute("TRUNCATE " + ", ".join(f"{store.schema}.{table}" for table in tables))
         connection.execute(f"DELETE FROM {store.schema}.control WHERE key <> '*'")

@@ -91,6 +91,17 @@ def test_without_a_draft_the_instant_is_passed_over(kit: Kit) -> None:
     ]
 
 
+def test_instants_that_a_made_tick_passes_over_are_told_of(kit: Kit) -> None:
+    _declare(kit)
+
+    answer = kit.run(schedules.tick(Tick("nightly", 1, START, START + DAY, passed_over=7), kit.draft(), Overlap.ALLOW))
+
+    assert answer.verdict == "made"
+    assert query(kit.store, "SELECT kind, data FROM {s}event WHERE subject = 'nightly'") == [
+        ("schedule.missed", f'{{"instant": {START}, "passedOver": 7}}')
+    ]
+
+
 UNFINISHED = [each for each in Status if not each.terminal]
 
 

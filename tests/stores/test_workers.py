@@ -87,3 +87,22 @@ def test_on_sqlite_a_jump_of_the_wall_clock_ends_no_lease_and_a_reboot_ends_all(
     clock.boot = "boot-2"
     assert [row.live for row in store.run(admin.workers())] == [False]
     store.close()
+
+
+def test_the_live_worker_that_has_been_there_longest_leads(kit: Kit) -> None:
+    assert kit.run(admin.leader()) is None
+
+    first, second = kit.worker(), kit.worker()
+    assert kit.run(admin.leader()) == first
+
+    kit.run(jobs.end_worker(first))
+    assert kit.run(admin.leader()) == second
+
+    kit.advance(LEASE / 1_000_000 + 1)
+    assert kit.run(admin.leader()) is None
+
+
+def test_the_store_tells_its_time(kit: Kit) -> None:
+    kit.advance(5)
+
+    assert kit.run(admin.clock()) == START + 5_000_000

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from logging import Logger
 from typing import Any, Protocol
+
+from penstock.core.job import Created, Job
+from penstock.core.transitions import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person said about a review."""
+
+    verdict: str
+    """`approved` or `rejected`."""
+    by: str | None
+    note: str | None
+    note_asked: str | None
+    """What the handler had asked."""
+    result: Any
+    """The approver's edit, or else what the handler gave."""
 
 
 class Context(Protocol):
@@ -36,27 +54,77 @@ class Context(Protocol):
     def max_attempts(self) -> int: ...
 
     @property
-    def fence(self) -> int: ...
+    def fence(self) -> int:
+        """Rises with every attempt: give it to outside systems, so that they can refuse a late one."""
+        ...
 
     @property
-    def scheduled_for(self) -> datetime | None: ...
+    def scheduled_for(self) -> datetime | None:
+        """The instant of its schedule that this job stands for."""
+        ...
+
+    @property
+    def schedule_id(self) -> str | None: ...
+
+    @property
+    def traceparent(self) -> str | None: ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The custom part of the worker configuration."""
+        ...
+
+    @property
+    def phase(self) -> str:
+        """The phase that runs now."""
+        ...
+
+    @property
+    def results(self) -> Mapping[str, Any]:
+        """What the finished phases returned, by name."""
+        ...
+
+    @property
+    def review(self) -> Decision | None:
+        """What a person decided, once a review was asked for and approved."""
+        ...
+
+    @property
+    def resources(self) -> Mapping[str, Any]:
+        """What `app.resource(name)` registered: opened at first use, closed when the process ends."""
+        ...
 
     @property
     def logger(self) -> Logger: ...
 
     @property
     def cancelled(self) -> bool:
-        """Whether somebody asked for the job to be cancelled."""
+        """Whether the attempt was asked to stop."""
         ...
 
     def check_cancelled(self) -> None:
-        """Raise when somebody asked for the job to be cancelled."""
+        """Raise `Cancelled` when the attempt was asked to stop."""
         ...
 
     def progress(self, percent: float, message: str | None = None, stage: str | None = None) -> None:
-        """Say how far the work has come, from 0 to 100."""
+        """Say how far the phase has come, from 0 to 100; call it as often as you like."""
         ...
 
     def emit_event(self, kind: str, payload: Mapping[str, Any] | None = None) -> None:
         """Keep an event of the handler's own."""
         ...
+
+    def enqueue(self, what: Any, params: Mapping[str, Any] | None = None, **options: Any) -> Any:
+        """Create a job from inside this one: `what` is a definition or its key. A retried attempt that asks for the
+        same job again gets the one that is there."""
+        ...
+
+
+class Errands(Protocol):
+    """What code inside a job has its worker do, because a job never opens the store."""
+
+    def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]: ...
+
+    def read(self, job_id: str) -> Job: ...
+
+    def cancel(self, job_id: str) -> Status: ...

@@ -11,7 +11,15 @@ from penstock.core.retry import Backoff, RetryPolicy
 
 HIGHEST_PRIORITY = 20
 DEFAULT_PRIORITY = 10
+HOOKS = (
+    "on_start", "on_success", "on_fail", "on_end", "on_retry", "on_cancel", "on_stale", "on_delete",
+)  # fmt: skip
+"""What a definition may have called after a job's state was saved."""
+
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}\Z")
+_LEAST = {"memory": 10_000_000, "cpu": 1, "files": 16, "file_size": 0, "processes": 1}
+_UNITS = {"memory": " bytes", "cpu": " seconds", "files": "", "file_size": " bytes", "processes": ""}
+_MOST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +67,25 @@ class Definition:
     stale_after: int = 7 * DAY
     delete_after: int = 7 * DAY
     fingerprint: str = ""
+    hooks: tuple[str, ...] = ()
+    """Which hooks the code has; nobody need start a process to call one that is not there."""
+    memory: int | None = None
+    """Bytes that all processes of an attempt may use together; None here and below: no limit."""
+    cpu: int | None = None
+    """Seconds of processor time that an attempt may use."""
+    files: int | None = None
+    """How many files a process of an attempt may have open at once."""
+    file_size: int | None = None
+    """Bytes of the largest file that an attempt may write."""
+    processes: int | None = None
+    """How many processes an attempt may have at once."""
+    environment: tuple[str, ...] = ()
+    """Names of the environment variables that jobs may see, beside those that every process needs."""
 
     def __post_init__(self) -> None:
+        # As JSON they are lists.
+        object.__setattr__(self, "hooks", tuple(self.hooks))
+        object.__setattr__(self, "environment", tuple(self.environment))
         check_key(self.key)
         if isinstance(self.version, bool) or not 1 <= self.version <= 2**31 - 1:
             raise InvalidDefinition(f"{self.key}: version must be a positive integer, not {self.version!r}.")
@@ -74,6 +99,32 @@ class Definition:
             raise InvalidDefinition(f"{self.key}: isolation is 'process' or 'inline', not {self.isolation!r}.")
         if len(set(self.phases)) != len(self.phases) or not self.phases:
             raise InvalidDefinition(f"{self.key}: phases need names that differ, not {list(self.phases)!r}.")
+        if unknown := [name for name in self.hooks if name not in HOOKS]:
+            raise InvalidDefinition(f"{self.key}: {unknown[0]!r} is no hook.", hint=f"There are: {', '.join(HOOKS)}.")
+        self._check_limits()
+
+    def _check_limits(self) -> None:
+        for name, least in _LEAST.items():
+            limit = getattr(self, name)
+            if limit is None:
+                continue
+            if isinstance(limit, bool) or not isinstance(limit, int) or not least <= limit <= _MOST:
+                raise InvalidDefinition(
+                    f"{self.key}: {name} must be at least {least}{_UNITS[name]}, not {limit!r}.",
+                    hint='A size may be a text: "512MB", "1.5GiB".' if "bytes" in _UNITS[name] else "",
+                )
+            if self.isolation == "inline":
+                raise self._not_inline(name)
+        for name in self.environment:
+            if not isinstance(name, str) or not name or "=" in name or "\x00" in name:
+                raise InvalidDefinition(f"{self.key}: {name!r} cannot be the name of an environment variable.")
+        if self.environment and self.isolation == "inline":
+            raise self._not_inline("env")
+
+    def _not_inline(self, name: str) -> InvalidDefinition:
+        return InvalidDefinition(
+            f"{self.key}: {name} cannot hold for a job that runs inside its worker.", hint="Use isolation='process'."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +161,13 @@ class Routed:
     max_attempts: int
 
 
+def is_name(text: object) -> bool:
+    """Whether this can name a definition, a phase or a resource."""
+    return isinstance(text, str) and _KEY.match(text) is not None
+
+
 def check_key(key: str) -> None:
-    if not isinstance(key, str) or not _KEY.match(key):
+    if not is_name(key):
         raise InvalidDefinition(
             f"{key!r} cannot be a definition's key.",
             hint="Use letters, digits and _ . : / - (200 at most, beginning with a letter, digit or _).",

@@ -66,6 +66,8 @@ class Claimed:
     traceparent: str | None
     schedule: str | None
     scheduled_for: int | None
+    tags: tuple[str, ...] = ()
+    concurrency_key: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

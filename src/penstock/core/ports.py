@@ -43,7 +43,8 @@ from penstock.core.outcome import Settlement
 from penstock.core.plan import Plan
 from penstock.core.schedule import Schedule, ScheduleRow, Tick, Ticked
 from penstock.core.transitions import Status
-from penstock.core.worker import Pulse, Reclaimed, SettleReport, WorkerInfo, WorkerRow
+from penstock.core.why import Reason
+from penstock.core.worker import HookCall, Pulse, Reclaimed, SettleReport, WorkerInfo, WorkerRow
 
 T = TypeVar("T")
 Progress = tuple[Held, float, str | None, str | None]
@@ -71,8 +72,9 @@ class JobsPort(Protocol):
         """When the next scheduled job is due."""
         ...
 
-    def repair_limits(self, limit: int = 1000) -> Plan[int]:
-        """Admit what stands blocked although its concurrency key has room; how many keys were looked at."""
+    def repair_limits(self, limit: int = 1000, after: str = "") -> Plan[str | None]:
+        """Admit what stands blocked although its concurrency key has room: up to `limit` keys behind `after` are
+        looked at. The last of them, to go on behind it; None when there were no more."""
         ...
 
     def claim(
@@ -88,8 +90,9 @@ class JobsPort(Protocol):
 
         Eligible is a job that is queued and not blocked, whose definition is neither paused nor at its limit,
         while the system is not paused. Definitions with a concurrency or rate limit are claimed only when their
-        lanes stand in `limited` too. `start` records the attempts as started at once. A worker whose lease is not
-        live gets `LeaseLost`. Never more than `limit`; fewer does not mean that there are none left.
+        lanes stand in `limited` too. `start` records the attempts as started at once, except those of jobs with a
+        loss behind them: they run alone, and `start()` records it when their turn has come. A worker whose lease is
+        not live gets `LeaseLost`. Never more than `limit`; fewer does not mean that there are none left.
         """
         ...
 
@@ -132,6 +135,10 @@ class JobsPort(Protocol):
         """Keep an event of the handler's own."""
         ...
 
+    def emit_many(self, held: Held, told: Sequence[tuple[str, str | None]]) -> Plan[None]:
+        """Keep several, in their order."""
+        ...
+
     def register_worker(self, worker: WorkerInfo, lease: int) -> Plan[None]:
         """A worker with a new id begins its lease; again with the same id it changes nothing."""
         ...
@@ -156,6 +163,14 @@ class JobsPort(Protocol):
 
     def end_worker(self, worker: str) -> Plan[None]:
         """A worker that holds nothing any more has stopped."""
+        ...
+
+    def take_hooks(self, lanes: Sequence[int], limit: int = 100) -> Plan[list[HookCall]]:
+        """Take up to `limit` hooks of `lanes` to be called, the oldest first; nobody gets them again.
+
+        What a hook can be called for (`job.succeeded`, `job.failed`, `job.retrying`, `job.cancelled`, `job.stale`,
+        `job.deleted`) is kept in the transaction of the change, for definitions that have hooks.
+        """
         ...
 
 
@@ -328,6 +343,28 @@ class AdminPort(Protocol):
 
     def workers(self) -> Plan[list[WorkerRow]]: ...
 
+    def clock(self) -> Plan[int]:
+        """What time it is to the store, in microseconds since 1970."""
+        ...
+
+    def leader(self) -> Plan[str | None]:
+        """The live worker that has been there longest. It may do timed work that all are allowed to do; others need
+        not. Two that both think they lead do no harm."""
+        ...
+
+    def why(self, job_id: str) -> Plan[list[Reason]]:
+        """All that keeps a job from running, or else what it does now. Unknown: `NotFound`."""
+        ...
+
+    def unserved(self) -> Plan[list[tuple[str, int, int]]]:
+        """Definitions (key, version) that no live worker has loaded, each with how many of its jobs wait; those for
+        which none waits are left out."""
+        ...
+
+    def system_pause(self) -> Plan[Pause | None]:
+        """The pause of the whole system, while it holds."""
+        ...
+
     def settings(self) -> Plan[dict[str, Setting]]: ...
 
     def put_setting(self, name: str, value: str, *, by: str, revision: int | None = None) -> Plan[Setting]:
@@ -342,7 +379,8 @@ class AdminPort(Protocol):
         ...
 
     def tidy(self, age: int, limit: int = 1000) -> Plan[int]:
-        """Remove expired idempotency keys, concurrency keys and buckets that nothing uses, ended workers, old ticks."""
+        """Remove expired idempotency keys, concurrency keys and buckets that nothing uses, ended workers, old ticks and
+        hooks that nobody has taken."""
         ...
 
 
@@ -394,6 +432,11 @@ class Store(Protocol):
         ...
 
     async def arun_on(self, connection: Any, plan: Plan[T], *, now: int | None = None) -> T: ...
+
+    def reserve(self, seconds: float) -> Store:
+        """The same store over connections of its own, for what must not wait for others: no statement and no wait
+        takes longer than `seconds`, then it is `StoreUnavailable`. To be closed by the caller, which closes only it."""
+        ...
 
     def doorbell(self) -> Doorbell:
         """A new bell of this store; it belongs to the caller."""

@@ -54,6 +54,9 @@ class Schedule:
     jitter: int = 0
     owner: str = "operator"
     """`code` or `operator`: code updates and removes only what it declared itself."""
+    origin: str = ""
+    """Which code declared it, such as `myproject.jobs:app`; it removes what it does not declare any more."""
+    concurrency_key: str | None = None
     next_run_at: int | None = None
     """The first tick that has not been made; None: there is none to come."""
 

@@ -61,6 +61,22 @@ class Reclaimed:
 
 
 @dataclass(frozen=True, slots=True)
+class HookCall:
+    """One hook to be called: what happened to which job. Whoever has taken it is the only one who has it."""
+
+    job_id: str
+    lane: int
+    fence: int
+    """The newest attempt's; 0 when there was none."""
+    kind: str
+    """The kind of the event that it is about."""
+    data: str | None
+    """JSON text: `error` and `errorType` of a failure; `definition`, `status`, `referenceType` and `referenceId` of
+    a job that is gone."""
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class SettleReport:
     """What became of the endings that were handed in; nothing was written for those refused."""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from penstock.core.errors import InvalidInput
@@ -20,18 +20,27 @@ _TRUTHS = {
 }
 
 
-def open_store(url: str, *, migrate: bool = False, schema: str = "penstock", pooler: bool = False) -> Store:
+def open_store(
+    url: str, *, migrate: bool = False, schema: str = "penstock", pooler: bool = False, ageing: int | None = None
+) -> Store:
     """The store that a URL names; it connects when it is first used."""
-    return store_maker(url, migrate=migrate, schema=schema, pooler=pooler)()
+    return store_maker(url, migrate=migrate, schema=schema, pooler=pooler, ageing=ageing)()
 
 
 def store_maker(
-    store: str | Store, *, migrate: bool = False, schema: str = "penstock", pooler: bool = False
+    store: str | Store,
+    *,
+    migrate: bool = False,
+    schema: str = "penstock",
+    pooler: bool = False,
+    ageing: int | None = None,
 ) -> Callable[[], Store]:
     """Read a URL now; what is given back makes the store later, and loads its driver only then.
 
-    A PostgreSQL URL may carry `schema`, `pooler` and `migrate` as parameters of its own, beside libpq's.
+    A PostgreSQL URL may carry `schema`, `pooler` and `migrate` as parameters of its own, beside libpq's. `ageing` is
+    the time in microseconds whose waiting outweighs one step of priority; None: no time does.
     """
+    aged: dict[str, Any] = {} if ageing is None else {"ageing": ageing}
     if not isinstance(store, str):
         if not callable(getattr(store, "run_on", None)):
             raise InvalidInput(f"{store!r:.80} is no store and no store URL.", hint=f"Write {_FORMS}.")
@@ -40,13 +49,13 @@ def store_maker(
     if not colon:
         raise InvalidInput(f"{_masked(store)!r} is no store URL.", hint=f"Write {_FORMS}.")
     if scheme == "sqlite":
-        return _sqlite(rest)
+        return _sqlite(rest, aged)
     if scheme in ("postgresql", "postgres"):
-        return _postgres(store, migrate=migrate, schema=schema, pooler=pooler)
+        return _postgres(store, aged, migrate=migrate, schema=schema, pooler=pooler)
     raise InvalidInput(f"There is no store for {scheme[:40]!r}.", hint=f"Write {_FORMS}.")
 
 
-def _sqlite(rest: str) -> Callable[[], Store]:
+def _sqlite(rest: str, aged: Mapping[str, Any]) -> Callable[[], Store]:
     path, _, query = rest.partition("?")
     if query:
         raise InvalidInput(f"A SQLite URL takes no parameters, not {query!r:.80}.")
@@ -62,12 +71,12 @@ def _sqlite(rest: str) -> Callable[[], Store]:
     def make() -> Store:
         from penstock.stores.sqlite import SqliteStore
 
-        return SqliteStore(file)
+        return SqliteStore(file, **aged)
 
     return make
 
 
-def _postgres(url: str, *, migrate: bool, schema: str, pooler: bool) -> Callable[[], Store]:
+def _postgres(url: str, aged: Mapping[str, Any], *, migrate: bool, schema: str, pooler: bool) -> Callable[[], Store]:
     address, _, query = url.partition("?")
     host, _, database = address.partition("://")[2].partition("/")
     if host.count("@") > 1 or "@" in database:
@@ -88,7 +97,7 @@ def _postgres(url: str, *, migrate: bool, schema: str, pooler: bool) -> Callable
             raise InvalidInput(
                 f"PostgreSQL needs a driver: {error}.", hint="pip install 'penstock[postgres]'"
             ) from error
-        return PostgresStore(address, schema=named, pooler=through_pooler, migrate=migrating)
+        return PostgresStore(address, schema=named, pooler=through_pooler, migrate=migrating, **aged)
 
     return make
 

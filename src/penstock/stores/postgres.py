@@ -7,6 +7,7 @@ leadership are rows. Serialization failures and deadlocks start a plan again fro
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import threading
@@ -24,6 +25,7 @@ from penstock.core.plan import Plan, Rows, Statement
 from penstock.stores import migrations, postgres_schema
 from penstock.stores.callers import Foreign, ForeignAsync
 from penstock.stores.postgres_binding import bound
+from penstock.stores.postgres_deadline import acut_at, cut_at
 from penstock.stores.postgres_doorbell import NOTIFY, PostgresDoorbell, channel
 from penstock.stores.postgres_errors import (
     aclosing_read_only,
@@ -40,6 +42,7 @@ AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 
 STRICT_PRIORITY = 10**15
 _TRIES = 6
+_POOL_SECONDS = 10.0
 _NOW = "coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)"
 _abandoned: list[object] = []
 """Pools that a fork left behind: closing them here would end the parent's sessions."""
@@ -60,10 +63,15 @@ class PostgresStore:
         statement_seconds: float = 30.0,
         ageing: int = STRICT_PRIORITY,
         migrate: bool = False,
+        patience: float | None = None,
     ) -> None:
+        """`patience`: the seconds after which every wait ends, that for a connection too, whatever the URL says."""
         self.schema = schema
         self.url = url
         self._conninfo = _conninfo(url, pooler=pooler, statement_seconds=statement_seconds)
+        if patience is not None:
+            self._conninfo = make_conninfo(self._conninfo, **_impatient(patience))
+        self._patience = patience
         self._pooler = pooler
         self._pool_size = pool_size
         self._ageing = str(ageing)
@@ -120,13 +128,14 @@ class PostgresStore:
     def run(self, plan: Plan[T], *, now: int | None = None) -> T:
         """Carry out a plan in the caller's thread, again and again while the database asks for that."""
         self._notice_fork()
+        end = self._end()
         for attempt in range(_TRIES):
             progress = _Progress()
             try:
-                with self._pool().connection() as connection, closing_read_only(connection):
+                with self._pool().connection() as connection, closing_read_only(connection), cut_at(end, connection):
                     return _drive(connection, plan, self._executor(connection, now), progress)
             except psycopg.Error as error:
-                if not _again(error, plan, progress, attempt):
+                if not _again(error, plan, progress, attempt) or _is_past(end):
                     with translated(self.place):
                         raise
             time.sleep(_pause(attempt))
@@ -135,13 +144,15 @@ class PostgresStore:
     async def arun(self, plan: Plan[T], *, now: int | None = None) -> T:
         """Carry out a plan without blocking the event loop."""
         self._notice_fork()
+        end = self._end()
         for attempt in range(_TRIES):
             progress = _Progress()
             try:
                 async with (await self._async_pool()).connection() as connection, aclosing_read_only(connection):
-                    return await _adrive(connection, plan, self._statement(now), progress)
+                    with acut_at(end, connection):
+                        return await _adrive(connection, plan, self._statement(now), progress)
             except psycopg.Error as error:
-                if not _again(error, plan, progress, attempt):
+                if not _again(error, plan, progress, attempt) or _is_past(end):
                     with translated(self.place):
                         raise
             await asyncio.sleep(_pause(attempt))
@@ -153,6 +164,13 @@ class PostgresStore:
 
     async def arun_on(self, connection: Any, plan: Plan[T], *, now: int | None = None) -> T:
         return await (await ForeignAsync.of(connection)).run(plan, self._statement(now), self._ring)
+
+    def reserve(self, seconds: float) -> PostgresStore:
+        """The same schema over one connection of its own, with deadlines of its own."""
+        return PostgresStore(
+            self.url, schema=self.schema, pooler=self._pooler, pool_size=1, statement_seconds=seconds,
+            ageing=int(self._ageing), patience=seconds,
+        )  # fmt: skip
 
     def doorbell(self) -> PostgresDoorbell:
         """A bell that every process on this database can hear; behind a pooler nobody hears it."""
@@ -193,16 +211,23 @@ class PostgresStore:
         return pool
 
     def _pool_settings(self) -> dict[str, Any]:
+        patience = self._patience or _POOL_SECONDS
         return {
             "min_size": 0,
             "max_size": self._pool_size,
             "kwargs": self._settings(),
-            "timeout": 10,
+            "timeout": patience,
+            # A pool that fails to connect waits longer each time and lets nobody else try: soon it shall begin anew.
+            "reconnect_timeout": patience / 2,
             "name": "penstock",
         }
 
     def _settings(self) -> dict[str, Any]:
         return {"autocommit": True, "prepare_threshold": None if self._pooler else 3}
+
+    def _end(self) -> float | None:
+        """When the connection is cut and nothing is tried again, by the monotonic clock."""
+        return None if self._patience is None else time.monotonic() + self._patience
 
     def _notice_fork(self) -> None:
         if self._mine.pid != os.getpid():
@@ -304,6 +329,10 @@ def _again(error: psycopg.Error, plan: Plan[Any], progress: _Progress, attempt: 
     return False
 
 
+def _is_past(end: float | None) -> bool:
+    return end is not None and time.monotonic() >= end
+
+
 def _pause(attempt: int) -> float:
     return random.uniform(0.001, 0.005) * (1 << attempt)
 
@@ -326,6 +355,12 @@ def _conninfo(url: str, *, pooler: bool, statement_seconds: float) -> str:
         )
         defaults["options"] = f"{options} {given.pop('options', '')}".strip()
     return make_conninfo(**{**defaults, **given})
+
+
+def _impatient(seconds: float) -> dict[str, Any]:
+    """Deadlines for a connection on which a late answer is worth nothing."""
+    # The driver takes whole seconds; an unanswered packet ends it in any case.
+    return {"connect_timeout": max(1, math.ceil(seconds)), "tcp_user_timeout": max(1, round(seconds * 1000))}
 
 
 def _read(url: str) -> dict[str, Any]:

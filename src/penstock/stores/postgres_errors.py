@@ -65,7 +65,7 @@ def translated(place: str) -> Iterator[None]:
     except errors.QueryCanceled as error:
         raise StoreUnavailable(f"{place} took longer than the statement deadline.") from error
     except PoolTimeout as error:
-        raise StoreUnavailable(f"{place} could not be reached, or all connections were in use for 10 s.") from error
+        raise StoreUnavailable(f"{place} could not be reached, or all connections were in use for too long.") from error
     except (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction) as error:
         raise StoreUnavailable(f"{place} did not answer: {_first_line(error)}.") from error
     except psycopg.Error as error:

@@ -13,8 +13,9 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import apsw
@@ -27,6 +28,7 @@ from penstock.stores.forking import Gate
 from penstock.stores.sqlite_callers import cursor_on, ring_at_commit
 from penstock.stores.sqlite_doorbell import SqliteDoorbell
 from penstock.stores.sqlite_errors import translated
+from penstock.stores.sqlite_memory import Guest
 from penstock.stores.statements import Catalogue
 
 T = TypeVar("T")
@@ -48,11 +50,19 @@ class SqliteStore:
 
     dialect = "sqlite"
 
-    def __init__(self, path: str, *, clock: Clock | None = None, ageing: int = STRICT_PRIORITY) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        clock: Clock | None = None,
+        ageing: int = STRICT_PRIORITY,
+        busy_seconds: float = _BUSY_SECONDS,
+    ) -> None:
         self.path = path
         self.memory = path == ":memory:"
         self._clock = clock or HostClock()
         self._ageing = ageing
+        self._busy_seconds = busy_seconds
         self._catalogue = Catalogue("sqlite", {})
         self._bell = self.doorbell()
         self._orphaned = False
@@ -67,16 +77,16 @@ class SqliteStore:
     def open(self) -> None:
         """Create the file if need be, and bring its schema up to date."""
         self._notice_fork()
-        with self._mine.lock:
+        with self._mine.leading():
             self._writer()
 
     def close(self) -> None:
         """Close what this process opened; the store opens again by itself when it is used."""
         self._notice_fork()
         self._mine.threads.shutdown(wait=True)
-        with self._mine.lock:
+        with self._mine.leading():
             self._mine.close_connections()
-        self._mine = _Mine()
+        self._mine.renew_threads()
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self.close)
@@ -86,12 +96,20 @@ class SqliteStore:
         self._notice_fork()
         if not plan.writes and not self.memory:
             return self._read(plan, now)
-        task = _Task(plan, now)
-        self._mine.waiting.append(task)
-        with self._mine.lock:
-            # A group may be full, or fail, before it comes to this one.
+        mine = self._mine
+        task = _Task(plan, now, turn=threading.Event())
+        mine.waiting.append(task)
+        try:
             while not task.done:
-                self._commit_group()
+                with mine.leading(wait=False) as leads:
+                    # A group may be full, or fail, before it comes to this one.
+                    while leads and not task.done:
+                        self._commit_group()
+                if not task.done:
+                    task.await_turn()
+        except BaseException:
+            mine.leave(task)
+            raise
         return task.answer()  # type: ignore[no-any-return]
 
     async def arun(self, plan: Plan[T], *, now: int | None = None) -> T:
@@ -121,6 +139,12 @@ class SqliteStore:
 
     async def arun_on(self, connection: Any, plan: Plan[T], *, now: int | None = None) -> T:
         return self.run_on(connection, plan, now=now)
+
+    def reserve(self, seconds: float) -> SqliteStore | Guest:
+        """The same file over connections of its own; what is in memory has only the ones it has."""
+        if self.memory:
+            return Guest(self)
+        return SqliteStore(self.path, clock=self._clock, ageing=self._ageing, busy_seconds=seconds)
 
     def doorbell(self) -> SqliteDoorbell:
         """A bell that processes on this host can hear."""
@@ -242,7 +266,7 @@ class SqliteStore:
     def _connect(self) -> apsw.Connection:
         with translated(self.place):
             connection = apsw.Connection(self.path)
-            connection.set_busy_handler(_patience())
+            connection.set_busy_handler(_patience(self._busy_seconds))
             migrations.refuse_foreign(connection, self.place)
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
@@ -258,6 +282,7 @@ class SqliteStore:
         mine.still = mine.lock.acquire(timeout=_FORK_SECONDS)
         if mine.still and not mine.gate.shut():
             mine.lock.release()
+            mine.pass_on()
             mine.still = False
         if mine.still and not self.memory:
             mine.close_connections()
@@ -270,6 +295,7 @@ class SqliteStore:
             mine.still = False
             mine.gate.reopen()
             mine.lock.release()
+            mine.pass_on()
 
     def _notice_fork(self) -> None:
         mine = self._mine
@@ -289,11 +315,39 @@ class _Mine:
         self.flush_planned = False
         self.writer: apsw.Connection | None = None
         self.readers: list[apsw.Connection] = []
-        self.threads = ThreadPoolExecutor(_READERS, thread_name_prefix="penstock-sqlite")
+        self.renew_threads()
         self.gate = Gate()
         """Readers pass through it; a fork waits until all are out."""
         self.still = False
         """Nothing moves: the process is about to fork."""
+
+    @contextmanager
+    def leading(self, *, wait: bool = True) -> Iterator[bool]:
+        """Hold the writer, and wake the next who waits for it afterwards; False when it is not free and none waits."""
+        if not self.lock.acquire(blocking=wait):
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            self.lock.release()
+            self.pass_on()
+
+    def pass_on(self) -> None:
+        """Wake one of those whose task still waits. Who comes after this look has found the lock free."""
+        for task in tuple(self.waiting):
+            if task.turn is not None:
+                task.turn.set()
+                break
+
+    def leave(self, task: _Task) -> None:
+        """Somebody was interrupted: what it asked for is not begun any more, and its turn is another one's."""
+        with suppress(ValueError):
+            self.waiting.remove(task)
+        self.pass_on()
+
+    def renew_threads(self) -> None:
+        self.threads = ThreadPoolExecutor(_READERS, thread_name_prefix="penstock-sqlite")
 
     def close_connections(self) -> None:
         for connection in (*self.readers, self.writer):
@@ -306,15 +360,22 @@ class _Mine:
 class _Task:
     """One plan that waits to be run, and then its answer."""
 
-    __slots__ = ("done", "error", "now", "plan", "result", "wake")
+    __slots__ = ("done", "error", "now", "plan", "result", "turn", "wake")
 
-    def __init__(self, plan: Plan[Any], now: int | None) -> None:
+    def __init__(self, plan: Plan[Any], now: int | None, turn: threading.Event | None = None) -> None:
         self.plan = plan
         self.now = now
         self.done = False
         self.result: Any = None
         self.error: BaseException | None = None
+        self.turn = turn
+        """Set when it is done, or when its thread shall try to lead."""
         self.wake: Callable[[], None] | None = None
+
+    def await_turn(self) -> None:
+        if self.turn is not None:
+            self.turn.wait()
+            self.turn.clear()
 
     def fail(self, error: BaseException) -> None:
         if self.error is None:
@@ -322,6 +383,8 @@ class _Task:
 
     def finish(self) -> None:
         self.done = True
+        if self.turn is not None:
+            self.turn.set()
         if self.wake is not None:
             self.wake()
 
@@ -350,8 +413,8 @@ def _prepare(connection: apsw.Connection) -> None:
     )
 
 
-def _patience() -> Callable[[int], bool]:
-    """A busy handler that asks again every few milliseconds, and gives up after half a minute."""
+def _patience(seconds: float) -> Callable[[int], bool]:
+    """A busy handler that asks again every few milliseconds, and gives up after so many seconds."""
     began = 0.0
 
     def wait(count: int) -> bool:
@@ -359,7 +422,7 @@ def _patience() -> Callable[[int], bool]:
         if count == 0:
             began = time.monotonic()
         time.sleep(0.0005 if count < 20 else 0.003)
-        return time.monotonic() - began < _BUSY_SECONDS
+        return time.monotonic() - began < seconds
 
     return wait
 

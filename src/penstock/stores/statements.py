@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
-FILES = ("jobs", "control", "schedules", "feed", "admin")
+FILES = ("jobs", "workers", "hooks", "control", "schedules", "feed", "admin", "why")
 _FIELD = re.compile(r"\{(\w+)\}")
 
 

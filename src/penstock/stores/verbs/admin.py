@@ -24,11 +24,27 @@ from penstock.stores.verbs.registration import register as register
 from penstock.stores.verbs.retention import retire as retire
 from penstock.stores.verbs.retention import tidy as tidy
 from penstock.stores.verbs.rows import Row
+from penstock.stores.verbs.why import system_pause as system_pause
+from penstock.stores.verbs.why import unserved as unserved
+from penstock.stores.verbs.why import why as why
 
 
 @reads
 def workers() -> Steps[list[WorkerRow]]:
     return [_worker(row) for row in (yield Statement("read_workers"))]
+
+
+@reads
+def clock() -> Steps[int]:
+    ((now,),) = yield Statement("clock")
+    return int(now)
+
+
+@reads
+def leader() -> Steps[str | None]:
+    found = yield Statement("leader")
+    worker: str | None = found[0][0]
+    return worker
 
 
 @reads

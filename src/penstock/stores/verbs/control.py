@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.core import event as kinds
 from penstock.core.definition import check_priority
@@ -15,7 +15,7 @@ from penstock.core.errors import Conflict, NotFound
 from penstock.core.job import JobFilter
 from penstock.core.plan import Statement, Steps, reads, writes, writes_once
 from penstock.core.transitions import BY_CODE, Status, Trigger, allowed
-from penstock.stores.verbs import audit, limits
+from penstock.stores.verbs import audit, hooks, limits
 from penstock.stores.verbs.filters import filters
 from penstock.stores.verbs.orders import enable as enable
 from penstock.stores.verbs.orders import override as override
@@ -49,6 +49,8 @@ class _Seen:
     unique_key: str | None
     definition: str
     now: int
+    lane: int
+    hooked: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,8 @@ class _Move:
     due: int | None = None
     renewed: bool = False
     facts: Mapping[str, object] | None = None
+    error: Mapping[str, object] = field(default_factory=dict)
+    """What a hook is told of a failure beside the facts."""
 
 
 @writes
@@ -144,7 +148,8 @@ def reject(job_id: str, *, by: str, note: str | None = None) -> Steps[Status]:
     job = yield from _hold_one(job_id)
     _check(job, Trigger.REJECT, "be rejected")
     yield _decision(job, "rejected", by, note, None)
-    move = _Move(job, Status.FAILED, (kinds.REJECTED, kinds.FAILED), facts=_note(note))
+    error = {"error": (note or "Rejected.")[:500], "errorType": "Rejected"}
+    move = _Move(job, Status.FAILED, (kinds.REJECTED, kinds.FAILED), facts=_note(note), error=error)
     yield from _carry_out([move], "job.reject", by)
     return move.status
 
@@ -230,6 +235,12 @@ def _carry_out(moves: Sequence[_Move], action: str, by: str | None) -> Steps[Non
         },
     )
     yield _events([(move.job, kind, move.facts) for move in moves for kind in move.tells], by)
+    yield from hooks.save(
+        (move.job.lane, move.job.job_id, move.job.fence, kind, _text({**(move.facts or {}), **move.error}, by))
+        for move in moves
+        if move.job.hooked
+        for kind in move.tells
+    )
     if by is not None:
         changes = [(move.job.job_id, {"status": move.job.status}, {"status": move.status}) for move in moves]
         yield audit.entries(by, action, changes)
@@ -238,8 +249,6 @@ def _carry_out(moves: Sequence[_Move], action: str, by: str | None) -> Steps[Non
 
 def _events(news: Iterable[tuple[_Seen, str, Mapping[str, object] | None]], by: str | None) -> Statement:
     rows = list(news)
-    who = {} if by is None else {"by": by}
-    data = [{**(facts or {}), **who} for _, _, facts in rows]
     return Statement(
         "save_events",
         columns={
@@ -247,9 +256,15 @@ def _events(news: Iterable[tuple[_Seen, str, Mapping[str, object] | None]], by: 
             "job_id": [job.job_id for job, _, _ in rows],
             "subject": [None] * len(rows),
             "fence": [job.fence or None for job, _, _ in rows],
-            "data": [json.dumps(each, ensure_ascii=False) if each else None for each in data],
+            "data": [_text(facts, by) for _, _, facts in rows],
         },
     )
+
+
+def _text(facts: Mapping[str, object] | None, by: str | None) -> str | None:
+    """Facts and who did it, as JSON; None when there is nothing to say."""
+    data = {**(facts or {}), **({} if by is None else {"by": by})}
+    return json.dumps(data, ensure_ascii=False) if data else None
 
 
 def _decision(job: _Seen, decision: str, by: str, note: str | None, result: str | None) -> Statement:

@@ -9,6 +9,7 @@ from penstock.core.definition import Definition, RateLimit
 from penstock.core.retry import from_json as policy_from_json
 
 _FIELDS = frozenset(field.name for field in dataclasses.fields(Definition))
+_TUPLES = frozenset(field.name for field in dataclasses.fields(Definition) if isinstance(field.default, tuple))
 
 
 def to_text(definition: Definition) -> str:
@@ -20,10 +21,11 @@ def to_text(definition: Definition) -> str:
 
 
 def from_text(text: str) -> Definition:
-    """The definition that `to_text` wrote; fields that only newer code knows are passed over."""
+    """The definition that `to_text` wrote; fields that only newer code knows are passed over,
+    and those that older code did not know have their defaults."""
     facts = {name: value for name, value in json.loads(text).items() if name in _FIELDS}
     facts["backoff"] = policy_from_json(facts["backoff"])
     facts["rate_limit"] = RateLimit(**facts["rate_limit"]) if facts["rate_limit"] else None
-    for name in ("phases", "secret_fields"):
+    for name in _TUPLES & facts.keys():
         facts[name] = tuple(facts[name])
     return Definition(**facts)

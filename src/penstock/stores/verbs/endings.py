@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from penstock.core import event as kinds
 from penstock.core.job import Held
 from penstock.core.outcome import Settlement
 from penstock.core.plan import Statement, Steps
+from penstock.core.transitions import Status
 from penstock.core.worker import SettleReport
-from penstock.stores.verbs import limits, rows
+from penstock.stores.verbs import hooks, limits, rows
 
 
 def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[SettleReport]:
@@ -22,7 +24,9 @@ def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[Settl
             newest[each.job_id] = each
     columns = rows.settlement_columns(list(newest.values()))
     ended = yield Statement("settle", {"worker": worker}, columns=columns)
-    yield from limits.admit((key, definition) for *_, key, definition in ended if key is not None)
+    yield from limits.admit((row[3], row[4]) for row in ended if row[3] is not None)
+    if any(hooked for *_, hooked in ended):
+        yield from hooks.save(_calls(newest, [row for row in ended if row[-1]]))
     fresh = {job_id: fence for job_id, fence, *_ in ended}
     applied: list[str] = []
     others: list[Settlement] = []
@@ -41,6 +45,14 @@ def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[Settl
         else:
             refused.append(Held(each.job_id, each.fence))
     return SettleReport(applied, repeated, refused)
+
+
+def _calls(settlements: Mapping[str, Settlement], ended: Iterable[rows.Row]) -> Iterator[hooks.Call]:
+    """What hooks are told of these endings: the same as the events."""
+    for job_id, fence, status, _, _, lane, _ in ended:
+        settlement = settlements[job_id]
+        kind = kinds.CANCELLED if status == Status.CANCELLED.code else rows.event_kind(settlement)
+        yield lane, job_id, fence, kind, rows.event_data(settlement)
 
 
 def _recorded(endings: Sequence[Settlement]) -> Steps[dict[tuple[str, int], str]]:

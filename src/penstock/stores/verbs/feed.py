@@ -74,7 +74,6 @@ def prune(age: int, limit: int = 1000) -> Steps[int]:
     found: Rows = yield Statement("prunable_events", {"age": age, "limit": limit})
     if not found:
         return 0
-    found = list(dict.fromkeys(found))  # an id that was made and deleted twice tells of its events twice
     columns = {"xid": [xid for xid, _ in found], "seq": [seq for _, seq in found]}
     ((removed,),) = yield Statement("remove_events", columns=columns)
     return int(removed)

@@ -15,6 +15,7 @@ from penstock.core.plan import Statement, Steps, reads, writes, writes_once
 from penstock.core.transitions import BY_CODE
 from penstock.core.worker import Pulse, SettleReport, WorkerInfo
 from penstock.stores.verbs import endings, limits, rows
+from penstock.stores.verbs.hooks import take_hooks as take_hooks
 from penstock.stores.verbs.rescue import reclaim as reclaim
 from penstock.stores.verbs.rescue import release_unheld as release_unheld
 
@@ -65,10 +66,10 @@ def next_due() -> Steps[int | None]:
 
 
 @writes
-def repair_limits(limit: int = 1000) -> Steps[int]:
-    keys = yield Statement("blocked_keys", {"limit": limit})
+def repair_limits(limit: int = 1000, after: str = "") -> Steps[str | None]:
+    keys = yield Statement("blocked_keys", {"limit": limit, "after": after})
     yield from limits.admit((key, definition) for key, definition in keys)
-    return len(keys)
+    return keys[-1][0] if len(keys) == limit else None
 
 
 @writes_once
@@ -83,7 +84,7 @@ def claim(
     yield from limits.spend(quotas, taken)
     if not taken and not (yield Statement("worker_live", {"worker": worker})):
         raise LeaseLost(f"The lease of worker {worker} has ended; it may claim nothing any more.")
-    return [Claimed(*row) for row in taken]
+    return [rows.claimed(row) for row in taken]
 
 
 @writes
@@ -169,6 +170,19 @@ def emit(held: Held, kind: str, data: str | None) -> Steps[None]:
 
 
 @writes
+def emit_many(held: Held, told: Sequence[tuple[str, str | None]]) -> Steps[None]:
+    yield from _hold(held)
+    count = len(told)
+    yield Statement(
+        "save_events",
+        columns={
+            "kind": [kind for kind, _ in told], "job_id": [held.job_id] * count, "subject": [None] * count,
+            "fence": [held.fence] * count, "data": [data for _, data in told],
+        },
+    )  # fmt: skip
+
+
+@writes
 def register_worker(worker: WorkerInfo, lease: int) -> Steps[None]:
     values = {
         "id": worker.id, "name": worker.name, "host": worker.host, "pid": worker.pid, "slots": worker.slots,
@@ -236,6 +250,8 @@ def _insert(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
 def _first_of_each(drafts: Sequence[Draft]) -> list[Draft]:
     """Of drafts with the same unique key the first one; the database would take any of them."""
     first = {limits.scoped(each, each.unique): each.id for each in reversed(drafts) if each.unique is not None}
+    if not first:
+        return list(drafts)
     return [each for each in drafts if first.get(limits.scoped(each, each.unique), each.id) == each.id]
 
 

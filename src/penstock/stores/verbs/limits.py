@@ -117,7 +117,7 @@ def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int) -> Steps[Qu
         allowance = max(0, concurrency - running.get(key, 0)) if concurrency else limit
         bucket = None
         if rate_count and not per_key:
-            name = _bucket_name(key, rate_count, rate_period)
+            name = bucket_name(key, rate_count, rate_period)
             known = yield from _buckets([name])
             bucket = name, Bucket(rate_count, rate_period, known.get(name, 0))
             allowance = min(allowance, bucket[1].tokens(now))
@@ -158,7 +158,7 @@ def _ripest(lanes: Sequence[int], limit: int) -> Steps[list[Ripe]]:
 
 def _pay_by_key(ripe: Sequence[Ripe], count: int, period: int, now: int) -> Steps[list[Ripe]]:
     """Give jobs their tokens by key; those for which there is none are put off to their turn."""
-    names = {each.limit_key: _bucket_name(each.limit_key, count, period) for each in ripe if each.limit_key is not None}
+    names = {each.limit_key: bucket_name(each.limit_key, count, period) for each in ripe if each.limit_key is not None}
     full_at = yield from _buckets(sorted(names.values()))
     buckets = {key: Bucket(count, period, full_at.get(name, 0)) for key, name in names.items()}
     paid: list[Ripe] = []
@@ -187,7 +187,7 @@ def _pay_by_key(ripe: Sequence[Ripe], count: int, period: int, now: int) -> Step
     return paid
 
 
-def _bucket_name(key: str, count: int, period: int) -> str:
+def bucket_name(key: str, count: int, period: int) -> str:
     """Another rate has another bucket, so that a changed limit holds at once."""
     return f"{key}@{count}/{period}"
 

@@ -34,6 +34,7 @@ def register(definitions: Sequence[Definition]) -> Steps[dict[tuple[str, int], i
             "body": [forms.to_text(each) for _, each in ordered],
             "stale_after": [each.stale_after for _, each in ordered],
             "delete_after": [each.delete_after for _, each in ordered],
+            "hooked": [_is_hooked(each) for _, each in ordered],
         },
     )
     lanes = {
@@ -81,6 +82,11 @@ def _take_over(held: Iterable[Row], newest: Mapping[str, Definition]) -> Steps[N
     yield Statement("bump_controls", {"by": "code"})
     for key in freed:
         yield from limits.admit((yield Statement("held_back_keys", {"key": key})))
+
+
+def _is_hooked(definition: Definition) -> bool:
+    """Whether there is a hook that the store keeps calls for; the one of the start is called by whoever starts."""
+    return any(name != "on_start" for name in definition.hooks)
 
 
 def _row(row: Row) -> DefinitionRow:

@@ -25,7 +25,7 @@ def tidy(age: int, limit: int = 1000) -> Steps[int]:
     gone = len((yield Statement("drop_expired_keys", {"limit": limit})))
     gone += yield from _drop_limiters(limit)
     gone += len((yield Statement("drop_full_buckets", {"limit": limit})))
-    for name in ("drop_ended_workers", "drop_old_ticks", "drop_old_minutes"):
+    for name in ("drop_ended_workers", "drop_old_ticks", "drop_old_minutes", "drop_old_hooks"):
         gone += len((yield Statement(name, {"age": age, "limit": limit})))
     return gone
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.core import event as kinds
 from penstock.core.instant import maybe_datetime, to_datetime
-from penstock.core.job import Attempt, Job, Phase, Review, StoredLog
+from penstock.core.job import Attempt, Claimed, Job, Phase, Review, StoredLog
 from penstock.core.outcome import Settlement
 from penstock.core.plan import Statement
 from penstock.core.transitions import BY_CODE, Status
@@ -53,8 +53,8 @@ def settlement_columns(settlements: Sequence[Settlement]) -> dict[str, Sequence[
         "delay": [each.delay for each in settlements],
         "attempt_back": [each.attempt_back for each in settlements],
         "lost_more": [each.lost_more for each in settlements],
-        "kind": [kinds.of_ending(each.outcome.trigger, each.status) for each in settlements],
-        "event_data": [_event_data(each) for each in settlements],
+        "kind": [event_kind(each) for each in settlements],
+        "event_data": [event_data(each) for each in settlements],
         "cause": [each.cause.value for each in outcomes],
         "result": [each.result for each in outcomes],
         "error_type": [each and each.type for each in failures],
@@ -94,6 +94,12 @@ def job(row: Row) -> Job:
     )  # fmt: skip
 
 
+def claimed(row: Row) -> Claimed:
+    *facts, tags, limit_key = row
+    facts += [tuple(json.loads(tags)) if tags else (), unscoped(limit_key)]
+    return Claimed(*facts)
+
+
 def attempt(row: Row) -> Attempt:
     job_id, fence, number, worker, status, cause, started_at, ended_at, *rest = row
     return Attempt(
@@ -128,7 +134,12 @@ def when(value: int | None) -> datetime | None:
     return maybe_datetime(value)
 
 
-def _event_data(each: Settlement) -> str | None:
+def event_kind(each: Settlement) -> str:
+    """The event that tells of an ending, unless the job is being cancelled."""
+    return kinds.of_ending(each.outcome.trigger, each.status)
+
+
+def event_data(each: Settlement) -> str | None:
     """What the event of an ending tells beside its kind; nothing for a plain success."""
     facts: dict[str, object] = {}
     if each.outcome.failure is not None:

@@ -122,6 +122,8 @@ def tick(tick: Tick, draft: Draft | None, overlap: str) -> Steps[Ticked]:
     if draft is None:
         yield _passed_over(tick, verdict, overlap)
         return Ticked(verdict)
+    if tick.passed_over:
+        yield _passed_over(tick, verdict, overlap)
     draft = dataclasses.replace(draft, schedule=tick.schedule, scheduled_for=tick.instant)
     (created,) = yield from jobs.create([draft]).steps()
     if created.job_id != draft.id:

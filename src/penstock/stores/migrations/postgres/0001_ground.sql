@@ -27,6 +27,7 @@ CREATE TABLE {schema}.definition (
     stale_after bigint NOT NULL,
     delete_after bigint NOT NULL,
     registered_at bigint NOT NULL,
+    hooked boolean NOT NULL DEFAULT false,
     UNIQUE (key, version)
 );
 
@@ -278,6 +279,19 @@ CREATE TABLE {schema}.event (
 CREATE INDEX event_job ON {schema}.event (job_id, seq) WHERE job_id IS NOT NULL;
 -- What retention begins with; nothing of what jobs do every day stands in it.
 CREATE INDEX event_prunable ON {schema}.event (at, seq) WHERE job_id IS NULL OR kind = 'job.deleted';
+
+-- What handlers' own code is to be told, of definitions that have hooks; whoever takes a row removes it.
+CREATE TABLE {schema}.hook (
+    lane integer NOT NULL,
+    seq bigint GENERATED ALWAYS AS IDENTITY,
+    job_id uuid NOT NULL,
+    fence integer NOT NULL,
+    kind text NOT NULL,
+    data text,
+    at bigint NOT NULL,
+    PRIMARY KEY (lane, seq)
+);
+CREATE INDEX hook_age ON {schema}.hook (at);
 
 -- The newest event that retention has removed: readers that had not come so far must begin again.
 CREATE TABLE {schema}.feed_horizon (

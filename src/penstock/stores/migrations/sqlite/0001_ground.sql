@@ -29,6 +29,7 @@ CREATE TABLE definition (
     stale_after INTEGER NOT NULL,
     delete_after INTEGER NOT NULL,
     registered_at INTEGER NOT NULL,
+    hooked INTEGER NOT NULL DEFAULT 0,
     UNIQUE (key, version)
 ) STRICT;
 
@@ -279,6 +280,19 @@ CREATE TABLE event (
 CREATE INDEX event_job ON event (job_id, seq) WHERE job_id IS NOT NULL;
 -- What retention begins with; nothing of what jobs do every day stands in it.
 CREATE INDEX event_prunable ON event (at, seq) WHERE job_id IS NULL OR kind = 'job.deleted';
+
+-- What handlers' own code is to be told, of definitions that have hooks; whoever takes a row removes it.
+CREATE TABLE hook (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    lane INTEGER NOT NULL,
+    job_id TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    data TEXT,
+    at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX hook_lane ON hook (lane, seq);
+CREATE INDEX hook_age ON hook (at);
 
 -- The newest event that retention has removed: readers that had not come so far must begin again.
 CREATE TABLE feed_horizon (

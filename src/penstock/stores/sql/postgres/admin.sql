@@ -28,13 +28,14 @@ WHERE control.key = input.key;
 
 -- name: register_definitions
 -- Definitions by key and version; the same again changes nothing.
-INSERT INTO {schema}.definition AS known (key, version, body, stale_after, delete_after, registered_at)
-SELECT key, version, body, stale_after, delete_after, {now} FROM unnest(
-    %(key)s::text[], %(version)s::integer[], %(body)s::text[], %(stale_after)s::bigint[], %(delete_after)s::bigint[]
-) AS input (key, version, body, stale_after, delete_after) ORDER BY key, version
+INSERT INTO {schema}.definition AS known (key, version, body, stale_after, delete_after, hooked, registered_at)
+SELECT key, version, body, stale_after, delete_after, hooked, {now} FROM unnest(
+    %(key)s::text[], %(version)s::integer[], %(body)s::text[], %(stale_after)s::bigint[], %(delete_after)s::bigint[],
+    %(hooked)s::boolean[]
+) AS input (key, version, body, stale_after, delete_after, hooked) ORDER BY key, version
 ON CONFLICT (key, version) DO UPDATE SET
     body = excluded.body, stale_after = excluded.stale_after, delete_after = excluded.delete_after,
-    registered_at = excluded.registered_at
+    hooked = excluded.hooked, registered_at = excluded.registered_at
 WHERE known.body <> excluded.body;
 
 -- name: read_lanes
@@ -220,7 +221,11 @@ WITH clock AS (SELECT {now} AS now),
 stale AS (
     UPDATE {schema}.job SET retired = true, retire_at = job.stale_at + definition.delete_after, updated_at = now
     FROM {schema}.definition CROSS JOIN clock WHERE job.id = ANY(%(id)s::uuid[]) AND definition.lane = job.lane
-    RETURNING job.id, job.updated_at
+    RETURNING job.id, job.lane, job.fence, job.updated_at, definition.hooked
+),
+called AS (
+    INSERT INTO {schema}.hook (lane, job_id, fence, kind, at)
+    SELECT lane, id, fence, 'job.stale', updated_at FROM stale WHERE hooked ORDER BY id
 )
 INSERT INTO {schema}.event (at, kind, job_id) SELECT updated_at, 'job.stale', id FROM stale ORDER BY id;
 

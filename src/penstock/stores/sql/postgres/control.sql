@@ -68,7 +68,7 @@ WHERE job.id > %(after)s::uuid AND {filters} ORDER BY job.id LIMIT %(limit)s;
 -- name: hold_jobs
 -- Hold these jobs in order of id until the transaction ends; as what they read now, and what a change must know.
 SELECT job.id::text, {told_now}, job.status, job.fence, job.priority, job.due_at, job.generation,
-    job.limit_key, job.unique_key, definition.key, {now}
+    job.limit_key, job.unique_key, definition.key, {now}, job.lane, definition.hooked
 FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
 WHERE job.id = ANY(%(id)s::uuid[]) ORDER BY job.id FOR UPDATE OF job;
 
@@ -126,7 +126,8 @@ WHERE job_id = %(id)s::uuid AND fence = %(fence)s;
 -- name: delete_jobs
 -- Ended jobs and everything that belongs to them; their events and their idempotency keys stay.
 WITH doomed AS MATERIALIZED (
-    SELECT job.id, job.lane, job.status, definition.key FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
+    SELECT job.id, job.lane, job.status, job.fence, definition.key, definition.hooked
+    FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
     WHERE job.id = ANY(%(id)s::uuid[]) AND job.status >= 5 ORDER BY job.id FOR UPDATE OF job
 ),
 job AS (DELETE FROM {schema}.job USING doomed WHERE job.id = doomed.id),
@@ -140,6 +141,13 @@ log AS (DELETE FROM {schema}.log USING doomed WHERE log.job_id = doomed.id),
 told AS (
     INSERT INTO {schema}.event (at, kind, job_id, data)
     SELECT {now}, 'job.deleted', id, json_build_object('definition', key, 'status', {outcome})::text FROM doomed
+),
+called AS (
+    INSERT INTO {schema}.hook (lane, job_id, fence, kind, data, at)
+    SELECT doomed.lane, doomed.id, fence, 'job.deleted', json_build_object(
+        'definition', key, 'status', {outcome}, 'referenceType', reference_type, 'referenceId', reference_id
+    )::text, {now}
+    FROM doomed JOIN {schema}.job_detail ON job_detail.id = doomed.id WHERE hooked ORDER BY doomed.id
 ),
 counted AS (
     INSERT INTO {schema}.tally_delta (lane, minute, status, n)

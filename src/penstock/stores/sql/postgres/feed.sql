@@ -95,7 +95,7 @@ SELECT seq, kind, at, job_id::text, subject, fence, data FROM {schema}.event
 WHERE job_id = %(id)s::uuid AND seq > %(after)s::bigint ORDER BY seq LIMIT %(limit)s;
 
 -- name: prunable_events
--- The oldest events that may go: those about no job, and all of a job whose deletion was told long enough ago.
+-- The oldest events that may go, each once: those about no job, and all of a job whose deletion was told long ago.
 WITH clock AS (SELECT {now} - %(age)s::bigint AS horizon),
 ripe AS MATERIALIZED (
     SELECT xid, seq, at, job_id FROM {schema}.event
@@ -110,7 +110,7 @@ SELECT xid::text, seq FROM (
     SELECT xid, seq, at AS turn, seq AS rank FROM ripe WHERE job_id IS NULL
     UNION ALL
     SELECT event.xid, event.seq, ripe.at, ripe.seq FROM ripe JOIN {schema}.event ON event.job_id = ripe.job_id
-) AS doomed ORDER BY turn, rank, seq LIMIT %(limit)s;
+) AS doomed GROUP BY xid, seq ORDER BY min(turn), min(rank), seq LIMIT %(limit)s;
 
 -- name: remove_events
 -- Remove these events; readers that had not come so far can learn it.

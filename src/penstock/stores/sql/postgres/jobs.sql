@@ -165,9 +165,9 @@ next AS MATERIALIZED (
 UPDATE {schema}.job SET blocked = false FROM next WHERE job.id = next.id;
 
 -- name: blocked_keys
--- Concurrency keys that hold jobs back, for the sweep that repairs them.
-SELECT DISTINCT limiter.limit_key, limiter.definition FROM {schema}.limiter
-WHERE EXISTS (SELECT FROM {schema}.job WHERE job.limit_key = limiter.limit_key AND blocked)
+-- Concurrency keys behind this one that hold jobs back, for the sweep that repairs them.
+SELECT limiter.limit_key, limiter.definition FROM {schema}.limiter
+WHERE limiter.limit_key > %(after)s AND EXISTS (SELECT FROM {schema}.job WHERE job.limit_key = limiter.limit_key AND blocked)
 ORDER BY 1 LIMIT %(limit)s;
 
 -- name: promote
@@ -248,6 +248,7 @@ WHERE paid.status = 0 GROUP BY lane, step.status, step.n;
 -- name: claim
 -- The best-ranked jobs of these lanes become this worker's, while its lease is live. Each lane gives at most
 -- its quota; where a lane gave all of a full one, nothing ranked behind its last one is taken from the others.
+-- A job with a loss behind it is not recorded as started: it must first get its turn to run alone.
 WITH clock AS (SELECT {now} AS now),
 alive AS MATERIALIZED (
     SELECT 1 FROM {schema}.worker
@@ -283,13 +284,13 @@ taken AS MATERIALIZED (
 claimed AS (
     UPDATE {schema}.job SET
         status = 2, fence = fence + 1, attempt = attempt + 1, worker = %(worker)s::uuid, rate_paid = false,
-        started_at = CASE WHEN %(start)s::boolean THEN now END, updated_at = now
+        started_at = CASE WHEN %(start)s::boolean AND lost = 0 THEN now END, updated_at = now
     FROM taken CROSS JOIN clock WHERE job.id = taken.id
-    RETURNING job.id, job.lane, fence, attempt, max_attempts, lost, generation, priority, rank, updated_at
+    RETURNING job.id, job.lane, fence, attempt, max_attempts, lost, generation, priority, rank, updated_at, limit_key
 ),
 told AS (
     INSERT INTO {schema}.event (at, kind, job_id, fence)
-    SELECT updated_at, 'job.started', id, fence FROM claimed WHERE %(start)s::boolean
+    SELECT updated_at, 'job.started', id, fence FROM claimed WHERE %(start)s::boolean AND lost = 0
 ),
 counted AS (
     INSERT INTO {schema}.tally_delta (lane, minute, status, n)
@@ -297,7 +298,7 @@ counted AS (
     FROM claimed CROSS JOIN (VALUES (1, -1), (2, 1)) AS step (status, n) GROUP BY lane, step.status, step.n
 )
 SELECT claimed.id::text, claimed.lane, fence, attempt, max_attempts, lost, generation, priority, params,
-    reference_type, reference_id, traceparent, schedule, scheduled_for
+    reference_type, reference_id, traceparent, schedule, scheduled_for, tags, limit_key
 FROM claimed JOIN {schema}.job_detail AS detail ON detail.id = claimed.id ORDER BY rank, claimed.id;
 
 -- name: start
@@ -346,7 +347,7 @@ ended AS (
     FROM input CROSS JOIN clock CROSS JOIN {schema}.definition
     WHERE job.id = input.id AND {held} AND definition.lane = job.lane
     RETURNING job.id, job.fence, job.lane, job.status, job.attempt + input.attempt_back AS number, started_at,
-        job.updated_at, limit_key, definition.key
+        job.updated_at, limit_key, definition.key, definition.hooked
 ),
 tried AS (
     INSERT INTO {schema}.attempt (
@@ -373,7 +374,7 @@ counted AS (
     FROM ended CROSS JOIN LATERAL (VALUES (CASE ended.status WHEN 7 THEN 3 ELSE 2 END, -1), (ended.status, 1)) AS step (status, n)
     GROUP BY lane, step.status, step.n
 )
-SELECT id::text, fence, status, limit_key, key FROM ended;
+SELECT id::text, fence, status, limit_key, key, lane, hooked FROM ended;
 
 -- name: find_attempts
 -- Which of these attempts are on record, and how they ended.
@@ -446,54 +447,3 @@ INSERT INTO {schema}.event (at, kind, job_id, subject, fence, data)
 SELECT {now}, kind, job_id, subject, fence, data
 FROM unnest(%(kind)s::text[], %(job_id)s::uuid[], %(subject)s::text[], %(fence)s::integer[], %(data)s::text[])
     WITH ORDINALITY AS input (kind, job_id, subject, fence, data, n) ORDER BY n;
-
--- name: register_worker
--- A worker introduces itself; its lease begins.
-INSERT INTO {schema}.worker (id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, lease_until)
-VALUES (%(id)s::uuid, %(name)s, %(host)s, %(pid)s, %(lanes)s, %(slots)s, %(code_version)s, {now}, {now}, {now} + %(lease)s)
-ON CONFLICT (id) DO NOTHING RETURNING id::text;
-
--- name: heartbeat
--- A live worker's lease goes on; a lease that has ended stays ended.
-UPDATE {schema}.worker SET heartbeat_at = {now}, lease_until = {now} + %(lease)s,
-    lanes = coalesce(%(lanes)s, lanes), slots = coalesce(%(slots)s, slots)
-WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > {now} RETURNING id::text;
-
--- name: pulse
--- What a worker learns with its heartbeat: jobs to cancel, the state of the controls, the schema's version.
-SELECT job.id::text, job.fence, controls.revision, newest.version
-FROM (SELECT coalesce(max(revision), 0) AS revision FROM {schema}.setting WHERE name = 'controls') AS controls
-CROSS JOIN (SELECT max(version) AS version FROM {schema}.migration) AS newest
-LEFT JOIN {schema}.job ON job.worker = %(worker)s::uuid AND job.status = 3;
-
--- name: worker_live
--- Whether a worker's lease is live.
-SELECT 1 FROM {schema}.worker WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > {now};
-
--- name: expired_workers
--- Hold workers whose lease ended longer ago than the grace.
-SELECT id::text FROM {schema}.worker WHERE ended IS NULL AND lease_until + %(grace)s < {now}
-ORDER BY lease_until LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
-
--- name: ownerless_jobs
--- Live jobs whose worker has ended or was never there; nobody would look for them again.
-SELECT DISTINCT job.worker::text FROM {schema}.job LEFT JOIN {schema}.worker ON worker.id = job.worker
-WHERE job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL);
-
--- name: worker_jobs
--- Hold the live jobs of a worker.
-SELECT job.id::text, job.fence, job.attempt, job.max_attempts, job.lost, job.started_at IS NOT NULL, job.lane
-FROM {schema}.job WHERE job.worker = %(worker)s::uuid ORDER BY job.id LIMIT %(limit)s FOR UPDATE;
-
--- name: lane_bodies
--- The definitions of these lanes, whole.
-SELECT lane, body FROM {schema}.definition WHERE lane = ANY(%(lane)s::integer[]);
-
--- name: hold_worker
--- Hold a worker's row against claims until the transaction ends.
-SELECT 1 FROM {schema}.worker WHERE id = %(worker)s::uuid FOR UPDATE;
-
--- name: end_worker
--- A worker has stopped or was lost.
-UPDATE {schema}.worker SET ended = %(ended)s, lease_until = least(lease_until, {now})
-WHERE id = %(worker)s::uuid AND ended IS NULL RETURNING id::text;

@@ -23,11 +23,11 @@ FROM {input} AS input WHERE control.key = input.key;
 
 -- name: register_definitions
 -- Definitions by key and version; the same again changes nothing.
-INSERT INTO definition (key, version, body, stale_after, delete_after, registered_at)
-SELECT key, version, body, stale_after, delete_after, :now FROM {input} WHERE true ORDER BY key, version
+INSERT INTO definition (key, version, body, stale_after, delete_after, hooked, registered_at)
+SELECT key, version, body, stale_after, delete_after, hooked, :now FROM {input} WHERE true ORDER BY key, version
 ON CONFLICT (key, version) DO UPDATE SET
     body = excluded.body, stale_after = excluded.stale_after, delete_after = excluded.delete_after,
-    registered_at = excluded.registered_at
+    hooked = excluded.hooked, registered_at = excluded.registered_at
 WHERE body <> excluded.body;
 
 -- name: read_lanes
@@ -201,6 +201,9 @@ UPDATE job SET retired = 1, updated_at = :now,
     retire_at = stale_at + (SELECT delete_after FROM definition WHERE definition.lane = job.lane)
 WHERE id IN (SELECT id FROM {input});
 INSERT INTO event (at, kind, job_id) SELECT :now, 'job.stale', id FROM {input} ORDER BY id;
+INSERT INTO hook (lane, job_id, fence, kind, at)
+SELECT job.lane, job.id, fence, 'job.stale', :now
+FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane AND hooked ORDER BY job.id;
 
 -- name: drop_expired_keys
 -- Idempotency keys that have ended; never one whose job is active.

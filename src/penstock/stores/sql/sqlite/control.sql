@@ -68,7 +68,7 @@ WHERE job.id > :after AND {filters} ORDER BY job.id LIMIT :limit;
 -- name: hold_jobs
 -- These jobs in order of id, as what they read now, and what a change must know; nobody else writes meanwhile.
 SELECT job.id, {told_now}, job.status, job.fence, job.priority, job.due_at, job.generation,
-    job.limit_key, job.unique_key, definition.key, :now
+    job.limit_key, job.unique_key, definition.key, :now, job.lane, definition.hooked
 FROM {input} AS input CROSS JOIN job ON job.id = input.id JOIN definition ON definition.lane = job.lane ORDER BY job.id;
 
 -- name: move_jobs
@@ -118,6 +118,12 @@ DELETE FROM {input} WHERE id NOT IN (SELECT job.id FROM {input} AS input CROSS J
 INSERT INTO event (at, kind, job_id, data)
 SELECT :now, 'job.deleted', job.id, json_object('definition', key, 'status', {outcome})
 FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane ORDER BY job.id;
+INSERT INTO hook (lane, job_id, fence, kind, data, at)
+SELECT job.lane, job.id, fence, 'job.deleted', json_object(
+    'definition', key, 'status', {outcome}, 'referenceType', reference_type, 'referenceId', reference_id
+), :now
+FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane AND hooked
+CROSS JOIN job_detail ON job_detail.id = job.id ORDER BY job.id;
 INSERT INTO tally_delta (lane, minute, status, n)
 SELECT lane, :now / 60000000, status, -count(*) FROM {input} AS input CROSS JOIN job USING (id) GROUP BY lane, status;
 DELETE FROM job_detail WHERE id IN (SELECT id FROM {input});

@@ -33,7 +33,7 @@ SELECT seq, kind, at, job_id, subject, fence, data FROM event
 WHERE job_id = :id AND seq > :after ORDER BY seq LIMIT :limit;
 
 -- name: prunable_events
--- The oldest events that may go: those about no job, and all of a job whose deletion was told long enough ago.
+-- The oldest events that may go, each once: those about no job, and all of a job whose deletion was told long ago.
 WITH ripe AS MATERIALIZED (
     SELECT seq, at, job_id FROM event
     WHERE (job_id IS NULL OR kind = 'job.deleted') AND at < :now - :age
@@ -45,7 +45,7 @@ SELECT NULL, seq FROM (
     SELECT seq, at AS turn, seq AS rank FROM ripe WHERE job_id IS NULL
     UNION ALL
     SELECT event.seq, ripe.at, ripe.seq FROM ripe CROSS JOIN event ON event.job_id = ripe.job_id
-) ORDER BY turn, rank, seq LIMIT :limit;
+) GROUP BY seq ORDER BY min(turn), min(rank), seq LIMIT :limit;
 
 -- name: remove_events
 -- Remove these events; readers that had not come so far can learn it.

@@ -107,9 +107,10 @@ UPDATE job SET blocked = 0 WHERE id IN (
 -- then
 
 -- name: blocked_keys
--- Concurrency keys that hold jobs back, for the sweep that repairs them.
+-- Concurrency keys behind this one that hold jobs back, for the sweep that repairs them.
 SELECT limiter.limit_key, limiter.definition FROM limiter
-WHERE EXISTS (SELECT 1 FROM job WHERE job.limit_key = limiter.limit_key AND blocked) ORDER BY 1 LIMIT :limit;
+WHERE limiter.limit_key > :after AND EXISTS (SELECT 1 FROM job WHERE job.limit_key = limiter.limit_key AND blocked)
+ORDER BY 1 LIMIT :limit;
 
 -- name: promote
 -- Scheduled jobs whose time has come stand in the queue.
@@ -173,6 +174,7 @@ FROM {input} AS input WHERE job.id = input.id;
 -- name: claim
 -- The best-ranked jobs of these lanes become this worker's, while its lease is live. Each lane gives at most
 -- its quota; where a lane gave all of a full one, nothing ranked behind its last one is taken from the others.
+-- A job with a loss behind it is not recorded as started: it must first get its turn to run alone.
 INSERT INTO temp.ripe (id, rank, lane, quota)
 SELECT id, rank, :lane, :quota FROM job WHERE lane = :lane AND status = 1 AND NOT blocked
     AND EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live})
@@ -195,15 +197,16 @@ WHERE rank <= coalesce(
 ORDER BY rank, id LIMIT :limit;
 DELETE FROM temp.ripe;
 UPDATE job SET status = 2, fence = fence + 1, attempt = attempt + 1, worker = :worker, rate_paid = 0,
-    started_at = CASE WHEN :start THEN :now END, updated_at = :now
+    started_at = CASE WHEN :start AND lost = 0 THEN :now END, updated_at = :now
 WHERE id IN (SELECT id FROM temp.taken);
 INSERT INTO event (at, kind, job_id, fence)
-SELECT :now, 'job.started', job.id, job.fence FROM temp.taken CROSS JOIN job USING (id) WHERE :start;
+SELECT :now, 'job.started', job.id, job.fence FROM temp.taken CROSS JOIN job USING (id)
+WHERE :start AND lost = 0;
 INSERT INTO tally_delta (lane, minute, status, n)
 SELECT lane, :now / 60000000, step.column1, step.column2 * count(*)
 FROM temp.taken CROSS JOIN (VALUES (1, -1), (2, 1)) AS step GROUP BY lane, step.column1;
 SELECT job.id, job.lane, fence, attempt, max_attempts, lost, generation, priority, params,
-    reference_type, reference_id, traceparent, schedule, scheduled_for
+    reference_type, reference_id, traceparent, schedule, scheduled_for, tags, limit_key
 FROM temp.taken CROSS JOIN job USING (id) CROSS JOIN job_detail USING (id) ORDER BY taken.position;
 
 -- name: start
@@ -250,7 +253,7 @@ SELECT lane, :now / 60000000,
     CASE step.column1 WHEN 1 THEN job.status WHEN -1 THEN CASE job.status WHEN 7 THEN 3 ELSE 2 END END AS counted,
     step.column1 * count(*)
 FROM {input} AS input CROSS JOIN job USING (id) CROSS JOIN (VALUES (-1), (1)) AS step GROUP BY lane, counted, step.column1;
-SELECT job.id, job.fence, job.status, limit_key, key
+SELECT job.id, job.fence, job.status, limit_key, key, job.lane, hooked
 FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane;
 
 -- name: find_attempts
@@ -306,54 +309,3 @@ SELECT :id, :fence, coalesce(at, :now), level, phase, message, details, duration
 -- Events, in this order.
 INSERT INTO event (at, kind, job_id, subject, fence, data)
 SELECT :now, kind, job_id, subject, fence, data FROM {input} ORDER BY rowid;
-
--- name: register_worker
--- A worker introduces itself; its lease begins.
-INSERT INTO worker (id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, boot, lease_until)
-VALUES (:id, :name, :host, :pid, :lanes, :slots, :code_version, :now, :now, :boot, :steady + :lease)
-ON CONFLICT (id) DO NOTHING RETURNING id;
-
--- name: heartbeat
--- A live worker's lease goes on; a lease that has ended stays ended.
-UPDATE worker SET heartbeat_at = :now, lease_until = :steady + :lease,
-    lanes = coalesce(:lanes, lanes), slots = coalesce(:slots, slots)
-WHERE id = :worker AND {live} RETURNING id;
-
--- name: pulse
--- What a worker learns with its heartbeat: jobs to cancel, the state of the controls, the schema's version.
-SELECT job.id, job.fence, controls.revision, newest.version
-FROM (SELECT coalesce(max(revision), 0) AS revision FROM setting WHERE name = 'controls') AS controls
-CROSS JOIN (SELECT max(version) AS version FROM migration) AS newest
-LEFT JOIN job ON job.worker = :worker AND job.status = 3;
-
--- name: worker_live
--- Whether a worker's lease is live.
-SELECT 1 FROM worker WHERE id = :worker AND {live};
-
--- name: expired_workers
--- Workers whose lease ended longer ago than the grace, or in an earlier boot of this host.
-SELECT id FROM worker WHERE ended IS NULL AND (boot <> :boot OR lease_until + :grace < :steady)
-ORDER BY lease_until LIMIT :limit;
-
--- name: ownerless_jobs
--- Live jobs whose worker has ended or was never there; nobody would look for them again.
-SELECT DISTINCT job.worker FROM job LEFT JOIN worker ON worker.id = job.worker
-WHERE job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL);
-
--- name: worker_jobs
--- The live jobs of a worker.
-SELECT id, fence, attempt, max_attempts, lost, started_at IS NOT NULL, lane
-FROM job WHERE worker = :worker ORDER BY id LIMIT :limit;
-
--- name: lane_bodies
--- The definitions of these lanes, whole.
-SELECT definition.lane, body FROM {input} AS input JOIN definition ON definition.lane = input.lane;
-
--- name: hold_worker
--- Look for a worker's row; nobody else writes until the transaction ends.
-SELECT 1 FROM worker WHERE id = :worker;
-
--- name: end_worker
--- A worker has stopped or was lost.
-UPDATE worker SET ended = :ended, lease_until = min(lease_until, :steady)
-WHERE id = :worker AND ended IS NULL RETURNING id;

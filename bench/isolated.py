@@ -1,0 +1,155 @@
+"""Isolated no-op jobs a second: penstock, the bare fork of the same zygote, RQ, and Celery with one task per child.
+
+All in one run, in turns, medians of the rounds. Every job is counted.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bench import peers
+from penstock import Penstock
+from penstock.core.job import JobFilter
+from penstock.core.transitions import Status
+from penstock.engine import processes
+from penstock.stores.verbs import admin
+
+APPLICATION = """
+import os
+from penstock import Penstock
+
+app = Penstock(os.environ["PENSTOCK_BENCH_STORE"])
+
+
+@app.job("plain")
+def plain() -> None: ...
+
+
+@app.job("coroutine")
+async def coroutine() -> None: ...
+"""
+
+RAW = """
+import gc, os, sys, time
+from penstock.engine import child, handlers, preload, zygote
+app = handlers.load("bench_jobs:app", sys.argv[1])
+preload.description(app)
+gc.collect(); gc.freeze(); gc.disable()
+count = int(sys.argv[2])
+began = time.perf_counter()
+for _ in range(count):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+print(count / (time.perf_counter() - began))
+"""
+
+Measure = Callable[[int], float]
+
+
+def run(rounds: int, scale: float, *, with_peers: bool = True, slots: int = 8) -> dict[str, float]:
+    """Jobs a second by name; `memory` is the PSS of an idle worker and its zygote in MB."""
+    count = max(50, round(1000 * scale))
+    with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
+        folder = Path(name)
+        (folder / "bench_jobs.py").write_text(APPLICATION)
+        measures: dict[str, Measure] = {
+            "raw fork": lambda n: _raw(folder, n),
+            "penstock, def": lambda n: _penstock(folder, "plain", n, slots),
+            "penstock, async def": lambda n: _penstock(folder, "coroutine", n, slots),
+        }
+        server = None
+        if with_peers:
+            server = peers.Redis(folder)
+            measures["RQ"] = lambda n: peers.rq(folder, server, max(20, n // 5))
+            measures["Celery, 1 task per child"] = lambda n: peers.celery(folder, server, max(20, n // 10))
+        try:
+            rates: dict[str, list[float]] = {name: [] for name in measures}
+            for _ in range(rounds):
+                for what, measure in measures.items():
+                    rates[what].append(measure(count))
+        finally:
+            if server is not None:
+                server.stop()
+        figures = {what: statistics.median(found) for what, found in rates.items()}
+        figures["memory"] = _idle_memory(folder)
+    return figures
+
+
+def table(figures: dict[str, float]) -> str:
+    raw = figures["raw fork"]
+    lines = ["| isolated no-op jobs | a second | of the raw fork | ms a job |", "| --- | ---: | ---: | ---: |"]
+    for name, rate in figures.items():
+        if name != "memory":
+            lines.append(f"| {name} | {rate:,.0f} | {rate / raw:.2f} | {1000 / rate:.1f} |")
+    lines += ["", f"An idle worker with its zygote: {figures['memory']:.0f} MB of memory (PSS)."]
+    return "\n".join(lines)
+
+
+def _raw(folder: Path, count: int) -> float:
+    environment = {**os.environ, "PENSTOCK_BENCH_STORE": "sqlite://"}
+    command = [sys.executable, "-c", RAW, str(folder), str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    return float(done.stdout)
+
+
+def _penstock(folder: Path, key: str, count: int, slots: int) -> float:
+    """Drain a queue; measured from the first ending to the last, so that the start of the worker does not count."""
+    file = folder / f"{key}-{time.monotonic_ns()}.db"
+    url = f"sqlite:///{file}"
+    app = Penstock(url)
+    app.job(key)(_nothing)
+    app.enqueue_many([app.definitions[0].order() for _ in range(count)])
+    worker = _worker(folder, url, slots)
+    try:
+        first = _until(app, 1)
+        begun = time.perf_counter()
+        _until(app, count)
+        return (count - first) / (time.perf_counter() - begun)
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        worker.wait(60)
+        app.close()
+
+
+def _nothing() -> None: ...
+
+
+def _until(app: Penstock, count: int) -> int:
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        found: int = app.store.run(admin.count(JobFilter(status=(Status.SUCCEEDED,)), cap=1_000_000)).value
+        if found >= count:
+            return found
+        time.sleep(0.01)
+    raise TimeoutError(f"{count} jobs were not done within five minutes")
+
+
+def _idle_memory(folder: Path) -> float:
+    worker = _worker(folder, f"sqlite:///{folder}/idle.db", 4)
+    try:
+        deadline = time.monotonic() + 30
+        while not processes.children(worker.pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(3)
+        return processes.memory([worker.pid, *processes.descendants(worker.pid)]) / 1e6
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        worker.wait(60)
+
+
+def _worker(folder: Path, url: str, slots: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "penstock", "worker", "bench_jobs:app", "--slots", str(slots)]
+    if os.getuid() == 0:
+        command.append("--allow-root")
+    environment = {**os.environ, "PENSTOCK_BENCH_STORE": url}
+    return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL)

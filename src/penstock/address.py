@@ -1,0 +1,39 @@
+"""Where a store is, said so that another process can open it."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any
+from urllib.parse import quote, unquote
+
+from penstock.core.ports import Store
+
+
+class Address(dict[str, Any]):
+    """A store's URL and how to open it; printed, it hides what may be a password."""
+
+    def __repr__(self) -> str:
+        return f"Address({ {**self, 'store': _masked(self['store'])}!r})"
+
+
+def address_of(
+    store: str | Store, *, migrate: bool, schema: str, pooler: bool, ageing: float | None = None
+) -> Address | None:
+    """What another process needs to open the same store; None for a store in memory or one that was given ready."""
+    if not isinstance(store, str):
+        return None
+    if store.startswith("sqlite://"):
+        path = store.removeprefix("sqlite://").removeprefix("/")
+        if path in ("", ":memory:"):
+            return None
+        # The other process may stand in another folder.
+        store = f"sqlite:///{quote(os.path.abspath(unquote(path)))}"
+    return Address(store=store, schema=schema, pooler=pooler, migrate=migrate, ageing=ageing)
+
+
+def _masked(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    user, at, place = rest.rpartition("@")
+    shown = f"{user.partition(':')[0]}:***@{place}" if at and ":" in user else rest
+    return f"{scheme}://" + re.sub(r"((?:ssl)?password=)[^&]*", r"\1***", shown)

@@ -1,0 +1,349 @@
+"""The child of the zygote: one attempt or one hook, from fork to exit. It never opens the store."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TextIO
+
+from penstock.core import errors, payload
+from penstock.core.errors import Conflict, InvalidPayload, PenstockError
+from penstock.core.job import Created, Job
+from penstock.core.outcome import Cause, Failure, Outcome
+from penstock.core.transitions import Status, Trigger
+from penstock.core.verdicts import Cancelled
+from penstock.engine import confinement, heard, running
+from penstock.engine.context import AttemptContext, Numbering, Reporter, Resources
+from penstock.engine.handlers import Application, Handle
+from penstock.engine.jobs_on_wire import job_from_json
+from penstock.engine.task import Task
+from penstock.engine.wire import Frame, WireError, pack, receive
+
+_LONGEST_MESSAGE = 65_536
+"""The worker cuts further, after it has taken out what is secret."""
+
+_TRIGGERS = (Trigger.SUCCEED, Trigger.FAIL, Trigger.SNOOZE, Trigger.ASK_REVIEW)
+_FAILURE = tuple(each.name for each in fields(Failure))
+_LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
+
+
+def live(
+    app: Application,
+    handles: Mapping[tuple[str, int], Handle],
+    descriptors: tuple[int, int, int],
+    parent: int,
+    handled: Sequence[int],
+) -> None:
+    """Everything a child does; it does not return."""
+    status = 1
+    try:
+        confinement.detach(handled)
+        confinement.keep_only(*descriptors)
+        status = _attempt(app, handles, socket.socket(fileno=confinement.CONTROL), parent)
+    except BaseException:
+        with contextlib.suppress(BaseException):
+            traceback.print_exc()
+    finally:
+        with contextlib.suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _attempt(
+    app: Application,
+    handles: Mapping[tuple[str, int], Handle],
+    line: socket.socket,
+    parent: int,
+) -> int:
+    """Run what the first frame names and say how that ended; the exit status."""
+    frame = receive(line)
+    if frame is None:
+        return 0
+    task = Task.from_json(frame["task"])
+    try:
+        confinement.confine(confinement.Rules(**frame["rules"]), parent)
+    except OSError as error:
+        line.sendall(pack({"say": "outcome", **outcome_to_json(_not_confined(error))}))
+        return 0
+    gc.enable()
+    children = Numbering(task)
+    reporter = LineReporter(line, task, children)
+    resources = Resources(app.resources)
+    handle = handles[task.key, task.version]
+    ctx = AttemptContext(task, app, reporter, resources, len(handle.steps), children)
+    stopper = Stopper(ctx, reporter)
+    if task.hook:
+        # Children of a hook are not those of the handler.
+        reporter.phase = ctx.phase = task.hook
+    _records.attach(reporter, ctx)
+    app.enter_job(reporter)
+    signal.signal(signal.SIGTERM, stopper)
+    os.register_at_fork(after_in_child=reporter.disown)
+    outcome = call_hook(handle, task, ctx) if task.hook else running.run(handle, task, ctx, reporter)
+    stopper.over = True
+    if reporter.disowned:
+        # A fork of the attempt that came back out of the handler: how the attempt ends is not for it to say.
+        return 1
+    try:
+        resources.close()
+    except BaseException as error:
+        reporter.log("warning", f"A resource could not be closed: {error!r:.500}", None, None)
+    # A handler may have closed or replaced them.
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    reporter.say({"say": "outcome", **outcome_to_json(outcome)})
+    return outcome.usage.exit_code or 0
+
+
+class LineReporter:
+    """Sends what an attempt says over its line, and waits for answers where it asks."""
+
+    def __init__(self, line: socket.socket, task: Task, children: Numbering) -> None:
+        self._line = line
+        self._lock = threading.RLock()
+        self._children = children
+        self._task = task
+        self.phase: str = "run"
+        self.busy = False
+        self.disowned = False
+        """This is no longer the process of the attempt, but a fork of it."""
+        self.stopper: Stopper | None = None
+
+    def disown(self) -> None:
+        """In a fork of the attempt: words of two processes must not mix on the line, and SIGTERM is not for Python."""
+        self.disowned = True
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def progress(self, percent: float, message: str | None, phase: str) -> None:
+        self.say({"say": "progress", "percent": percent, "message": message, "phase": phase})
+
+    def log(self, level: str, message: str, details: str | None, phase: str | None) -> None:
+        text = payload.sanitise_text(message, _LONGEST_MESSAGE)
+        if self.disowned:
+            print(text, file=sys.stderr, flush=True)
+            return
+        self.say({"say": "log", "level": level, "message": text, "details": details, "phase": phase})
+
+    def event(self, kind: str, data: str | None) -> None:
+        self.say({"say": "event", "kind": kind, "data": data})
+
+    def phase_running(self, name: str, position: int) -> None:
+        self.phase = name
+        self.say({"say": "phase", "name": name, "position": position})
+
+    def phase_done(self, name: str, position: int, result: str) -> None:
+        self._ask({"ask": "phase", "name": name, "position": position, "result": result})
+
+    def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]:
+        answer = self._ask({"ask": "create", "orders": [self._own(order) for order in orders]})
+        return [Created(job_id, Status(status), created) for job_id, status, created in answer]
+
+    def read(self, job_id: str) -> Job:
+        return job_from_json(self._ask({"ask": "read", "job_id": job_id}))
+
+    def cancel(self, job_id: str) -> Status:
+        return Status(self._ask({"ask": "cancel", "job_id": job_id}))
+
+    def say(self, frame: Frame) -> None:
+        self._check_process()
+        data = pack(frame)
+        with self._whole(), self._lock:
+            self._line.sendall(data)
+
+    def _own(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """An order with this job as its parent and a key by which it is known again."""
+        options = dict(order.get("options") or {})
+        if options.get("parent") is None:
+            options["parent"] = self._task.job_id
+        if options.get("idempotency_key") is None:
+            options["idempotency_key"] = self._children.key(self.phase, order["key"], order["params"])
+        return {**order, "options": options}
+
+    def _check_process(self) -> None:
+        if self.disowned:
+            raise Conflict(
+                "This process is a fork of a job's process, and cannot speak for the job.",
+                hint="Have the job's own process do it.",
+            )
+
+    def _ask(self, frame: Frame) -> Any:
+        self._check_process()
+        try:
+            data = pack({"say": "ask", **frame})
+        except WireError as error:
+            raise InvalidPayload(f"That is too much at once: {error}", hint="Split it into several calls.") from None
+        with self._whole(), self._lock:
+            self._line.sendall(data)
+            answer = receive(self._line)
+        if answer is None:
+            raise Conflict("The worker of this job has gone.")
+        if "error" in answer:
+            raise _error_of(answer["error"])
+        return answer.get("value")
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Frames are sent and answers read as a whole: a request to stop waits until then."""
+        if threading.current_thread() is not threading.main_thread() or self.busy:
+            yield
+            return
+        self.busy = True
+        try:
+            yield
+        finally:
+            self.busy = False
+            if self.stopper is not None:
+                self.stopper.catch_up()
+
+
+class Stopper:
+    """Handles SIGTERM: marks the context and raises `Cancelled` in the handler, once, where that does no harm."""
+
+    def __init__(self, ctx: AttemptContext, reporter: LineReporter) -> None:
+        self._ctx = ctx
+        self._reporter = reporter
+        self._late = False
+        self._raised = False
+        self.over = False
+        reporter.stopper = self
+
+    def __call__(self, number: int, frame: Any) -> None:
+        self._ctx.stop()
+        if self._reporter.busy:
+            self._late = True
+        else:
+            self._raise()
+
+    def mark(self) -> None:
+        """Only say so: a loop cancels its task itself."""
+        self._ctx.stop()
+        self._raised = True
+
+    def catch_up(self) -> None:
+        if self._late:
+            self._late = False
+            self._raise()
+
+    def _raise(self) -> None:
+        if not self._raised and not self.over:
+            self._raised = True
+            raise Cancelled("This attempt was asked to stop.")
+
+
+class LineHandler(logging.Handler):
+    """Sends log records of any logger to where an attempt's words go, once there is an attempt."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reporter: Reporter | None = None
+        self._ctx: AttemptContext | None = None
+
+    def attach(self, reporter: Reporter, ctx: AttemptContext) -> None:
+        self._reporter = reporter
+        self._ctx = ctx
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._reporter is None or self._ctx is None:
+            return
+        try:
+            level = next((name for number, name in _LEVELS if record.levelno >= number), "debug")
+            self._reporter.log(level, record.getMessage(), self._details(record), self._ctx.phase)
+        except Exception:
+            self.handleError(record)
+
+    def _details(self, record: logging.LogRecord) -> str:
+        facts: dict[str, Any] = {"logger": record.name}
+        if record.exc_info and record.exc_info[1] is not None:
+            facts["traceback"] = running.failure(record.exc_info[1]).traceback
+        text, _ = payload.sanitise(facts)
+        return text
+
+
+_records = LineHandler()
+
+
+def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "trigger": outcome.trigger, "cause": outcome.cause, "result": outcome.result, "retryable": outcome.retryable,
+        "delay": outcome.delay, "note": outcome.note, "data": outcome.data,
+        "failure": outcome.failure and {name: getattr(outcome.failure, name) for name in _FAILURE},
+    }  # fmt: skip
+
+
+def outcome_from_json(frame: Mapping[str, Any]) -> Outcome:
+    told = frame["failure"]
+    trigger = Trigger(frame["trigger"])
+    if trigger not in _TRIGGERS:
+        raise ValueError(f"no handler can {trigger}")
+    return Outcome(
+        trigger=trigger, cause=Cause(frame["cause"]), result=heard.json_text(frame["result"]),
+        failure=None if told is None else Failure(**{name: heard.text(told[name], 65_536) for name in _FAILURE}),
+        retryable=bool(frame["retryable"]), delay=heard.delay(frame["delay"]), note=heard.maybe_text(frame["note"]),
+        data=heard.json_text(frame["data"]),
+    )  # fmt: skip
+
+
+def call_hook(handle: Handle, task: Task, ctx: AttemptContext) -> Outcome:
+    hook = handle.hooks[task.hook or ""]
+    told = task.told
+    try:
+        value = hook(ctx, told.get("error")) if task.hook == "on_fail" else hook(ctx)
+        if hasattr(value, "__await__"):
+            running.run_coroutine(value)
+    except BaseException as error:
+        return running.ending(None, error)
+    return Outcome(Trigger.SUCCEED, Cause.RETURNED)
+
+
+def prepare_output() -> None:
+    """Make once, in the zygote, what children print and log with."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Those of the start were made for another kind of file than the pipes that will stand there.
+    sys.stdout = sys.__stdout__ = _text_stream(1)  # type: ignore[misc, assignment]
+    sys.stderr = sys.__stderr__ = _text_stream(2)  # type: ignore[misc, assignment]
+    root = logging.getLogger()
+    for handler in list(root.handlers):
+        # What it would print to the terminal is kept as a record already.
+        if isinstance(handler, logging.StreamHandler) and getattr(handler.stream, "name", "") in (
+            "<stderr>",
+            "<stdout>",
+        ):
+            root.removeHandler(handler)
+    root.addHandler(_records)
+    if root.level == logging.WARNING:
+        root.setLevel(logging.INFO)
+
+
+def _text_stream(descriptor: int) -> TextIO:
+    return open(descriptor, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
+
+
+def _not_confined(error: OSError) -> Outcome:
+    text = f"The attempt could not be confined: {error}. It was not run."
+    return Outcome(Trigger.FAIL, Cause.EXITED, failure=Failure("IsolationError", text, fingerprint="isolation"))
+
+
+def _error_of(told: Mapping[str, Any]) -> PenstockError:
+    """The error that the worker met, as itself where it can be."""
+    kind = getattr(errors, str(told.get("type")), None)
+    text = str(told.get("message"))
+    if isinstance(kind, type) and issubclass(kind, Conflict):
+        return kind(text, job_id=told.get("job_id"))
+    if kind in (errors.InvalidInput, errors.InvalidPayload, errors.InvalidDefinition, errors.StoreUnavailable):
+        return kind(text)
+    if kind is errors.NotFound:
+        return errors.NotFound(str(told.get("kind") or "job"), str(told.get("name") or ""))
+    return PenstockError(text)

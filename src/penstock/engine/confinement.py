@@ -1,0 +1,204 @@
+"""What a forked child gives up before it runs a handler.
+
+The order matters: session and signals first, then descriptors, limits, user, and last what a change of user undoes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from penstock.engine import processes
+
+ALLOWED = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
+"""Environment variables that every job sees; anything else it must be given by name."""
+
+CONTROL = 3
+"""The descriptor of a child's line to its worker."""
+
+_IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
+"""What these tell of, Python raises as an error."""
+
+_UMASK = 0o077
+_OOM_SCORE = b"800"
+_CPU_LEFT = 5
+_PROTECTED = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What one attempt may use."""
+
+    folder: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    memory: int | None = None
+    cpu: int | None = None
+    files: int | None = None
+    file_size: int | None = None
+    processes: int | None = None
+    user: int | None = None
+    group: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def handled_signals() -> list[int]:
+    """The signals that this process does not leave to their default as Python sees it, as plain numbers."""
+    found = [int(number) for number in signal.valid_signals() if number not in _IGNORED]
+    return [number for number in found if signal.getsignal(number) not in (signal.SIG_DFL, None)]
+
+
+def detach(handled: Sequence[int]) -> None:
+    """Leave the zygote's session, handlers and wake-up descriptor behind."""
+    signal.set_wakeup_fd(-1)
+    for number in handled:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    os.setsid()
+
+
+def prepare(visible: Sequence[str]) -> None:
+    """Give up once, in the zygote, what no child may have and every child inherits.
+
+    `visible` are the environment variables that some definition names.
+    """
+    _set_limit(resource.RLIMIT_CORE, 0)
+    os.umask(_UMASK)
+    processes.gain_no_privileges()
+    block = _environment_block()
+    kept = allowed_environment(visible, os.environ)
+    os.environ.clear()
+    os.environ.update(kept)
+    if block is not None:
+        # What this process was started with would still be read from /proc/self/environ.
+        ctypes.memset(block[0], 0, block[1])
+
+
+def keep_only(control: int, output: int, errors: int) -> None:
+    """Standard input is empty, output and errors go to the worker, and besides its line nothing stays open."""
+    # Out of the way first: one of them may have the number that another is to get.
+    high = [os.dup2(fd, 100 + index, inheritable=False) for index, fd in enumerate((control, output, errors))]
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(high[1], 1)
+    os.dup2(high[2], 2)
+    os.dup2(high[0], CONTROL, inheritable=False)
+    os.closerange(_PROTECTED, _most_descriptors())
+
+
+def confine(rules: Rules, parent: int) -> None:
+    """Take on the limits, the user and the surroundings of a job."""
+    processes.adopt_orphans()
+    _limit(rules)
+    _raise_oom_score()
+    _become(rules)
+    # A change of user clears it; and the parent may have gone before it was set.
+    processes.die_with_parent()
+    if os.getppid() != parent:
+        os._exit(1)
+    os.chdir(rules.folder)
+    _set_environment(rules.environment)
+    _reseed()
+
+
+def allowed_environment(names: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
+    """The part of an environment that a job may see."""
+    return {name: given[name] for name in (*ALLOWED, *names) if name in given}
+
+
+def _environment_block() -> tuple[int, int] | None:
+    """Where this process was given its environment: begin and length in memory."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            facts = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return None
+    begin, end = int(facts[47]), int(facts[48])
+    return (begin, end - begin) if 0 < begin < end else None
+
+
+def _limit(rules: Rules) -> None:
+    if rules.cpu is not None:
+        _set_limit(resource.RLIMIT_CPU, rules.cpu, _CPU_LEFT)
+    if rules.files is not None:
+        _set_limit(resource.RLIMIT_NOFILE, rules.files)
+    if rules.file_size is not None:
+        _set_limit(resource.RLIMIT_FSIZE, rules.file_size)
+    if rules.memory is not None:
+        _set_limit(resource.RLIMIT_DATA, rules.memory + _data_size())
+    if rules.processes is not None and (rules.user or os.getuid()):
+        _set_limit(resource.RLIMIT_NPROC, rules.processes + _processes_of(rules.user or os.getuid()))
+
+
+def _set_limit(which: int, value: int, left: int = 0) -> None:
+    """Lower a limit; one that is lower already stays."""
+    hard = resource.getrlimit(which)[1]
+    ceiling = value + left if hard == resource.RLIM_INFINITY else min(hard, value + left)
+    resource.setrlimit(which, (min(value, ceiling), ceiling))
+
+
+def _data_size() -> int:
+    """What the process brought along from the zygote does not count."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[5]) * resource.getpagesize()
+    except OSError:
+        return 0
+
+
+def _processes_of(user: int) -> int:
+    """How many processes the user has: the kernel's limit counts all of them, not those of one job."""
+    count = 0
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                count += os.stat(f"/proc/{name}").st_uid == user
+    return count
+
+
+def _raise_oom_score() -> None:
+    with contextlib.suppress(OSError):
+        file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        os.write(file, _OOM_SCORE)
+        os.close(file)
+
+
+def _become(rules: Rules) -> None:
+    if rules.user is None:
+        return
+    if os.getuid() == 0:
+        os.setgroups([])
+    if rules.group is not None:
+        os.setresgid(rules.group, rules.group, rules.group)
+    os.setresuid(rules.user, rules.user, rules.user)
+
+
+def _set_environment(wanted: Mapping[str, str]) -> None:
+    for name in [name for name in os.environ if name not in wanted]:
+        del os.environ[name]
+    for name, value in wanted.items():
+        if os.environ.get(name) != value:
+            os.environ[name] = value
+
+
+def _reseed() -> None:
+    # Python's own generator does so by itself after a fork.
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        with contextlib.suppress(Exception):
+            numpy.random.seed()
+
+
+def _most_descriptors() -> int:
+    try:
+        return max(map(int, os.listdir("/proc/self/fd"))) + 1
+    except OSError:
+        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -1,0 +1,65 @@
+"""Timed work that every worker does: promote what is due, rescue what others left behind, repair limits."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+
+from penstock.core.ports import JobsPort, Store
+from penstock.engine.service import log
+
+_GRACE = 1_000_000
+_SAFETY = 1.0
+_REPAIR_EVERY = 10.0
+_BATCH = 1000
+
+
+class Promoter:
+    """Scheduled jobs that are due stand in the queue."""
+
+    def __init__(self, store: Store, jobs: JobsPort, promoted: Callable[[list[str]], None]) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._promoted = promoted
+
+    async def tick(self) -> float:
+        moved = await self._store.arun(self._jobs.promote(_BATCH))
+        if moved:
+            self._promoted(moved)
+            return 0.0 if len(moved) == _BATCH else 0.01
+        due = await self._store.arun(self._jobs.next_due())
+        if due is None:
+            return _SAFETY
+        # The host's clock only says when to look; the store's decides.
+        return min(_SAFETY, max(0.005, due / 1e6 - time.time()))
+
+
+class Rescuer:
+    """Jobs of workers whose lease has ended are freed; blocked ones whose key has room are admitted.
+
+    It owns the store that it is given."""
+
+    def __init__(self, store: Store, jobs: JobsPort, every: float, fit: Callable[[], bool]) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._every = every
+        self._fit = fit
+        self._repaired_at = 0.0
+        self._after = ""
+
+    async def close(self) -> None:
+        await self._store.aclose()
+
+    async def tick(self) -> float:
+        if not self._fit():
+            return min(self._every, 0.25)
+        freed = await self._store.arun(self._jobs.reclaim(_GRACE, random.random()))
+        for worker in freed.workers:
+            log.warning("worker %s is gone; its jobs were freed", worker)
+        if time.monotonic() - self._repaired_at >= _REPAIR_EVERY:
+            looked_at = await self._store.arun(self._jobs.repair_limits(after=self._after))
+            self._after = looked_at or ""
+            if not self._after:
+                self._repaired_at = time.monotonic()
+        return 0.0 if len(freed.lost) + len(freed.released) >= _BATCH else self._every

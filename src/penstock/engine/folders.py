@@ -1,0 +1,55 @@
+"""The folder that holds the private folders of a worker's jobs; those of workers that were killed are removed."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+
+_PREFIX = "penstock-"
+_UNFINISHED = ".penstock-"
+_LOCK = ".lock"
+
+
+class WorkerFolder:
+    """A folder that belongs to this process for as long as it lives: whoever can lock it knows that it has gone."""
+
+    def __init__(self, parent: str = "") -> None:
+        self.path = ""
+        self._parent = parent or tempfile.gettempdir()
+        self._lock = -1
+
+    def open(self) -> None:
+        """Remove what dead workers of the same user left behind, then make the folder."""
+        for entry in list(os.scandir(self._parent)):
+            if entry.name.startswith(_PREFIX) and _is_left_behind(entry):
+                shutil.rmtree(entry.path, ignore_errors=True)
+        # Under its own name it can be seen by others, and by then it must be locked.
+        made = tempfile.mkdtemp(prefix=_UNFINISHED, dir=self._parent)
+        self._lock = os.open(os.path.join(made, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        # Jobs of another user must be able to reach their own folders in it, and see no others.
+        os.chmod(made, 0o711)  # noqa: S103
+        self.path = os.path.join(self._parent, os.path.basename(made)[1:])
+        os.rename(made, self.path)
+
+    def close(self) -> None:
+        if self.path:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(self._lock)
+            self.path = ""
+
+
+def _is_left_behind(entry: os.DirEntry[str]) -> bool:
+    """Whether this is the folder of a worker of the same user that has gone."""
+    with contextlib.suppress(OSError):
+        if entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.getuid():
+            lock = os.open(os.path.join(entry.path, _LOCK), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            finally:
+                os.close(lock)
+    return False

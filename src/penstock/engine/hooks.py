@@ -1,0 +1,172 @@
+"""Hooks: after the state is saved, in a fresh fork, at most once, and whatever they do changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from penstock.core import event as kinds
+from penstock.core.context import Errands
+from penstock.core.definition import Definition
+from penstock.core.job import Job
+from penstock.core.ports import AdminPort, JobsPort, Store
+from penstock.core.worker import HookCall
+from penstock.engine.answering import Answers, run_errand
+from penstock.engine.child import outcome_from_json
+from penstock.engine.output import Output
+from penstock.engine.service import log
+from penstock.engine.surroundings import Surroundings
+from penstock.engine.task import Task
+from penstock.engine.wire import Frame
+from penstock.engine.zygote_process import Ear, Exit, Fork, ZygoteProcess
+
+ON_START = "on_start"
+BY_EVENT: Mapping[str, tuple[str, ...]] = {
+    kinds.SUCCEEDED: ("on_success", "on_end"),
+    kinds.FAILED: ("on_fail", "on_end"),
+    kinds.CANCELLED: ("on_cancel", "on_end"),
+    kinds.RETRYING: ("on_retry",),
+    kinds.STALE: ("on_stale",),
+    kinds.DELETED: ("on_delete",),
+}
+_IDLE = 5.0
+_BATCH = 50
+
+
+class Hooks:
+    """Takes hooks that are due from the store and calls them in forks of the zygote."""
+
+    def __init__(
+        self,
+        store: Store,
+        jobs: JobsPort,
+        admin: AdminPort,
+        zygote: Callable[[], ZygoteProcess],
+        surroundings: Surroundings,
+        errands: Errands,
+        timeout: float,
+    ) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._admin = admin
+        self._zygote = zygote
+        self._surroundings = surroundings
+        self._errands = errands
+        self._timeout = timeout
+        self._running: set[asyncio.Task[None]] = set()
+        self.lanes: dict[int, Definition] = {}
+        """The definitions with hooks that this worker has loaded."""
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._running)
+
+    async def tick(self) -> float:
+        if not self.lanes or not self._zygote().alive:
+            return _IDLE
+        calls = await self._store.arun(self._jobs.take_hooks(list(self.lanes), _BATCH))
+        found = await self._store.arun(self._admin.get([call.job_id for call in calls])) if calls else []
+        jobs = {job.id: job for job in found}
+        for call in calls:
+            definition = self.lanes[call.lane]
+            for name in BY_EVENT.get(call.kind, ()):
+                if name in definition.hooks:
+                    self.call(definition, name, hook_task(call, definition, name, jobs.get(call.job_id)))
+        return 0.0 if len(calls) == _BATCH else _IDLE
+
+    def call(self, definition: Definition, name: str, task: Task) -> None:
+        """Call one hook, without waiting for it."""
+        work = asyncio.ensure_future(self._call(definition, name, task))
+        self._running.add(work)
+        work.add_done_callback(self._running.discard)
+
+    async def drain(self, seconds: float) -> None:
+        """Wait for hooks that are being called."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds)
+
+    async def _call(self, definition: Definition, name: str, task: Task) -> None:
+        what = f"{name} of {definition.key} for job {task.job_id}"
+        problem = ""
+        zygote = self._zygote()
+        try:
+            rules = self._surroundings.rules(definition, task.job_id)
+            fork = zygote.fork({"task": task.to_json(), "rules": rules.to_json()})
+        except Exception:
+            log.exception("%s could not be called", what)
+            return
+
+        def hear(frame: Frame) -> None:
+            nonlocal problem
+            if frame["say"] == "log":
+                log.info("%s: %s", what, frame["message"])
+            elif frame["say"] == "ask":
+                answers.ask(frame)
+            elif frame["say"] == "outcome":
+                failure = outcome_from_json(frame).failure
+                problem = "" if failure is None else f"{failure.type}: {failure.message}"
+
+        answers = Answers(fork.line, partial(run_errand, self._errands), lambda _: zygote.kill(fork), what)
+        ear = Ear(fork.line, hear, lambda _: zygote.kill(fork))
+        outputs = [Output(each, lambda line: log.info("%s: %s", what, line)) for each in (fork.output, fork.errors)]
+        try:
+            exit = await _ended(zygote, fork, self._timeout)
+            if exit is None:
+                zygote.kill(fork)
+                exit = await _ended(zygote, fork) or Exit(lost=True)
+                problem = f"it took longer than {self._timeout:g} s and was killed"
+        finally:
+            answers.close()
+            ear.close()
+            for output in outputs:
+                output.close()
+        if problem or exit.code != 0:
+            how = "its zygote died" if exit.lost else f"exit code {exit.code}, signal {exit.signal}"
+            log.warning("%s failed: %s", what, problem or how)
+        await self._surroundings.give_back(rules)
+
+
+async def _ended(zygote: ZygoteProcess, fork: Fork, seconds: float | None = None) -> Exit | None:
+    """How a child ended; None when it has not in that time. One whose zygote is dead has ended with it."""
+    either: list[asyncio.Future[Any]] = [fork.ended, zygote.dead]
+    await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    if fork.ended.done():
+        return fork.ended.result()
+    return None if zygote.alive else Exit(lost=True)
+
+
+def start_task(task: Task) -> Task:
+    """The task of `on_start` for an attempt."""
+    return Task(**{**_fields(task), "hook": ON_START, "told": {"status": "running"}})
+
+
+def hook_task(call: HookCall, definition: Definition, name: str, job: Job | None) -> Task:
+    told: dict[str, Any] = json.loads(call.data) if call.data else {}
+    if job is not None:
+        told = {"status": job.status.value, "result": job.result, **told}
+    return Task(
+        job_id=call.job_id,
+        key=definition.key,
+        version=definition.version,
+        fence=call.fence,
+        attempt=0 if job is None else job.attempts,
+        max_attempts=definition.max_attempts if job is None else job.max_attempts,
+        params="{}" if job is None else job.params,
+        reference=_reference(job, told),
+        tags=() if job is None else job.tags,
+        hook=name,
+        told=told,
+    )
+
+
+def _reference(job: Job | None, told: Mapping[str, Any]) -> tuple[str, str] | None:
+    if job is not None:
+        return None if job.reference_type is None else (job.reference_type, job.reference_id or "")
+    return (told["referenceType"], told.get("referenceId") or "") if told.get("referenceType") else None
+
+
+def _fields(task: Task) -> dict[str, Any]:
+    return {name: getattr(task, name) for name in Task.__slots__}

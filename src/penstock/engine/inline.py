@@ -1,0 +1,135 @@
+"""An attempt inside of the worker's own loop: fast, for trusted coroutines. What kills it is the end of the worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from penstock.core.errors import LeaseLost
+from penstock.core.job import Created, Job, LogLine
+from penstock.core.outcome import Cause, Failure, Outcome
+from penstock.core.ports import JobsPort, Store
+from penstock.core.transitions import Status, Trigger
+from penstock.engine import running
+from penstock.engine.attempt import Stop
+from penstock.engine.context import AttemptContext, Numbering, Resources
+from penstock.engine.handlers import Application, Handle
+from penstock.engine.holding import Holding
+from penstock.engine.task import Task
+
+
+class InlineAttempt:
+    """Runs one coroutine handler as a task of the loop."""
+
+    def __init__(
+        self, holding: Holding, handle: Handle, app: Application, resources: Resources, store: Store, jobs: JobsPort
+    ) -> None:
+        self.holding = holding
+        self.held = holding.held
+        self._handle = handle
+        self._app = app
+        self._resources = resources
+        self._store = store
+        self._jobs = jobs
+        self._stop: Stop | None = None
+        self._work: asyncio.Task[Outcome] | None = None
+        self._ctx: AttemptContext | None = None
+
+    async def run(self) -> Outcome:
+        """Run the attempt to its end; what came of it."""
+        try:
+            task = await self.holding.task()
+        except LeaseLost:
+            return Outcome(Trigger.RELEASE, Cause.RELEASED)
+        if self._stop is not None:
+            return self._stopped()
+        reporter = DirectReporter(self.holding, task, self._store, self._jobs)
+        self._ctx = AttemptContext(task, self._app, reporter, self._resources, len(self._handle.steps))
+        self._work = asyncio.ensure_future(running.arun(self._handle, task, self._ctx, reporter))
+        definition = self.holding.definition
+        timer = None
+        if definition.timeout is not None:
+            timer = asyncio.get_running_loop().call_later(
+                definition.timeout / 1e6, lambda: self.stop(Stop.TIMEOUT, definition.cancel_grace / 1e6)
+            )
+        try:
+            outcome = await self._work
+        except asyncio.CancelledError:
+            outcome = running.ending(None, asyncio.CancelledError())
+        finally:
+            if timer is not None:
+                timer.cancel()
+        if self._stop is None or (outcome.cause is not Cause.CANCELLED and self._stop is not Stop.TIMEOUT):
+            return outcome
+        return self._stopped()
+
+    def stop(self, why: Stop, grace: float) -> None:
+        """Cancel the task; one that does not listen goes on, and only the worker's end ends it."""
+        if self._stop is None:
+            self._stop = why
+            if self._ctx is not None:
+                self._ctx.stop()
+            if self._work is not None:
+                self._work.cancel()
+
+    def kill(self, why: Stop, detail: str = "") -> None:
+        """All that can be done is to ask once more."""
+        if self._stop is None:
+            self.stop(why, 0)
+        elif self._work is not None:
+            self._work.cancel()
+
+    def _stopped(self) -> Outcome:
+        match self._stop:
+            case Stop.CANCEL:
+                return _failed(
+                    Cause.CANCELLED, "Cancelled", "The job was cancelled; the attempt stopped when asked to."
+                )
+            case Stop.TIMEOUT:
+                seconds = (self.holding.definition.timeout or 0) / 1e6
+                return _failed(Cause.TIMED_OUT, "Timeout", f"The attempt took longer than {seconds:g} s.")
+            case _:
+                return Outcome(Trigger.RELEASE, Cause.RELEASED)
+
+
+class DirectReporter:
+    """Keeps what an inline attempt says; what must be committed at once is written in the caller's thread."""
+
+    def __init__(self, holding: Holding, task: Task, store: Store, jobs: JobsPort) -> None:
+        self._holding = holding
+        self._store = store
+        self._jobs = jobs
+        self._children = Numbering(task)
+
+    def progress(self, percent: float, message: str | None, phase: str) -> None:
+        self._holding.recorder.progress(self._holding.held, percent, message, phase)
+
+    def log(self, level: str, message: str, details: str | None, phase: str | None) -> None:
+        clean = self._holding.clean
+        self._holding.recorder.log(self._holding.held, LogLine(level, clean(message), phase=phase, details=details))
+
+    def event(self, kind: str, data: str | None) -> None:
+        self._holding.recorder.event(self._holding.held, kind, data)
+
+    def phase_running(self, name: str, position: int) -> None:
+        self._holding.phase = name
+        self._store.run(self._jobs.save_phase(self._holding.held, name, position, "running"))
+
+    def phase_done(self, name: str, position: int, result: str) -> None:
+        self._store.run(
+            self._jobs.save_phase(self._holding.held, name, position, "completed", progress=100.0, result=result)
+        )
+
+    def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]:
+        return self._holding.errands.create(orders)
+
+    def read(self, job_id: str) -> Job:
+        return self._holding.errands.read(job_id)
+
+    def cancel(self, job_id: str) -> Status:
+        return self._holding.errands.cancel(job_id)
+
+
+def _failed(cause: Cause, kind: str, text: str) -> Outcome:
+    return Outcome(Trigger.FAIL, cause, failure=Failure(kind, text, fingerprint=f"penstock-{kind}"))

@@ -1,0 +1,129 @@
+"""A worker's right to its jobs: begun by registration, kept by heartbeats, gone when they are not answered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from penstock.core.ports import JobsPort, Store
+from penstock.core.worker import Pulse, WorkerInfo
+from penstock.engine import processes
+from penstock.engine.heartbeat import Heartbeat
+from penstock.engine.settings import WorkerSettings
+
+_SETTLED_IN = 2.0
+"""So long a worker's own heartbeats must have been answered before it takes others for dead."""
+_AFTER_OUTAGE = 15.0
+"""So long after a heartbeat has failed the others may not have found their way back to the store either."""
+
+
+class Lease:
+    """The present lease of a worker; `worker` is empty while there is none."""
+
+    def __init__(
+        self,
+        store: Store,
+        jobs: JobsPort,
+        settings: WorkerSettings,
+        *,
+        trust: Callable[[float], None],
+        pulse: Callable[[Pulse], None],
+        lost: Callable[[str, str], None],
+        unkillable: Callable[[], bool],
+    ) -> None:
+        self.worker = ""
+        self.beats = 0
+        self._store = store
+        # Heartbeats must not wait for a connection that others hold.
+        self._own = store.reserve(settings.lease / 3)
+        self._jobs = jobs
+        self._settings = settings
+        self._trust = trust
+        self._pulse = pulse
+        self._lost = lost
+        self._unkillable = unkillable
+        self._begun = 0.0
+        self._failed = -_AFTER_OUTAGE
+        self._heartbeat: Heartbeat | None = None
+
+    @property
+    def settled_in(self) -> bool:
+        """Whether this worker has been in touch with the store for long enough to call others dead."""
+        now = processes.boot_time()
+        heard = self.trusted_until - self._settings.lease + self._settings.margin
+        return (
+            bool(self.worker)
+            and self.beats > 0
+            and now - self._begun >= _SETTLED_IN
+            and now - heard <= 2 * self._settings.heartbeat
+            and now - self._failed >= _AFTER_OUTAGE
+        )
+
+    @property
+    def trusted_until(self) -> float:
+        return 0.0 if self._heartbeat is None else self._heartbeat.trusted_until
+
+    async def begin(self, worker: WorkerInfo) -> None:
+        """Register a worker under a new id and keep its lease from now on."""
+        begun = processes.boot_time()
+        await self._store.arun(self._jobs.register_worker(worker, self._length))
+        self.worker, self.beats, self._begun = worker.id, 0, begun
+        until = begun + self._settings.lease - self._settings.margin
+        self._trust(until)
+        loop = asyncio.get_running_loop()
+
+        def trusted(until: float, pulse: Pulse) -> None:
+            # In the heartbeat's thread: the zygote must hear of it even while the loop is blocked.
+            self._trust(until)
+            _tell(loop, self._hear, worker.id, pulse)
+
+        self._heartbeat = Heartbeat(
+            lambda: self._own.run(self._jobs.heartbeat(worker.id, self._length)),
+            self._settings,
+            trusted=trusted,
+            distrusted=lambda why: _tell(loop, self._lost, worker.id, why),
+            failed=self._note_failure,
+            unkillable=self._unkillable,
+        )
+        self._heartbeat.trusted_until = until
+        self._heartbeat.start()
+
+    def lose(self, why: str) -> None:
+        """The store does not know this lease any more."""
+        if self._heartbeat is not None:
+            self._heartbeat.end(why)
+
+    def give_up(self) -> None:
+        """Hold no lease any more."""
+        self.worker = ""
+
+    def poke(self) -> None:
+        """Beat soon: there may be something to learn, such as a cancel."""
+        if self._heartbeat is not None:
+            self._heartbeat.poke()
+
+    async def close(self) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            await asyncio.to_thread(self._heartbeat.join, self._settings.lease)
+        if self._own is not self._store:
+            await asyncio.to_thread(self._own.close)
+
+    def _note_failure(self) -> None:
+        self._failed = processes.boot_time()
+
+    def _hear(self, worker: str, pulse: Pulse) -> None:
+        if worker == self.worker:
+            self.beats += 1
+            self._pulse(pulse)
+
+    @property
+    def _length(self) -> int:
+        return round(self._settings.lease * 1e6)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *given: Any) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+        loop.call_soon_threadsafe(call, *given)

@@ -1,0 +1,62 @@
+"""The slots of one kind of isolation: what waits for one, what has one, and who must be alone."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+
+from penstock.core.job import Held
+from penstock.engine.holding import Holding
+
+_LAST_CHANCE = 2
+"""After so many losses one more would end the job: it runs with nobody beside it, so that guilt is certain."""
+
+_PATIENCE = 30.0
+"""So long a job waits to be alone before it runs beside what does not end."""
+
+
+class Pool:
+    """A number of slots; jobs with a loss behind them get theirs one at a time."""
+
+    def __init__(self, slots: int, ahead: int) -> None:
+        self.slots = slots
+        self.ahead = ahead
+        self.lanes: list[int] = []
+        self.waiting: deque[Holding] = deque()
+        self.running: dict[Held, Holding] = {}
+        self._waits_since: dict[Held, float] = {}
+
+    @property
+    def free(self) -> int:
+        """Slots that nobody has or waits for."""
+        return self.slots - len(self.running) - len(self.waiting)
+
+    @property
+    def room(self) -> int:
+        """How many jobs may still be claimed."""
+        return self.free + self.ahead
+
+    def take(self) -> Iterator[Holding]:
+        """What may start now, in its order; the caller puts each into `running`."""
+        for holding in list(self.waiting):
+            if len(self.running) >= self.slots or self._last_chance_runs():
+                return
+            if self._may_start(holding):
+                self.waiting.remove(holding)
+                self._waits_since.pop(holding.held, None)
+                yield holding
+            elif holding.claimed.lost >= _LAST_CHANCE:
+                return
+
+    def _may_start(self, holding: Holding) -> bool:
+        lost = holding.claimed.lost
+        if lost == 0 or not self.running:
+            return True
+        if lost < _LAST_CHANCE and not any(each.claimed.lost for each in self.running.values()):
+            return True
+        since = self._waits_since.setdefault(holding.held, time.monotonic())
+        return time.monotonic() - since > _PATIENCE
+
+    def _last_chance_runs(self) -> bool:
+        return any(each.claimed.lost >= _LAST_CHANCE for each in self.running.values())

@@ -1,0 +1,131 @@
+"""Keeps what attempts say meanwhile: progress, log lines, events, phases; many words in few transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from penstock.core.errors import LeaseLost, StoreError
+from penstock.core.job import Held, LogLine
+from penstock.core.plan import Plan
+from penstock.core.ports import JobsPort, Store
+from penstock.engine.service import log
+
+INTERVAL = 0.25
+MOST_LINES = 10_000
+_BATCH = 500
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What one attempt said and nobody has kept yet."""
+
+    progress: tuple[float, str | None, str | None] | None = None
+    lines: list[LogLine] = field(default_factory=list)
+    events: list[tuple[str, str | None]] = field(default_factory=list)
+    phases: list[Plan[None]] = field(default_factory=list)
+
+    def clear(self) -> None:
+        for each in (self.lines, self.events, self.phases):
+            each.clear()
+
+
+class Recorder:
+    """Takes words from attempts at once, and writes them down four times a second."""
+
+    def __init__(self, store: Store, jobs: JobsPort, refused: Callable[[Held], None]) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._refused = refused
+        self._notes: dict[Held, _Notes] = {}
+        self._counts: dict[Held, int] = {}
+        self._writing = asyncio.Lock()
+
+    def progress(self, held: Held, percent: float, message: str | None, phase: str | None) -> None:
+        notes = self._of(held)
+        _, earlier, current = notes.progress or (0.0, None, None)
+        notes.progress = percent, earlier if message is None else message, current if phase is None else phase
+
+    def log(self, held: Held, line: LogLine) -> None:
+        count = self._counts[held] = self._counts.get(held, 0) + 1
+        if count <= MOST_LINES:
+            self._of(held).lines.append(line)
+
+    def event(self, held: Held, kind: str, data: str | None) -> None:
+        self._of(held).events.append((kind, data))
+
+    def phase(self, held: Held, name: str, position: int) -> None:
+        self._of(held).phases.append(self._jobs.save_phase(held, name, position, "running"))
+
+    async def tick(self) -> float:
+        """Write down what has come in."""
+        if self._notes:
+            async with self._writing:
+                taken, self._notes = self._notes, {}
+                await self._keep(taken)
+        return INTERVAL
+
+    async def finish(self, held: Held) -> None:
+        """Write down what is left of one attempt, before it is settled."""
+        cut = self._counts.pop(held, 0) - MOST_LINES
+        if cut > 0:
+            self._of(held).lines.append(LogLine("warning", f"… {cut} lines more were logged and are cut here."))
+        await self.flush(held)
+
+    async def flush(self, held: Held) -> None:
+        """Write down now what one attempt has said so far."""
+        if held in self._notes or self._writing.locked():
+            async with self._writing:
+                notes = self._notes.pop(held, None)
+                if notes is not None:
+                    await self._keep({held: notes})
+
+    def _of(self, held: Held) -> _Notes:
+        return self._notes.setdefault(held, _Notes())
+
+    async def _keep(self, taken: dict[Held, _Notes]) -> None:
+        reports = [(held, *notes.progress) for held, notes in taken.items() if notes.progress is not None]
+        try:
+            if reports:
+                for held in await self._store.arun(self._jobs.save_progress(reports)):
+                    self._refused(held)
+            for notes in taken.values():
+                notes.progress = None
+            for held, notes in taken.items():
+                await self._keep_one(held, notes)
+        except StoreError:
+            for held, notes in taken.items():
+                self._put_back(held, notes)
+            raise
+
+    async def _keep_one(self, held: Held, notes: _Notes) -> None:
+        try:
+            while notes.phases:
+                await self._store.arun(notes.phases[0])
+                notes.phases.pop(0)
+            while notes.events:
+                await self._store.arun(self._jobs.emit_many(held, notes.events[:_BATCH]))
+                del notes.events[:_BATCH]
+            while notes.lines:
+                await self._store.arun(self._jobs.save_logs(held, notes.lines[:_BATCH]))
+                del notes.lines[:_BATCH]
+        except LeaseLost:
+            notes.clear()
+            self._refused(held)
+        except StoreError:
+            raise
+        except Exception:
+            log.exception("what job %s said could not be kept", held.job_id)
+            notes.clear()
+
+    def _put_back(self, held: Held, notes: _Notes) -> None:
+        """Keep for later what could not be written, before what has come in since."""
+        newer = self._notes.get(held)
+        if newer is not None:
+            notes.progress = newer.progress or notes.progress
+            notes.lines += newer.lines
+            notes.events += newer.events
+            notes.phases += newer.phases
+        if notes.progress or notes.lines or notes.events or notes.phases:
+            self._notes[held] = notes

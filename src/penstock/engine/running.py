@@ -1,0 +1,218 @@
+"""Running a handler: its phases in order, and whatever it raises turned into one ending.
+
+The same steps serve a child process, an inline task and the test kit; only the reporter differs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any
+
+from penstock.core import payload
+from penstock.core.errors import InvalidPayload
+from penstock.core.outcome import Cause, Failure, Outcome, Usage
+from penstock.core.transitions import Trigger
+from penstock.core.verdicts import Cancelled, Fail, NeedsReview, Retry, Snooze
+from penstock.engine.context import AttemptContext, Reporter
+from penstock.engine.handlers import Handle, Step
+from penstock.engine.task import Task
+
+_LONGEST_ERROR = 8_000
+_LONGEST_TRACEBACK = 32_000
+_ENGINE = os.path.dirname(__file__)
+Steps = Generator[Any, Any, str | None]
+
+
+def run(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter) -> Outcome:
+    """Run the phases that are not done yet; coroutines get a loop of their own."""
+    return _ended(handle, lambda: _drive(_phases(handle, task, ctx, reporter)))
+
+
+async def arun(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter) -> Outcome:
+    """The same in a running loop, for handlers that are coroutines throughout."""
+    steps = _phases(handle, task, ctx, reporter)
+    try:
+        value = next(steps)
+        while True:
+            try:
+                answer = await value
+            except BaseException as error:
+                value = steps.throw(error)
+            else:
+                value = steps.send(answer)
+    except StopIteration as end:
+        return Outcome(Trigger.SUCCEED, Cause.RETURNED, result=end.value)
+    except BaseException as error:
+        return ending(handle, error)
+
+
+def ending(handle: Handle | None, error: BaseException) -> Outcome:
+    """What an exception that left a handler means for its attempt."""
+    match error:
+        case Cancelled() | asyncio.CancelledError() | KeyboardInterrupt():
+            return Outcome(Trigger.FAIL, Cause.CANCELLED, failure=failure(error))
+        case Snooze():
+            return Outcome(Trigger.SNOOZE, Cause.SNOOZED, delay=error.delay, note=str(error) or None)
+        case NeedsReview():
+            return _review(handle, error)
+        case Retry():
+            return Outcome(Trigger.FAIL, Cause.RAISED, failure=failure(error), delay=error.after)
+        case Fail():
+            return Outcome(Trigger.FAIL, Cause.RAISED, failure=failure(error), retryable=False)
+        case MemoryError():
+            return Outcome(
+                Trigger.FAIL, Cause.OUT_OF_MEMORY, failure=failure(error), retryable=_retryable(handle, error)
+            )
+        case SystemExit():
+            code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
+            text = f"The handler called sys.exit({error.code!r:.80}) and returned nothing."
+            told = Failure("SystemExit", payload.sanitise_text(text), fingerprint=f"exit-{code}")
+            return Outcome(Trigger.FAIL, Cause.EXITED, failure=told, usage=Usage(exit_code=code & 0xFF))
+        case _:
+            return Outcome(Trigger.FAIL, Cause.RAISED, failure=failure(error), retryable=_retryable(handle, error))
+
+
+def failure(error: BaseException) -> Failure:
+    """An exception as it is kept: without locals, without our own frames on top."""
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(_ENGINE)]
+    kind = type(error).__qualname__
+    module = type(error).__module__
+    name = kind if module in ("builtins", "__main__") else f"{module}.{kind}"
+    lines = ["Traceback (most recent call last):\n", *traceback.format_list(frames)] if frames else []
+    text = "".join([*lines, *traceback.format_exception_only(error)])
+    if error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__):
+        text = "".join(traceback.format_exception(error))
+    where = "|".join(f"{os.path.basename(each.filename)}:{each.name}" for each in frames[-5:])
+    mark = hashlib.blake2b(f"{name}|{where}".encode(), digest_size=8).hexdigest()
+    return Failure(
+        type=payload.sanitise_text(name, 200),
+        message=payload.sanitise_text(_message(error), _LONGEST_ERROR),
+        traceback=payload.sanitise_text(text, _LONGEST_TRACEBACK),
+        fingerprint=mark,
+    )
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as problem:
+        return f"<its text cannot be read: {type(problem).__name__}>"
+
+
+def _ended(handle: Handle, work: Callable[[], str | None]) -> Outcome:
+    try:
+        return Outcome(Trigger.SUCCEED, Cause.RETURNED, result=work())
+    except BaseException as error:
+        return ending(handle, error)
+
+
+def _drive(steps: Steps) -> str | None:
+    try:
+        value = next(steps)
+        while True:
+            try:
+                answer = run_coroutine(value)
+            except BaseException as error:
+                value = steps.throw(error)
+            else:
+                value = steps.send(answer)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+def run_coroutine(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end; SIGTERM cancels it."""
+
+    async def stoppable() -> Any:
+        task = asyncio.ensure_future(work)
+        # Only the main thread may handle signals.
+        main = threading.current_thread() is threading.main_thread()
+        earlier = signal.getsignal(signal.SIGTERM) if main else None
+        if callable(earlier):
+
+            def stop() -> None:
+                if mark := getattr(earlier, "mark", None):
+                    mark()
+                task.cancel()
+
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+        try:
+            return await task
+        finally:
+            if callable(earlier):
+                asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
+                signal.signal(signal.SIGTERM, earlier)
+
+    return asyncio.run(stoppable())
+
+
+def _phases(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter) -> Steps:
+    """The phases one after the other; yields what is to be awaited, returns the last result as JSON text."""
+    arguments = handle.signature.arguments(task.params)
+    last: str | None = None
+    steps = handle.steps
+    for position, step in enumerate(steps):
+        ctx.phase, ctx.position = step.name, position
+        if step.name in task.results:
+            last = task.results[step.name]
+            continue
+        approved = _approved(task, step)
+        if approved is not None:
+            last = approved
+        else:
+            if len(steps) > 1:
+                reporter.phase_running(step.name, position)
+            value = step.call(ctx, arguments)
+            if hasattr(value, "__await__"):
+                value = yield value
+            last = _result(handle, value)
+        if len(steps) > 1:
+            reporter.phase_done(step.name, position, last)
+        ctx.results[step.name] = payload.load(last)
+    return last
+
+
+def _approved(task: Task, step: Step) -> str | None:
+    """The result of a phase that had asked for a review which was approved."""
+    review = task.review
+    if review is None or review["verdict"] != "approved" or review.get("phase") != step.name:
+        return None
+    return review.get("result") or "null"
+
+
+def _result(handle: Handle, value: Any) -> str:
+    """What a handler returned as JSON text; models, dates and their kin become JSON first."""
+    try:
+        text, _ = payload.sanitise(value)
+    except InvalidPayload:
+        from pydantic_core import PydanticSerializationError, to_jsonable_python
+
+        try:
+            text, _ = payload.sanitise(to_jsonable_python(value, inf_nan_mode="constants"))
+        except (PydanticSerializationError, ValueError, RecursionError) as error:
+            raise InvalidPayload(f"The result of {handle.definition.key} cannot be kept as JSON: {error}.") from None
+    return text
+
+
+def _review(handle: Handle | None, error: NeedsReview) -> Outcome:
+    try:
+        data, _ = payload.sanitise(error.data)
+    except InvalidPayload as problem:
+        return Outcome(Trigger.FAIL, Cause.RAISED, failure=failure(problem), retryable=False)
+    note = payload.sanitise_text(error.note, 2000) or None
+    return Outcome(Trigger.ASK_REVIEW, Cause.REVIEW, result=data, note=note, data=data)
+
+
+def _retryable(handle: Handle | None, error: BaseException) -> bool:
+    """Whether another attempt may help: never after what is fatal, and only after what is listed, if anything is."""
+    if handle is None:
+        return True
+    if handle.fatal_on and isinstance(error, handle.fatal_on):
+        return False
+    return not handle.retry_on or isinstance(error, handle.retry_on)

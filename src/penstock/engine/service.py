@@ -1,0 +1,64 @@
+"""The loop of everything that is done again and again: one tick, a sleep that can be woken, a pause after an error."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from penstock.core.errors import StoreUnavailable
+
+_LONGEST_PAUSE = 5.0
+
+log = logging.getLogger("penstock.engine")
+
+
+class Service:
+    """Calls `tick` until it is stopped; a tick says in how many seconds it wants to be called again."""
+
+    def __init__(
+        self, name: str, tick: Callable[[], Awaitable[float]], *, longest_pause: float = _LONGEST_PAUSE
+    ) -> None:
+        self.name = name
+        self.succeeded_at: float | None = None
+        """When a tick last went well, on the monotonic clock."""
+        self.errors = 0
+        self._tick = tick
+        self._longest_pause = longest_pause
+        self._awake = asyncio.Event()
+        self._stopping = False
+
+    def wake(self) -> None:
+        """Let the next tick come now; only from the loop's own thread."""
+        self._awake.set()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._awake.set()
+
+    async def run(self) -> None:
+        failures = 0
+        while not self._stopping:
+            self._awake.clear()
+            try:
+                pause = await self._tick()
+                self.succeeded_at, failures = time.monotonic(), 0
+            except Exception as error:
+                failures += 1
+                self.errors += 1
+                pause = min(self._longest_pause, 0.1 * 2 ** min(failures, 10))
+                self._complain(error, failures, pause)
+            if pause > 0 and not self._stopping:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._awake.wait(), pause)
+            elif pause <= 0:
+                await asyncio.sleep(0)
+
+    def _complain(self, error: Exception, failures: int, pause: float) -> None:
+        if isinstance(error, StoreUnavailable):
+            if failures == 1 or failures % 20 == 0:
+                log.warning("%s: the store does not answer (%s); next try in %.1f s", self.name, error, pause)
+        else:
+            log.exception("%s failed; next try in %.1f s", self.name, pause)

@@ -1,0 +1,63 @@
+"""How a worker works: every knob it has, with its default."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from penstock.core.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What may be said to a worker beside what it shall run; times are in seconds."""
+
+    slots: int = field(default_factory=lambda: 2 * (os.cpu_count() or 1))
+    """Jobs that run at once in processes of their own."""
+    inline_slots: int = 100
+    """Jobs that run at once in the worker's own loop."""
+    ahead: int = 0
+    """Jobs that are claimed before there is a slot for them; they are not started, and given back when it stops."""
+    lease: float = 15.0
+    heartbeat: float = 3.0
+    poll: float = 1.0
+    """How long a worker waits at most before it looks for jobs unasked."""
+    drain: float = 25.0
+    """How long running jobs may go on once the worker was told to stop."""
+    stop_grace: float = 5.0
+    """How long jobs have to clean up after they were asked to stop, before they are killed."""
+    rescue: float = 1.0
+    """How often it looks for jobs of workers that are gone."""
+    hook_timeout: float = 10.0
+    user: str | None = None
+    """The user as which jobs run; it takes root to choose another."""
+    allow_root: bool = False
+    """Let jobs run as root when the worker does."""
+    environment: tuple[str, ...] = ()
+    """Environment variables that all jobs may see, beside those that their definitions name."""
+    allow_preload_threads: bool = False
+    name: str = ""
+    folder: str = ""
+    """Where the private folders of jobs are made; by default under the system's folder for temporary files."""
+    processes: int = 256
+    """Processes that one job may have where its definition says nothing."""
+    own_process: bool = True
+    """The worker has its process to itself, so that any child it did not start is an orphan of a job."""
+
+    def __post_init__(self) -> None:
+        for name in ("lease", "heartbeat", "poll", "rescue", "hook_timeout"):
+            if not getattr(self, name) > 0:
+                raise InvalidInput(f"{name} must be more than 0 seconds, not {getattr(self, name)!r}.")
+        for name in ("slots", "inline_slots"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise InvalidInput(f"{name} must be an integer of at least 1, not {getattr(self, name)!r}.")
+        if self.heartbeat * 2 > self.lease - self.margin:
+            raise InvalidInput(
+                f"A heartbeat every {self.heartbeat:g} s is too slow for a lease of {self.lease:g} s.",
+                hint="The lease should last for at least three heartbeats.",
+            )
+
+    @property
+    def margin(self) -> float:
+        """So long before its lease ends a worker stops to trust it."""
+        return max(0.2 * self.lease, min(1.0, 0.3 * self.lease))

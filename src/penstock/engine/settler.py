@@ -1,0 +1,85 @@
+"""Hands endings to the store, many at a time, again and again until it answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from penstock.core.errors import StoreError
+from penstock.core.job import Held
+from penstock.core.outcome import Failure, Outcome, Settlement
+from penstock.core.ports import JobsPort, Store
+from penstock.core.transitions import Trigger
+from penstock.core.worker import SettleReport
+from penstock.engine.service import log
+
+_BATCH = 500
+
+
+class Settler:
+    """Collects endings while a batch is on its way; each waits until it is on record or refused."""
+
+    def __init__(self, store: Store, jobs: JobsPort, settled: Callable[[SettleReport], None]) -> None:
+        self._store = store
+        self._jobs = jobs
+        self._settled = settled
+        self._waiting: list[tuple[str, Settlement, asyncio.Future[bool]]] = []
+        self._came = asyncio.Event()
+
+    @property
+    def idle(self) -> bool:
+        return not self._waiting
+
+    async def settle(self, worker: str, settlement: Settlement) -> bool:
+        """End an attempt; True once that is on record, False when the attempt no longer owned its job."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._waiting.append((worker, settlement, future))
+        self._came.set()
+        return await future
+
+    async def tick(self) -> float:
+        """Settle what waits; what fails because of the store stays and is tried again."""
+        await self._came.wait()
+        while self._waiting:
+            worker = self._waiting[0][0]
+            batch = [each for each in self._waiting if each[0] == worker][:_BATCH]
+            report = await self._apply(worker, [settlement for _, settlement, _ in batch])
+            refused = set(report.refused)
+            done = {id(each) for each in batch}
+            self._waiting = [each for each in self._waiting if id(each) not in done]
+            self._settled(report)
+            for _, settlement, future in batch:
+                if not future.done():
+                    future.set_result(Held(settlement.job_id, settlement.fence) not in refused)
+        self._came.clear()
+        return 0.0
+
+    def wake(self) -> None:
+        """Let a tick that waits for endings look whether it shall stop."""
+        self._came.set()
+
+    async def _apply(self, worker: str, settlements: list[Settlement]) -> SettleReport:
+        try:
+            return await self._store.arun(self._jobs.settle(worker, settlements))
+        except StoreError:
+            raise
+        except Exception:
+            if len(settlements) > 1:
+                # One that cannot be written must not keep the others waiting.
+                reports = [await self._apply(worker, [each]) for each in settlements]
+                return SettleReport(
+                    [job for report in reports for job in report.applied],
+                    [job for report in reports for job in report.repeated],
+                    [held for report in reports for held in report.refused],
+                )
+            log.exception("the ending of job %s cannot be written as it is", settlements[0].job_id)
+            return await self._store.arun(self._jobs.settle(worker, [_plainer(settlements[0])]))
+
+
+def _plainer(settlement: Settlement) -> Settlement:
+    """The same ending without what the handler gave, which the database did not take."""
+    told = settlement.outcome
+    why = Failure("NotStored", "What the attempt gave could not be stored; the worker's log says why.")
+    plain = Outcome(told.trigger, told.cause, failure=why if told.trigger is not Trigger.SUCCEED else None)
+    return replace(settlement, outcome=plain)

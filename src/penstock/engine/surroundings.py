@@ -1,0 +1,122 @@
+"""Where and as whom jobs run: their folders, their user, what they see of the environment."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pwd
+import shutil
+import stat
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from penstock.core.definition import Definition
+from penstock.core.errors import InvalidInput
+from penstock.engine.confinement import Rules, allowed_environment
+from penstock.engine.folders import WorkerFolder
+from penstock.engine.holding import Holding
+from penstock.engine.service import log
+from penstock.engine.settings import WorkerSettings
+
+_PRIVATE = 0o700
+
+
+class Surroundings:
+    """Makes the rules under which the children of one worker run."""
+
+    def __init__(self, settings: WorkerSettings, definitions: Iterable[Definition]) -> None:
+        self._settings = settings
+        self._user = _user(settings, definitions)
+        self._folder = WorkerFolder(settings.folder)
+        self._spare: list[str] = []
+        self._made = 0
+
+    def open(self) -> None:
+        """Make the folder that holds the private folders of jobs."""
+        self._folder.open()
+
+    def close(self) -> None:
+        self._folder.close()
+
+    def rules(self, definition: Definition, job_id: str) -> Rules:
+        """What a child may use that runs this definition; its folder is to be given back."""
+        user, group = self._user
+        folder = self._private_folder()
+        seen = allowed_environment((*self._settings.environment, *definition.environment), os.environ)
+        processes = self._settings.processes if definition.processes is None else definition.processes
+        return Rules(
+            folder=folder,
+            environment={**seen, "HOME": folder, "TMPDIR": folder, "PENSTOCK_JOB_ID": job_id},
+            memory=definition.memory,
+            cpu=definition.cpu,
+            files=definition.files,
+            file_size=definition.file_size,
+            processes=processes,
+            user=user,
+            group=group,
+        )
+
+    def job_rules(self, holding: Holding) -> Rules:
+        """The rules of one attempt."""
+        claimed = holding.claimed
+        rules = self.rules(holding.definition, claimed.job_id)
+        numbers = {"PENSTOCK_FENCE": str(claimed.fence), "PENSTOCK_ATTEMPT": str(claimed.attempt)}
+        return replace(rules, environment={**rules.environment, **numbers})
+
+    async def give_back(self, rules: Rules) -> None:
+        """Take a child's folder back: an empty one serves again, any other is removed with all that is in it."""
+        try:
+            empty = not os.listdir(rules.folder)
+        except OSError:
+            empty = False
+        if empty:
+            self._spare.append(rules.folder)
+        else:
+            await asyncio.to_thread(shutil.rmtree, rules.folder, onerror=_make_removable)
+
+    def _private_folder(self) -> str:
+        """A folder of nobody else's, empty. Making and removing one for each job would cost more than its process."""
+        while self._spare:
+            folder = self._spare.pop()
+            with contextlib.suppress(OSError):
+                if stat.S_IMODE(os.stat(folder, follow_symlinks=False).st_mode) != _PRIVATE:
+                    os.chmod(folder, _PRIVATE)
+                return folder
+        self._made += 1
+        folder = os.path.join(self._folder.path, str(self._made))
+        os.mkdir(folder, _PRIVATE)
+        user, group = self._user
+        if user is not None:
+            os.chown(folder, user, -1 if group is None else group)
+        return folder
+
+
+def _make_removable(function: Any, path: str, _: Any) -> None:
+    """A folder that a job made read-only is removed all the same; what cannot be is left and said."""
+    try:
+        os.chmod(os.path.dirname(path), stat.S_IRWXU)
+        if not os.path.islink(path) and os.path.isdir(path):
+            os.chmod(path, stat.S_IRWXU)
+        function(path)
+    except OSError as error:
+        log.warning("%s cannot be removed: %s", path, error)
+
+
+def _user(settings: WorkerSettings, definitions: Iterable[Definition]) -> tuple[int | None, int | None]:
+    """The user and group of jobs; root only when that was said in so many words."""
+    if settings.user is not None:
+        try:
+            found = pwd.getpwuid(int(settings.user)) if settings.user.isdigit() else pwd.getpwnam(settings.user)
+        except KeyError:
+            raise InvalidInput(f"There is no user {settings.user!r} on this host.") from None
+        if os.getuid() not in (0, found.pw_uid):
+            raise InvalidInput(f"Only root can run jobs as {settings.user!r}.")
+        return found.pw_uid, found.pw_gid
+    if os.getuid() == 0 and not settings.allow_root and any(each.isolation == "process" for each in definitions):
+        raise InvalidInput(
+            "This worker runs as root, and so would its jobs.",
+            hint="Name a user for them (--user nobody), or say --allow-root.",
+        )
+    return None, None

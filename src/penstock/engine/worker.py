@@ -1,0 +1,474 @@
+"""A worker: claims jobs, has them run, settles them, and keeps its lease meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from penstock.core.context import Errands
+from penstock.core.definition import Definition
+from penstock.core.errors import LeaseLost, StoreUnavailable
+from penstock.core.ids import IdSource
+from penstock.core.job import Claimed, Held
+from penstock.core.outcome import Cause, Outcome
+from penstock.core.ports import AdminPort, JobsPort, Message, Queue, Store
+from penstock.core.transitions import Status, Trigger
+from penstock.core.worker import Pulse, SettleReport, WorkerInfo
+from penstock.engine import hooks, processes
+from penstock.engine.attempt import Attempt, Stop
+from penstock.engine.context import Resources
+from penstock.engine.controls import Controls
+from penstock.engine.duties import Promoter, Rescuer
+from penstock.engine.handlers import Application
+from penstock.engine.heartbeat import EXIT_UNTRUSTED
+from penstock.engine.holding import Holding
+from penstock.engine.inline import InlineAttempt
+from penstock.engine.lease import Lease
+from penstock.engine.pool import Pool
+from penstock.engine.recorder import Recorder
+from penstock.engine.service import Service, log
+from penstock.engine.settings import WorkerSettings
+from penstock.engine.settler import Settler
+from penstock.engine.surroundings import Surroundings
+from penstock.engine.zygote_process import ZygoteProcess
+from penstock.engine.zygotes import Zygotes
+
+_STRAY_EVERY = 10
+_STOP_SECONDS = 10.0
+_REST_SECONDS = 1.0
+
+Running = Attempt | InlineAttempt
+
+
+class Worker:
+    """Runs the definitions that its zygote has loaded until it is told to stop."""
+
+    def __init__(
+        self,
+        zygote: ZygoteProcess,
+        new_zygote: Callable[[], Awaitable[ZygoteProcess]],
+        store: Store,
+        queue: Queue,
+        jobs: JobsPort,
+        admin: AdminPort,
+        errands: Errands,
+        *,
+        settings: WorkerSettings | None = None,
+        inline: Application | None = None,
+    ) -> None:
+        self.settings = settings or WorkerSettings()
+        self.store = store
+        self._queue = queue
+        self._jobs = jobs
+        self._admin = admin
+        self._errands = errands
+        self._zygotes = Zygotes(zygote, new_zygote, self._use_new_zygote, own_process=self.settings.own_process)
+        self._inline_app = inline
+        self._handles = (
+            {(each.definition.key, each.definition.version): each for each in inline.definitions} if inline else {}
+        )
+        self._resources = Resources(inline.resources if inline else {})
+        self._ids = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom)
+        self._surroundings = Surroundings(self.settings, zygote.definitions)
+        self._controls = Controls(store, admin)
+        self._definitions: dict[int, Definition] = {}
+        self._forked = Pool(self.settings.slots, self.settings.ahead)
+        self._inlined = Pool(self.settings.inline_slots, self.settings.ahead)
+        self._running: dict[Held, Running] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loose: set[asyncio.Task[None]] = set()
+        self._messages: list[Message] = []
+        self._stray = True
+        self._rests_until = 0.0
+        self._stopping = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._lease = Lease(
+            store,
+            jobs,
+            self.settings,
+            trust=lambda until: self._zygotes.present.trust(until),
+            pulse=self._hear_pulse,
+            lost=lambda worker, why: self._spawn_loose(self._lose_lease(worker, why)),
+            unkillable=lambda: bool(self._inlined.running),
+        )
+        self._recorder = Recorder(store, jobs, self._refused)
+        self._settler = Settler(store, jobs, self._settled)
+        self._hooks = hooks.Hooks(
+            store, jobs, admin, lambda: self._zygotes.present, self._surroundings, errands, self.settings.hook_timeout
+        )
+        # A rescue that waits for the store through an outage would take for dead who only could not reach it.
+        self._rescuer = Rescuer(
+            store.reserve(self.settings.lease / 3), jobs, self.settings.rescue, lambda: self._lease.settled_in
+        )
+        self.claimer = Service("claim", self._claim)
+        self.services = [
+            self.claimer,
+            # After an outage endings must come in before anybody may take this worker for dead.
+            Service("settle", self._settler.tick, longest_pause=0.5),
+            Service("record", self._recorder.tick),
+            promoter := Service("promote", Promoter(store, jobs, lambda ids: self.claimer.wake()).tick),
+            Service("rescue", self._rescuer.tick),
+            hook_service := Service("hooks", self._hooks.tick),
+        ]
+        self._promoter = promoter
+        self._hook_service = hook_service
+        self.counts = {"claimed": 0, "settled": 0, "refused": 0}
+
+    @property
+    def id(self) -> str:
+        """Who this worker is to the store; empty while it has no lease."""
+        return self._lease.worker
+
+    @property
+    def running(self) -> list[Held]:
+        """The jobs that this worker runs at the moment."""
+        return list(self._running)
+
+    def stop(self) -> None:
+        """Claim nothing any more and drain; a second call goes straight to the kill. Only from the loop's thread."""
+        if self._stopping.is_set():
+            self._hurry.set()
+        self._stopping.set()
+        self.claimer.wake()
+
+    async def run(self) -> None:
+        """Work until `stop()` was called and everything that ran has ended or was given back."""
+        self._zygotes.open()
+        self._surroundings.open()
+        try:
+            await self._register()
+            loops = [asyncio.ensure_future(each.run()) for each in self.services]
+            loops += [asyncio.ensure_future(self._listen()), asyncio.ensure_future(self._zygotes.keep())]
+            try:
+                await self._stopping.wait()
+                await self._drain()
+            finally:
+                await self._end(loops)
+        finally:
+            await self._zygotes.close()
+            self._resources.close()
+            await asyncio.to_thread(self._surroundings.close)
+            if self._inlined.running:
+                log.critical("%d inline job(s) do not stop: the process ends", len(self._inlined.running))
+                os._exit(EXIT_UNTRUSTED)
+
+    # Registration and lease
+
+    async def _register(self) -> None:
+        """Introduce this worker under a new id, and begin its lease."""
+        lanes = await self.store.arun(self._admin.register(self._zygotes.present.definitions))
+        self._definitions = {
+            lanes[each.key, each.version]: each
+            for each in self._zygotes.present.definitions
+            if (each.key, each.version) in lanes
+        }
+        inline = {lane for lane, each in self._definitions.items() if each.isolation == "inline"}
+        self._inlined.lanes = sorted(inline)
+        self._forked.lanes = sorted(self._definitions.keys() - inline)
+        self._hooks.lanes = {lane: each for lane, each in self._definitions.items() if each.hooks}
+        await self._controls.read(self._definitions)
+        worker = WorkerInfo(
+            id=self._ids.new_id(), name=self.settings.name or platform.node(), host=platform.node(), pid=os.getpid(),
+            lanes=tuple(sorted(self._definitions)), slots=self.settings.slots,
+        )  # fmt: skip
+        await self._lease.begin(worker)
+        self._stray = False
+        log.info("worker %s runs %d definition(s) with %d slot(s)", worker.id, len(lanes), self.settings.slots)
+
+    def _hear_pulse(self, pulse: Pulse) -> None:
+        for held in pulse.cancels:
+            self._cancel(held)
+        if pulse.controls != self._controls.version:
+            self._spawn(self._read_controls(pulse.controls))
+        if self._lease.beats % _STRAY_EVERY == 0:
+            self._stray = True
+            self.claimer.wake()
+
+    async def _lose_lease(self, worker: str, why: str) -> None:
+        """Nothing may go on under a lease that cannot be proved: kill, give back, begin anew."""
+        if worker != self.id:
+            return
+        log.error("worker %s lost its lease: %s", worker, why)
+        for attempt in list(self._running.values()):
+            attempt.kill(Stop.UNTRUSTED)
+        if self._stopping.is_set():
+            return
+        self._lease.give_up()
+        self._give_back_waiting()
+        while not self._stopping.is_set():
+            try:
+                await self._wait_for_attempts(None)
+                await self._register()
+            except Exception as error:
+                if not isinstance(error, StoreUnavailable):
+                    log.exception("worker %s cannot begin anew", worker)
+                await asyncio.sleep(0.5)
+            else:
+                self.claimer.wake()
+                return
+
+    # Claiming
+
+    async def _claim(self) -> float:
+        worker = self.id
+        if self._stopping.is_set() or not worker:
+            return self.settings.poll
+        if (rest := self._rests_until - time.monotonic()) > 0:
+            return rest
+        messages, self._messages = self._messages, []
+        try:
+            more = await self._release_strays(worker)
+            for pool in (self._forked, self._inlined):
+                more |= await self._fill(worker, pool)
+        except LeaseLost as error:
+            self._lease.lose(str(error))
+            return self.settings.poll
+        except StoreUnavailable:
+            # The answer to a claim may have been lost.
+            self._stray = True
+            raise
+        if messages:
+            await self._queue.acknowledge(messages)
+        return 0.0 if more else self.settings.poll
+
+    async def _fill(self, worker: str, pool: Pool) -> bool:
+        """Claim what the pool has room for; True when there may be more."""
+        room = pool.room
+        if room < 1 or not pool.lanes:
+            return False
+        ahead = pool.ahead > 0
+        free = [lane for lane in pool.lanes if lane not in self._controls.limited]
+        limited = [] if ahead and pool.free < 1 else [lane for lane in pool.lanes if lane in self._controls.limited]
+        limit = room if not limited else min(room, max(1, pool.free))
+        claimed = await self.store.arun(
+            self._jobs.claim(worker, [*free, *limited], limit, limited=limited, start=not ahead)
+        )
+        self.counts["claimed"] += len(claimed)
+        for each in claimed:
+            holding = self._holding(each, worker, started=not ahead and not each.lost)
+            (self._forked if each.lost else pool).waiting.append(holding)
+        if self._stopping.is_set():
+            self._give_back_waiting()
+        self._launch()
+        return len(claimed) == limit and pool.room > 0
+
+    async def _release_strays(self, worker: str) -> bool:
+        """Put back what names this worker although it does not hold it."""
+        if self._stray:
+            released = await self.store.arun(self._jobs.release_unheld(worker, self._held()))
+            self._stray = False
+            if released:
+                log.warning("%d job(s) were given back: the answer to their claim was lost", len(released))
+        return False
+
+    def _held(self) -> list[Held]:
+        return [*self._running, *(each.held for pool in (self._forked, self._inlined) for each in pool.waiting)]
+
+    def _holding(self, claimed: Claimed, worker: str, *, started: bool) -> Holding:
+        return Holding(
+            claimed, self._definitions[claimed.lane], worker, self.store, self._jobs, self._admin, self._recorder,
+            self._errands, self._controls.custom, started=started,
+        )  # fmt: skip
+
+    def _launch(self) -> None:
+        """Start what waits and may start now."""
+        if not self._zygotes.present.alive or processes.boot_time() >= self._lease.trusted_until:
+            return
+        for holding in self._forked.take():
+            self._begin(self._forked, holding, Attempt(holding, self._zygotes.present, self._surroundings))
+        for holding in self._inlined.take():
+            handle = self._handles[holding.definition.key, holding.definition.version]
+            app = self._inline_app
+            if app is None:
+                raise RuntimeError("inline definitions were loaded without an application")
+            attempt = InlineAttempt(holding, handle, app, self._resources, self.store, self._jobs)
+            self._begin(self._inlined, holding, attempt)
+
+    def _begin(self, pool: Pool, holding: Holding, attempt: Running) -> None:
+        self._running[holding.held] = attempt
+        pool.running[holding.held] = holding
+        self._spawn(self._attempt(pool, holding, attempt))
+
+    # Attempts
+
+    async def _attempt(self, pool: Pool, holding: Holding, attempt: Running) -> None:
+        """One attempt from its start to its settlement."""
+        try:
+            outcome = await self._outcome(holding, attempt)
+            await self._finish_words(holding)
+            settlement = holding.settlement(outcome, random.random())
+            if outcome.trigger is Trigger.RELEASE:
+                # What kept this one from running will keep the next one: no use to claim it at once.
+                self._rests_until = time.monotonic() + _REST_SECONDS
+            await self._settler.settle(holding.worker, settlement)
+            if settlement.status is Status.SCHEDULED:
+                self._promoter.wake()
+        finally:
+            self._running.pop(holding.held, None)
+            pool.running.pop(holding.held, None)
+            self.claimer.wake()
+
+    async def _outcome(self, holding: Holding, attempt: Running) -> Outcome:
+        try:
+            await holding.start()
+            if hooks.ON_START in holding.definition.hooks:
+                self._hooks.call(holding.definition, hooks.ON_START, hooks.start_task(await holding.task()))
+            return await (self._zygotes.run(attempt) if isinstance(attempt, Attempt) else attempt.run())
+        except (LeaseLost, StoreUnavailable) as error:
+            log.warning("job %s was not run: %s", holding.held.job_id, error)
+        except Exception:
+            log.exception("job %s could not be run", holding.held.job_id)
+        return Outcome(Trigger.RELEASE, Cause.RELEASED)
+
+    async def _finish_words(self, holding: Holding) -> None:
+        """See to it that all an attempt said is kept before it is settled, while its lease lasts."""
+        while True:
+            try:
+                return await self._recorder.finish(holding.held)
+            except StoreUnavailable:
+                if self.id != holding.worker:
+                    return None
+                await asyncio.sleep(0.5)
+            except Exception:
+                log.exception("the last words of job %s could not be kept", holding.held.job_id)
+                return None
+
+    def _cancel(self, held: Held) -> None:
+        attempt = self._running.get(held)
+        if attempt is not None:
+            attempt.stop(Stop.CANCEL, attempt.holding.definition.cancel_grace / 1e6)
+            return
+        for pool in (self._forked, self._inlined):
+            for holding in [each for each in pool.waiting if each.held == held]:
+                pool.waiting.remove(holding)
+                self._spawn(self._give_back(holding))
+
+    async def _give_back(self, holding: Holding) -> None:
+        await self._settler.settle(
+            holding.worker, holding.settlement(Outcome(Trigger.RELEASE, Cause.RELEASED), random.random())
+        )
+
+    def _give_back_waiting(self) -> None:
+        for pool in (self._forked, self._inlined):
+            waiting, pool.waiting = list(pool.waiting), type(pool.waiting)()
+            for holding in waiting:
+                self._spawn(self._give_back(holding))
+
+    def _refused(self, held: Held) -> None:
+        """A write of this attempt was refused: the job is somebody else's now."""
+        self.counts["refused"] += 1
+        attempt = self._running.get(held)
+        if attempt is not None:
+            log.warning("job %s is not this worker's any more; its attempt is killed", held.job_id)
+            attempt.kill(Stop.LOST_FENCE)
+
+    def _settled(self, report: SettleReport) -> None:
+        self.counts["settled"] += len(report.applied) + len(report.repeated)
+        self.counts["refused"] += len(report.refused)
+        for held in report.refused:
+            log.warning("the ending of job %s came too late: somebody else has it", held.job_id)
+        if self._hooks.lanes:
+            self._hook_service.wake()
+
+    # News
+
+    async def _listen(self) -> None:
+        """Wake those who wait when the queue says that there is something new."""
+        while True:
+            try:
+                messages = await self._queue.receive(self.settings.poll)
+            except Exception:
+                log.exception("the queue cannot be listened to")
+                await asyncio.sleep(self.settings.poll)
+                continue
+            if messages:
+                self._messages += messages
+                self.claimer.wake()
+                self._promoter.wake()
+                if self._hooks.lanes:
+                    self._hook_service.wake()
+                if self._running:
+                    self._lease.poke()
+
+    async def _read_controls(self, version: int) -> None:
+        try:
+            await self._controls.read(self._definitions, version)
+        except StoreUnavailable as error:
+            log.warning("what operators have changed is read with the next heartbeat: %s", error)
+        self.claimer.wake()
+
+    def _use_new_zygote(self) -> None:
+        self._zygotes.present.trust(self._lease.trusted_until)
+        self._launch()
+        self.claimer.wake()
+
+    # Stopping
+
+    async def _drain(self) -> None:
+        """Wait for what runs, then ask it to stop, then kill it; what has not ended by itself is given back."""
+        self._give_back_waiting()
+        log.info("stopping: %d job(s) still run", len(self._running))
+        await self._wait_for_attempts(self.settings.drain)
+        if self._running and not self._hurry.is_set():
+            for attempt in list(self._running.values()):
+                attempt.stop(Stop.SHUTDOWN, self.settings.stop_grace)
+            await self._wait_for_attempts(self.settings.stop_grace)
+        for attempt in list(self._running.values()):
+            attempt.kill(Stop.SHUTDOWN)
+        await self._wait_for_attempts(_STOP_SECONDS, hurry=False)
+        await self._hooks.drain(self.settings.hook_timeout)
+
+    async def _wait_for_attempts(self, seconds: float | None, *, hurry: bool = True) -> None:
+        """Until all attempts are settled, or the time is over, or somebody is in a hurry."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while self._tasks and not (hurry and self._hurry.is_set()):
+            left = 0.5 if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                return
+            hurrying = asyncio.ensure_future(self._hurry.wait())
+            waited = [task for task in self._tasks if task is not asyncio.current_task()]
+            if not waited:
+                hurrying.cancel()
+                return
+            await asyncio.wait([*waited, hurrying], timeout=min(left, 0.5), return_when=asyncio.FIRST_COMPLETED)
+            hurrying.cancel()
+
+    async def _end(self, loops: Sequence[asyncio.Future[None]]) -> None:
+        for service in self.services:
+            service.stop()
+        self._settler.wake()
+        for task in self._loose:
+            task.cancel()
+        # A claim that is under way may still bring jobs, which are to be given back.
+        await asyncio.wait([loops[self.services.index(self.claimer)]], timeout=_STOP_SECONDS)
+        if self.id:
+            try:
+                await asyncio.wait_for(self._leave(self.id), _STOP_SECONDS)
+            except Exception as error:
+                log.warning("the store was not told that this worker stops: %s", error)
+        for loop in loops:
+            loop.cancel()
+        await asyncio.gather(*loops, return_exceptions=True)
+        await self._lease.close()
+        await self._rescuer.close()
+
+    async def _leave(self, worker: str) -> None:
+        """Give back whatever still names this worker, and end it in good order."""
+        await self.store.arun(self._jobs.release_unheld(worker, []))
+        await self.store.arun(self._jobs.end_worker(worker))
+        log.info("worker %s has stopped", worker)
+
+    def _spawn_loose(self, work: Any) -> None:
+        """Have something done that does not count as work of this worker."""
+        self._loose.add(task := asyncio.ensure_future(work))
+        task.add_done_callback(self._loose.discard)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

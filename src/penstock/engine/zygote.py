@@ -1,0 +1,243 @@
+"""The zygote: a small process that has the user's code loaded and forks a child for each attempt.
+
+It is started by exec, holds no socket but its own and one thread. It is the only parent of attempts, so it alone may
+signal them by number; and it is the watchdog of a supervisor that froze: past the trust it was told, it kills.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.core.errors import PenstockError
+from penstock.engine import child, confinement, handlers, preload, processes
+from penstock.engine.handlers import Application
+from penstock.engine.wire import Frame, Unpacker, pack
+
+_SWEEP_SECONDS = 0.005
+_SWEEP_LONGEST = 10.0
+_MOST_DESCRIPTORS = 16
+_CHUNK = 65_536
+
+
+@dataclass(slots=True)
+class _Attempt:
+    number: int
+    pid: int
+    untrusted: bool = False
+
+
+class Zygote:
+    """Forks, signals and reaps attempts as it is told."""
+
+    def __init__(self, line: socket.socket, app: Application) -> None:
+        self._line = line
+        self._app = app
+        self._pid = os.getpid()
+        self._frames = Unpacker()
+        self._descriptors: list[int] = []
+        self._attempts: dict[int, _Attempt] = {}
+        self._by_number: dict[int, _Attempt] = {}
+        self._ended: list[Frame] = []
+        self._ended_at = 0.0
+        self._trusted_until = float("inf")
+        self._trusted = True
+        self._leaving = False
+        self._handles = {(each.definition.key, each.definition.version): each for each in app.definitions}
+        self._wake, wake = socket.socketpair()
+        self._wake.setblocking(False)
+        wake.setblocking(False)
+        self._waker = wake
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._handled = confinement.handled_signals()
+
+    def serve(self) -> None:
+        """Do as told until the supervisor has gone, or until told to leave and no attempt is left."""
+        poll = select.poll()
+        poll.register(self._line, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
+        while not (self._leaving and not self._attempts and not self._ended):
+            ready = {fd for fd, _ in poll.poll(self._patience())}
+            if self._wake.fileno() in ready:
+                with contextlib.suppress(BlockingIOError):
+                    self._wake.recv(4096)
+            if self._line.fileno() in ready and not self._listen():
+                self._kill_all()
+                return
+            if processes.boot_time() >= self._trusted_until:
+                self._distrust()
+            self._reap()
+            self._report()
+
+    def _patience(self) -> float | None:
+        """Milliseconds until there is something to do unasked."""
+        if self._ended:
+            return _SWEEP_SECONDS * 1000
+        if self._trusted_until == float("inf") or not self._attempts:
+            return None
+        return max(0.0, self._trusted_until - processes.boot_time()) * 1000 + 1
+
+    def _listen(self) -> bool:
+        """Take in what the supervisor says; False when it has gone."""
+        data, descriptors, _, _ = socket.recv_fds(self._line, _CHUNK, _MOST_DESCRIPTORS)
+        if not data:
+            return False
+        self._descriptors += descriptors
+        for frame in self._frames.feed(data):
+            self._obey(frame)
+        return True
+
+    def _obey(self, frame: Frame) -> None:
+        match frame["do"]:
+            case "fork":
+                self._fork(frame["number"])
+            case "trust":
+                self._trusted_until = frame["until"]
+                self._trusted = frame["until"] > processes.boot_time()
+            case "signal":
+                attempt = self._by_number.get(frame["number"])
+                if attempt is not None:
+                    os.kill(attempt.pid, frame["signal"])
+            case "kill":
+                attempt = self._by_number.get(frame["number"])
+                if attempt is not None:
+                    processes.kill_tree([attempt.pid])
+            case "leave":
+                self._leaving = True
+
+    def _fork(self, number: int) -> None:
+        given, self._descriptors = self._descriptors[:3], self._descriptors[3:]
+        line, output, errors = given
+        try:
+            if not self._trusted:
+                raise OSError("the lease of the worker cannot be proved")
+            pid = os.fork()
+        except OSError as error:
+            self._say({"say": "unforked", "number": number, "error": str(error)})
+            for fd in given:
+                os.close(fd)
+            return
+        if pid == 0:
+            child.live(self._app, self._handles, (line, output, errors), self._pid, self._handled)
+        self._attempts[pid] = self._by_number[number] = _Attempt(number, pid)
+        for fd in given:
+            os.close(fd)
+        self._say({"say": "forked", "number": number, "pid": pid})
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            attempt = self._attempts.pop(pid, None)
+            if attempt is not None:
+                del self._by_number[attempt.number]
+                self._ended_at = self._ended_at or processes.boot_time()
+                self._ended.append(_report(attempt, status, usage))
+
+    def _report(self) -> None:
+        """Tell of attempts that ended, once nothing that they left behind is alive."""
+        if not self._ended:
+            return
+        orphans = [pid for pid in processes.children(self._pid) if pid not in self._attempts]
+        if orphans:
+            processes.kill_tree(orphans)
+            if processes.boot_time() < self._ended_at + _SWEEP_LONGEST:
+                return
+        ended, self._ended, self._ended_at = self._ended, [], 0.0
+        for frame in ended:
+            self._say(frame)
+
+    def _distrust(self) -> None:
+        """The supervisor cannot prove its lease any more: nothing of its may go on."""
+        self._trusted_until = float("inf")
+        self._trusted = False
+        for attempt in self._attempts.values():
+            attempt.untrusted = True
+        processes.kill_tree(self._attempts)
+
+    def _kill_all(self) -> None:
+        """End all that is below this process, bounded: the supervisor has gone."""
+        deadline = processes.boot_time() + _SWEEP_LONGEST
+        while processes.boot_time() < deadline:
+            left = processes.children(self._pid)
+            if not left:
+                return
+            processes.kill_tree(left)
+            with contextlib.suppress(ChildProcessError):
+                while os.wait4(-1, os.WNOHANG)[0]:
+                    pass
+            select.select([], [], [], _SWEEP_SECONDS)
+
+    def _say(self, frame: Frame) -> None:
+        with contextlib.suppress(BrokenPipeError, ConnectionError):
+            self._line.sendall(pack(frame))
+
+
+def main() -> None:
+    """Load what the first frame names, report what is in it, then serve."""
+    line = socket.socket(fileno=int(sys.argv[1]))
+    line.set_inheritable(False)
+    unpacker = Unpacker()
+    orders: list[Frame] = []
+    while not orders:
+        data = line.recv(_CHUNK)
+        if not data:
+            return
+        orders = unpacker.feed(data)
+    order = orders[0]
+    processes.adopt_orphans()
+    app: Application | None = None
+    try:
+        with preload.watched() as found:
+            app = handlers.load(order["app"], order["folder"], order.get("call"))
+        found.refuse(order.get("allow_threads", False))
+        line.sendall(pack({"say": "loaded", **preload.description(app)}))
+    except BaseException as error:
+        line.sendall(pack({"say": "failed", "error": _problem(error), "traceback": _traceback(error)}))
+        return
+    confinement.prepare([name for each in app.definitions for name in each.definition.environment])
+    child.prepare_output()
+    gc.collect()
+    processes.give_back_memory()
+    gc.freeze()
+    gc.disable()
+    Zygote(line, app).serve()
+
+
+def _report(attempt: _Attempt, status: int, usage: resource.struct_rusage) -> Frame:
+    return {
+        "say": "exited",
+        "number": attempt.number,
+        "status": status,
+        "cpu": usage.ru_utime + usage.ru_stime,
+        "memory": usage.ru_maxrss * 1024,
+        "untrusted": attempt.untrusted,
+    }
+
+
+def _problem(error: BaseException) -> str:
+    return str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
+
+
+def _traceback(error: BaseException) -> str:
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if "penstock/engine" not in each.filename]
+    shown: list[Any] = [each for each in frames if "importlib" not in each.filename]
+    return "".join(traceback.format_list(shown))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,346 @@
+"""The worker's end of a zygote: starts it, tells it what to do, hears from it and from its children."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.core.definition import Definition
+from penstock.core.errors import InvalidDefinition
+from penstock.core.schedule import Schedule
+from penstock.engine import processes
+from penstock.engine.preload import definition_from, schedule_from
+from penstock.engine.wire import MAX_ANSWER, Frame, Unpacker, pack
+
+_ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+_CHUNK = 65_536
+_BURY_SECONDS = 5.0
+_LOAD_SECONDS = 300.0
+_SEND_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a child ended."""
+
+    code: int | None = None
+    signal: int | None = None
+    cpu_seconds: float | None = None
+    peak_memory: int | None = None
+    untrusted: bool = False
+    """The zygote killed it, because the worker could not prove its lease."""
+    lost: bool = False
+    """Its zygote died, and it with it."""
+    unforked: str | None = None
+    """There never was a process: why."""
+
+
+class Fork:
+    """A child of the zygote, with the worker's ends of its line and of its output."""
+
+    def __init__(self, number: int, line: socket.socket, output: int, errors: int) -> None:
+        self.number = number
+        self.line = line
+        self.output = output
+        self.errors = errors
+        self.pid: int | None = None
+        self.ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
+
+
+class ZygoteProcess:
+    """A zygote that runs; `definitions` says what it has loaded."""
+
+    def __init__(self, process: subprocess.Popen[bytes], line: socket.socket, told: Mapping[str, Any]) -> None:
+        self._process = process
+        self._line = line
+        self._lock = threading.Lock()
+        self._frames = Unpacker()
+        self._forks: dict[int, Fork] = {}
+        self._numbers = 0
+        self._loop = asyncio.get_running_loop()
+        self._leaving = False
+        self._gone = False
+        """Nothing can be said to it any more."""
+        self.definitions: list[Definition] = [definition_from(each) for each in told["definitions"]]
+        self.schedules: list[Schedule] = [schedule_from(each) for each in told["schedules"]]
+        self.address: Mapping[str, Any] | None = told["address"]
+        self.extras: Mapping[str, Any] = told["extras"]
+        self.dead: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(line.fileno(), self._read)
+
+    @staticmethod
+    async def start(
+        app: str, folder: str, *, call: Mapping[str, Any] | None = None, allow_threads: bool = False
+    ) -> ZygoteProcess:
+        """Start a zygote and have it load an application; `InvalidDefinition` says why it could not."""
+        ours, theirs = socket.socketpair()
+        environment = {**dict.fromkeys(_ONE_THREAD, "1"), **os.environ}
+        command = [sys.executable, "-m", "penstock.engine.zygote", str(theirs.fileno())]
+        process = await asyncio.to_thread(
+            lambda: subprocess.Popen(
+                command,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env=environment,
+                cwd=folder,
+            )
+        )
+        theirs.close()
+        ours.setblocking(False)
+        try:
+            loop = asyncio.get_running_loop()
+            order = {"app": app, "folder": folder, "call": call, "allow_threads": allow_threads}
+            await loop.sock_sendall(ours, pack(order))
+            told = await asyncio.wait_for(_first_frame(ours), _LOAD_SECONDS)
+            if told is None or told["say"] != "loaded":
+                raise InvalidDefinition(_not_loaded(app, told))
+        except BaseException:
+            ours.close()
+            process.kill()
+            await asyncio.to_thread(process.wait)
+            raise
+        return ZygoteProcess(process, ours, told)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return not self.dead.done()
+
+    def fork(self, first: Mapping[str, Any]) -> Fork:
+        """Have a child forked; `first` is what it finds on its line."""
+        self._numbers += 1
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as failed:
+            ours, line = socket.socketpair()
+            theirs.callback(line.close)
+            failed.callback(ours.close)
+            ends = []
+            for _ in ("output", "errors"):
+                end, their_end = os.pipe2(os.O_CLOEXEC)
+                theirs.callback(os.close, their_end)
+                failed.callback(os.close, end)
+                os.set_blocking(end, False)
+                ends.append((end, their_end))
+            ours.setblocking(False)
+            fork = Fork(self._numbers, ours, ends[0][0], ends[1][0])
+            if self._gone:
+                fork.ended.set_result(Exit(unforked="the zygote has died"))
+            else:
+                self._forks[fork.number] = fork
+                self._send({"do": "fork", "number": fork.number}, [line.fileno(), ends[0][1], ends[1][1]])
+            failed.pop_all()
+        data = pack(first, MAX_ANSWER)
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            data = data[ours.send(data) :]
+        if data:
+            sending = self._loop.create_task(_send_rest(ours, data))
+            fork.ended.add_done_callback(lambda _: sending.cancel())
+        return fork
+
+    def signal(self, fork: Fork, number: int) -> None:
+        self._send({"do": "signal", "number": fork.number, "signal": number})
+
+    def kill(self, fork: Fork) -> None:
+        self._send({"do": "kill", "number": fork.number})
+
+    def trust(self, until: float) -> None:
+        """Tell until when (on the boot clock) attempts may run; from any thread."""
+        self._send({"do": "trust", "until": until})
+
+    def leave(self) -> None:
+        """Let it go once its children have ended."""
+        self._leaving = True
+        self._send({"do": "leave"})
+
+    async def close(self) -> None:
+        """End it and everything below it."""
+        if self._gone:
+            await self.dead
+            return
+        self._gone = True
+        self._loop.remove_reader(self._line.fileno())
+        self._line.close()
+        try:
+            await asyncio.to_thread(self._process.wait, _BURY_SECONDS * 3)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            await asyncio.to_thread(self._process.wait)
+        if not self.dead.done():
+            self.dead.set_result(None)
+        for fork in list(self._forks.values()):
+            self._end(fork, Exit(lost=True))
+
+    def _send(self, frame: Frame, descriptors: list[int] | None = None) -> None:
+        data = pack(frame)
+        # The lock is held for a moment only: heartbeats tell of trust from their own thread.
+        with self._lock, contextlib.suppress(ConnectionError, ValueError, OSError):
+            while data:
+                try:
+                    sent = socket.send_fds(self._line, [data], descriptors) if descriptors else self._line.send(data)
+                except BlockingIOError:
+                    select.select([], [self._line], [], _SEND_SECONDS)
+                    continue
+                data, descriptors = data[sent:], None
+
+    def _read(self) -> None:
+        try:
+            data = self._line.recv(_CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._gone = True
+            self._loop.remove_reader(self._line.fileno())
+            self._loop.create_task(self._bury())
+            return
+        for frame in self._frames.feed(data):
+            self._hear(frame)
+
+    def _hear(self, frame: Frame) -> None:
+        fork = self._forks.get(frame["number"])
+        if fork is None:
+            return
+        match frame["say"]:
+            case "forked":
+                fork.pid = frame["pid"]
+            case "exited":
+                self._end(fork, _exit(frame))
+            case "unforked":
+                self._end(fork, Exit(unforked=frame["error"]))
+
+    def _end(self, fork: Fork, how: Exit) -> None:
+        self._forks.pop(fork.number, None)
+        if not fork.ended.done():
+            fork.ended.set_result(how)
+
+    async def _bury(self) -> None:
+        """The zygote has died: see to it that its children are dead as well before anybody is told."""
+        self._line.close()
+        await asyncio.to_thread(self._process.wait)
+        pids = [fork.pid for fork in self._forks.values() if fork.pid is not None]
+        await asyncio.to_thread(_wait_for, pids)
+        for fork in list(self._forks.values()):
+            self._end(fork, Exit(lost=True))
+        if not self.dead.done():
+            self.dead.set_result(None)
+
+
+def sweep(known: set[int]) -> int:
+    """Kill and reap children of this process that nobody in it has started; how many there were."""
+    orphans = [pid for pid in processes.children(os.getpid()) if pid not in known]
+    if orphans:
+        processes.kill_tree(orphans)
+        _wait_for(orphans)
+    return len(orphans)
+
+
+async def _first_frame(line: socket.socket) -> Frame | None:
+    unpacker, loop = Unpacker(), asyncio.get_running_loop()
+    while True:
+        data = await loop.sock_recv(line, _CHUNK)
+        if not data:
+            return None
+        frames = unpacker.feed(data)
+        if frames:
+            return frames[0]
+
+
+async def _send_rest(line: socket.socket, data: bytes) -> None:
+    with contextlib.suppress(OSError):
+        await asyncio.get_running_loop().sock_sendall(line, data)
+
+
+def _not_loaded(app: str, told: Frame | None) -> str:
+    if told is None:
+        return f"The process that was to load {app!r} ended before it said anything; what it printed says why."
+    trace = f"\n{told['traceback']}" if told.get("traceback") else ""
+    return f"{app!r} cannot be loaded: {told['error']}{trace}"
+
+
+def _exit(frame: Frame) -> Exit:
+    status = frame["status"]
+    return Exit(
+        code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
+        signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
+        cpu_seconds=frame["cpu"],
+        peak_memory=frame["memory"],
+        untrusted=frame["untrusted"],
+    )
+
+
+def _wait_for(pids: list[int]) -> None:
+    """Wait until these processes are gone: reaped if they have become ours, else not to be seen any more."""
+    deadline = processes.boot_time() + _BURY_SECONDS
+    left = set(pids)
+    while left and processes.boot_time() < deadline:
+        for pid in list(left):
+            try:
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    left.discard(pid)
+            except ChildProcessError:
+                if not os.path.exists(f"/proc/{pid}"):
+                    left.discard(pid)
+        if left:
+            time.sleep(0.005)
+
+
+Listener = Callable[[Frame], None]
+
+
+class Ear:
+    """Reads what a child says; what is no frame ends the attempt, not the worker."""
+
+    def __init__(self, line: socket.socket, hear: Listener, broken: Callable[[str], None]) -> None:
+        self._line = line
+        self._hear = hear
+        self._broken = broken
+        self._frames = Unpacker()
+        self._loop = asyncio.get_running_loop()
+        self._open = True
+        self._loop.add_reader(line.fileno(), self._read)
+
+    def close(self) -> bool:
+        """Take in what is still there, and let go of the line; True when it broke off in the middle of a frame."""
+        while self._open and self._read():
+            pass
+        self._stop()
+        self._line.close()
+        return self._frames.waiting > 0
+
+    def _read(self) -> bool:
+        try:
+            data = self._line.recv(_CHUNK)
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError:
+            data = b""
+        if not data:
+            self._stop()
+            return False
+        try:
+            for frame in self._frames.feed(data):
+                self._hear(frame)
+        except Exception as error:
+            self._stop()
+            self._broken(f"{type(error).__name__}: {error}")
+            return False
+        return True
+
+    def _stop(self) -> None:
+        if self._open:
+            self._open = False
+            self._loop.remove_reader(self._line.fileno())

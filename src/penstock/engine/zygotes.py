@@ -1,0 +1,83 @@
+"""The zygote of a worker: there is always one, and nothing waits for one that has died."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+
+from penstock.core.outcome import Cause, Outcome
+from penstock.core.transitions import Trigger
+from penstock.engine import processes, zygote_process
+from penstock.engine.attempt import Attempt, Stop
+from penstock.engine.service import log
+from penstock.engine.zygote_process import ZygoteProcess
+
+_BURIED_SECONDS = 1.0
+
+
+class Zygotes:
+    """Runs attempts on the present zygote, and starts another one when it dies."""
+
+    def __init__(
+        self,
+        first: ZygoteProcess,
+        start: Callable[[], Awaitable[ZygoteProcess]],
+        replaced: Callable[[], None],
+        *,
+        own_process: bool,
+    ) -> None:
+        self.present = first
+        self._start = start
+        self._replaced = replaced
+        self._own_process = own_process
+        self._known_children: set[int] = set()
+        self._runs: dict[Attempt, asyncio.Future[Outcome]] = {}
+
+    def open(self) -> None:
+        """Look whose parent this process is: any other child that comes to it is an orphan of a job."""
+        if self._own_process:
+            processes.adopt_orphans()
+        self._known_children = set(processes.children(os.getpid()))
+
+    async def run(self, attempt: Attempt) -> Outcome:
+        """Run an attempt to its end; one that its zygote could not begin any more is given back."""
+        run = self._runs[attempt] = asyncio.ensure_future(attempt.run())
+        try:
+            return await run
+        except asyncio.CancelledError:
+            if not run.cancelled():
+                raise
+            return Outcome(Trigger.RELEASE, Cause.RELEASED)
+        finally:
+            del self._runs[attempt]
+
+    async def keep(self) -> None:
+        """Whenever the zygote dies, end what it leaves behind and start another one."""
+        while True:
+            await asyncio.shield(self.present.dead)
+            log.error("the zygote %d died; a new one is started", self.present.pid)
+            await self._end_stranded()
+            if self._own_process:
+                await asyncio.to_thread(zygote_process.sweep, self._known_children)
+            try:
+                self.present = await self._start()
+            except Exception:
+                log.exception("no new zygote could be started")
+                await asyncio.sleep(1)
+                continue
+            self._known_children.add(self.present.pid)
+            self._replaced()
+
+    async def close(self) -> None:
+        await self.present.close()
+
+    async def _end_stranded(self) -> None:
+        """What the zygote had forked is lost by now; what it was asked for too late is given back."""
+        runs = dict(self._runs)
+        for attempt in runs:
+            attempt.kill(Stop.SHUTDOWN)
+        if runs:
+            _, stranded = await asyncio.wait(runs.values(), timeout=_BURIED_SECONDS)
+            for run in stranded:
+                run.cancel()

@@ -1,0 +1,150 @@
+"""What operators say about definitions and the whole system: enable, pause, other limits."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import Any
+
+from penstock import options as given
+from penstock.conversation import Conversation, Talk
+from penstock.core.definition import Pause, RateLimit
+from penstock.core.errors import InvalidInput
+from penstock.core.instant import SECOND
+from penstock.core.plan import Plan
+from penstock.declare import rate_limit as read_rate
+from penstock.handles import PYTHON
+from penstock.stores.verbs import control
+from penstock.stores.verbs.orders import SYSTEM
+
+
+class Operating(Conversation):
+    """Speaks of definitions by key, all versions at once; workers are told at once."""
+
+    def enable(self, key: str, *, by: str = PYTHON) -> None:
+        """Allow the creation of jobs of a definition again."""
+        return self._do(self._enable(key, by))
+
+    async def aenable(self, key: str, *, by: str = PYTHON) -> None:
+        return await self._ado(self._enable(key, by))
+
+    def disable(self, key: str, *, by: str = PYTHON) -> None:
+        """Refuse the creation of jobs of a definition; those that are there go on."""
+        return self._do(self._disable(key, by))
+
+    async def adisable(self, key: str, *, by: str = PYTHON) -> None:
+        return await self._ado(self._disable(key, by))
+
+    def pause(self, key: str, reason: str, *, until: datetime | None = None, by: str = PYTHON) -> None:
+        """Start no job of a definition until it is resumed, or until a time; those that run go on."""
+        return self._do(self._pause(key, reason, until, by))
+
+    async def apause(self, key: str, reason: str, *, until: datetime | None = None, by: str = PYTHON) -> None:
+        return await self._ado(self._pause(key, reason, until, by))
+
+    def resume(self, key: str, *, by: str = PYTHON) -> None:
+        """Let the jobs of a paused definition start again."""
+        return self._do(self._resume(key, by))
+
+    async def aresume(self, key: str, *, by: str = PYTHON) -> None:
+        return await self._ado(self._resume(key, by))
+
+    def pause_all(self, reason: str, *, until: datetime | None = None, by: str = PYTHON) -> None:
+        """Start no job of any definition until all is resumed, or until a time."""
+        return self._do(self._pause_all(reason, until, by))
+
+    async def apause_all(self, reason: str, *, until: datetime | None = None, by: str = PYTHON) -> None:
+        return await self._ado(self._pause_all(reason, until, by))
+
+    def resume_all(self, *, by: str = PYTHON) -> None:
+        """End the pause of the whole system; definitions that are paused by themselves stay so."""
+        return self._do(self._resume_all(by))
+
+    async def aresume_all(self, *, by: str = PYTHON) -> None:
+        return await self._ado(self._resume_all(by))
+
+    def override(
+        self,
+        key: str,
+        *,
+        concurrency: int | None = None,
+        key_concurrency: int | None = None,
+        rate_limit: RateLimit | str | int | None = None,
+        by: str = PYTHON,
+    ) -> None:
+        """Hold other limits than the code's; 0 means no limit, and what is left out returns to the code's own."""
+        return self._do(self._override(key, concurrency, key_concurrency, rate_limit, by))
+
+    async def aoverride(
+        self,
+        key: str,
+        *,
+        concurrency: int | None = None,
+        key_concurrency: int | None = None,
+        rate_limit: RateLimit | str | int | None = None,
+        by: str = PYTHON,
+    ) -> None:
+        return await self._ado(self._override(key, concurrency, key_concurrency, rate_limit, by))
+
+    def _enable(self, key: str, by: str) -> Talk[None]:
+        yield from self._say(control.enable(_definition(key), True, by=_who(by)))
+
+    def _disable(self, key: str, by: str) -> Talk[None]:
+        yield from self._say(control.enable(_definition(key), False, by=_who(by)))
+
+    def _pause(self, key: str, reason: str, until: datetime | None, by: str) -> Talk[None]:
+        yield from self._say(control.pause(_definition(key), _pause(reason, until, by), by=_who(by)))
+
+    def _resume(self, key: str, by: str) -> Talk[None]:
+        yield from self._say(control.pause(_definition(key), None, by=_who(by)))
+
+    def _pause_all(self, reason: str, until: datetime | None, by: str) -> Talk[None]:
+        yield from self._say(control.pause(SYSTEM, _pause(reason, until, by), by=_who(by)))
+
+    def _resume_all(self, by: str) -> Talk[None]:
+        yield from self._say(control.pause(SYSTEM, None, by=_who(by)))
+
+    def _override(
+        self,
+        key: str,
+        concurrency: int | None,
+        key_concurrency: int | None,
+        rate_limit: RateLimit | str | int | None,
+        by: str,
+    ) -> Talk[None]:
+        limits: dict[str, object] = {"concurrency": concurrency, "key_concurrency": key_concurrency}
+        limits = {name: value for name, value in limits.items() if value is not None} | _rate(rate_limit, key)
+        yield from self._say(control.override(_definition(key), limits, by=_who(by)))
+
+    def _say(self, plan: Plan[None]) -> Talk[None]:
+        yield plan
+        self._ring()
+
+
+def _definition(key: object) -> str:
+    """A definition's key; the one that stands for the whole system has calls of its own."""
+    if not isinstance(key, str) or key == SYSTEM:
+        raise InvalidInput(f"A definition is named by its key, not by {key!r:.80}.", hint="See pause_all, resume_all.")
+    return key
+
+
+def _pause(reason: str, until: datetime | None, by: str) -> Pause:
+    text = given.short_text(reason, "reason")
+    if text is None:
+        raise InvalidInput("A pause needs a reason.", hint="Others will ask why nothing runs.")
+    return Pause(text, _who(by), time.time_ns() // 1000, given.instant(until, "until"))
+
+
+def _rate(value: Any, key: str) -> dict[str, object]:
+    if value is None:
+        return {}
+    if isinstance(value, int) and value == 0:
+        return {"rate_count": 0}
+    rate = read_rate(value, key)
+    if rate is None:
+        return {}
+    return {"rate_count": rate.count, "rate_period": round(rate.period * SECOND), "rate_per_key": rate.per_key}
+
+
+def _who(by: str) -> str:
+    return given.actor(by) or PYTHON

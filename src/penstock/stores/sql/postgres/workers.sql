@@ -1,0 +1,61 @@
+-- Statements of the jobs port about workers: their leases, and the jobs that they hold.
+-- {now} is the instant given by the caller, or else the database's own clock.
+
+-- name: register_worker
+-- A worker introduces itself; its lease begins.
+INSERT INTO {schema}.worker (id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, lease_until)
+VALUES (%(id)s::uuid, %(name)s, %(host)s, %(pid)s, %(lanes)s, %(slots)s, %(code_version)s, {now}, {now}, {now} + %(lease)s)
+ON CONFLICT (id) DO NOTHING RETURNING id::text;
+
+-- name: heartbeat
+-- A live worker's lease goes on; a lease that has ended stays ended.
+UPDATE {schema}.worker SET heartbeat_at = {now}, lease_until = {now} + %(lease)s,
+    lanes = coalesce(%(lanes)s, lanes), slots = coalesce(%(slots)s, slots)
+WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > {now} RETURNING id::text;
+
+-- name: pulse
+-- What a worker learns with its heartbeat: jobs to cancel, the state of the controls, the schema's version.
+SELECT job.id::text, job.fence, controls.revision, newest.version
+FROM (SELECT coalesce(max(revision), 0) AS revision FROM {schema}.setting WHERE name = 'controls') AS controls
+CROSS JOIN (SELECT max(version) AS version FROM {schema}.migration) AS newest
+LEFT JOIN {schema}.job ON job.worker = %(worker)s::uuid AND job.status = 3;
+
+-- name: worker_live
+-- Whether a worker's lease is live.
+SELECT 1 FROM {schema}.worker WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > {now};
+
+-- name: clock
+-- What time it is to this store.
+SELECT {now};
+
+-- name: leader
+-- The live worker that has been there longest.
+SELECT min(id::text) FROM {schema}.worker WHERE ended IS NULL AND lease_until > {now};
+
+-- name: expired_workers
+-- Hold workers whose lease ended longer ago than the grace.
+SELECT id::text FROM {schema}.worker WHERE ended IS NULL AND lease_until + %(grace)s < {now}
+ORDER BY lease_until, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
+
+-- name: ownerless_jobs
+-- Live jobs whose worker has ended or was never there; nobody would look for them again.
+SELECT DISTINCT job.worker::text FROM {schema}.job LEFT JOIN {schema}.worker ON worker.id = job.worker
+WHERE job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL);
+
+-- name: worker_jobs
+-- Hold the live jobs of a worker.
+SELECT job.id::text, job.fence, job.attempt, job.max_attempts, job.lost, job.started_at IS NOT NULL, job.lane
+FROM {schema}.job WHERE job.worker = %(worker)s::uuid ORDER BY job.id LIMIT %(limit)s FOR UPDATE;
+
+-- name: lane_bodies
+-- The definitions of these lanes, whole.
+SELECT lane, body FROM {schema}.definition WHERE lane = ANY(%(lane)s::integer[]);
+
+-- name: hold_worker
+-- Hold a worker's row against claims until the transaction ends.
+SELECT 1 FROM {schema}.worker WHERE id = %(worker)s::uuid FOR UPDATE;
+
+-- name: end_worker
+-- A worker has stopped or was lost.
+UPDATE {schema}.worker SET ended = %(ended)s, lease_until = least(lease_until, {now})
+WHERE id = %(worker)s::uuid AND ended IS NULL RETURNING id::text;

@@ -1,0 +1,51 @@
+-- Statements of the admin port that say why jobs wait.
+-- :now is the wall clock.
+
+-- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= :now THEN 8 ELSE job.status END
+
+-- name: why_job
+-- A job, its limits, the time it is, and who paused its definition or the whole system.
+SELECT definition.key, definition.version, job.lane, {told_now}, job.status, job.due_at, job.rank, job.blocked,
+    job.rate_paid, job.limit_key, job.worker, job.started_at, job.finished_at, job.cancel_at, own.concurrency,
+    own.key_concurrency, own.rate_count, own.rate_period, own.rate_per_key, :now,
+    own.pause_reason, own.pause_by, own.pause_at, own.pause_until,
+    system.pause_reason, system.pause_by, system.pause_at, system.pause_until
+FROM job JOIN definition ON definition.lane = job.lane
+JOIN control AS own ON own.key = definition.key
+JOIN control AS system ON system.key = '*'
+WHERE job.id = :id;
+
+-- name: system_pause
+-- Who paused the whole system, and the time it is.
+SELECT pause_reason, pause_by, pause_at, pause_until, :now FROM control WHERE key = '*';
+
+-- name: key_lanes
+-- The versions of a definition and their lanes.
+SELECT version, lane FROM definition WHERE key = :key ORDER BY version;
+
+-- name: all_lanes
+-- Every definition's lane.
+SELECT key, version, lane FROM definition;
+
+-- name: running_of
+-- Jobs of a definition that run now, the oldest first.
+WITH running AS MATERIALIZED (SELECT id, lane FROM job WHERE worker IS NOT NULL)
+SELECT running.id FROM running JOIN definition ON definition.lane = running.lane
+WHERE definition.key = :key ORDER BY running.id LIMIT :limit;
+
+-- name: admitted_of
+-- Jobs that a concurrency key has let through, the oldest first.
+SELECT id FROM job
+WHERE limit_key = :limit_key AND limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3)
+ORDER BY id LIMIT :limit;
+
+-- name: bucket_of
+-- When a rate's bucket is full again.
+SELECT full_at FROM bucket WHERE name = :name;
+
+-- name: count_ahead
+-- How many jobs of these lanes are ready and stand before a place in the queue, as far as they are counted.
+SELECT count(*) FROM (
+    SELECT 1 FROM job WHERE lane IN (SELECT value FROM json_each(:lanes)) AND status = 1 AND NOT blocked
+        AND (rank, id) < (:rank, :id) LIMIT :limit
+);

@@ -1,0 +1,63 @@
+-- Statements of the jobs port about workers: their leases, and the jobs that they hold.
+-- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
+
+-- let live: ended IS NULL AND boot = :boot AND lease_until > :steady
+
+-- name: register_worker
+-- A worker introduces itself; its lease begins.
+INSERT INTO worker (id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, boot, lease_until)
+VALUES (:id, :name, :host, :pid, :lanes, :slots, :code_version, :now, :now, :boot, :steady + :lease)
+ON CONFLICT (id) DO NOTHING RETURNING id;
+
+-- name: heartbeat
+-- A live worker's lease goes on; a lease that has ended stays ended.
+UPDATE worker SET heartbeat_at = :now, lease_until = :steady + :lease,
+    lanes = coalesce(:lanes, lanes), slots = coalesce(:slots, slots)
+WHERE id = :worker AND {live} RETURNING id;
+
+-- name: pulse
+-- What a worker learns with its heartbeat: jobs to cancel, the state of the controls, the schema's version.
+SELECT job.id, job.fence, controls.revision, newest.version
+FROM (SELECT coalesce(max(revision), 0) AS revision FROM setting WHERE name = 'controls') AS controls
+CROSS JOIN (SELECT max(version) AS version FROM migration) AS newest
+LEFT JOIN job ON job.worker = :worker AND job.status = 3;
+
+-- name: worker_live
+-- Whether a worker's lease is live.
+SELECT 1 FROM worker WHERE id = :worker AND {live};
+
+-- name: clock
+-- What time it is to this store.
+SELECT :now;
+
+-- name: leader
+-- The live worker that has been there longest.
+SELECT min(id) FROM worker WHERE {live};
+
+-- name: expired_workers
+-- Workers whose lease ended longer ago than the grace, or in an earlier boot of this host.
+SELECT id FROM worker WHERE ended IS NULL AND (boot <> :boot OR lease_until + :grace < :steady)
+ORDER BY lease_until, id LIMIT :limit;
+
+-- name: ownerless_jobs
+-- Live jobs whose worker has ended or was never there; nobody would look for them again.
+SELECT DISTINCT job.worker FROM job LEFT JOIN worker ON worker.id = job.worker
+WHERE job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL);
+
+-- name: worker_jobs
+-- The live jobs of a worker.
+SELECT id, fence, attempt, max_attempts, lost, started_at IS NOT NULL, lane
+FROM job WHERE worker = :worker ORDER BY id LIMIT :limit;
+
+-- name: lane_bodies
+-- The definitions of these lanes, whole.
+SELECT definition.lane, body FROM {input} AS input JOIN definition ON definition.lane = input.lane;
+
+-- name: hold_worker
+-- Look for a worker's row; nobody else writes until the transaction ends.
+SELECT 1 FROM worker WHERE id = :worker;
+
+-- name: end_worker
+-- A worker has stopped or was lost.
+UPDATE worker SET ended = :ended, lease_until = min(lease_until, :steady)
+WHERE id = :worker AND ended IS NULL RETURNING id;

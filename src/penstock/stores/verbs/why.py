@@ -1,0 +1,115 @@
+"""Why jobs wait, and who waits for a worker; a part of the admin port."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from penstock.core.definition import Pause
+from penstock.core.errors import NotFound
+from penstock.core.ids import is_id
+from penstock.core.plan import Statement, Steps, reads
+from penstock.core.transitions import BY_CODE, WAITING, Status
+from penstock.core.why import MOST_AHEAD, MOST_HOLDERS, Facts, Full, Reason, reasons
+from penstock.stores.verbs import limits, rows
+
+_COLUMNS = (
+    "key", "version", "lane", "status", "stored", "due_at", "rank", "blocked", "rate_paid", "limit_key", "worker",
+    "started_at", "finished_at", "cancel_at", "concurrency", "key_concurrency", "rate_count", "rate_period",
+    "rate_per_key", "now", "pause", "system_pause",
+)  # fmt: skip
+
+
+@reads
+def why(job_id: str) -> Steps[list[Reason]]:
+    found = (yield Statement("why_job", {"id": job_id})) if is_id(job_id) else []
+    if not found:
+        raise NotFound("job", job_id, hint="It was never created here, or it has been deleted.")
+    row = dict(zip(_COLUMNS, (*found[0][:20], found[0][20:24], found[0][24:]), strict=True))
+    facts = _facts(row)
+    if facts.status in WAITING:
+        facts = yield from _around(job_id, row, facts)
+    return reasons(facts)
+
+
+@reads
+def unserved() -> Steps[list[tuple[str, int, int]]]:
+    served = yield from _served()
+    lanes = {(key, version): lane for key, version, lane in (yield Statement("all_lanes"))}
+    waiting: dict[tuple[str, int], int] = {}
+    for key, version, status, n in (yield Statement("read_counts")):
+        if BY_CODE[status] in WAITING:
+            waiting[key, version] = waiting.get((key, version), 0) + n
+    return [(*pair, n) for pair, n in sorted(waiting.items()) if n > 0 and lanes[pair] not in served]
+
+
+@reads
+def system_pause() -> Steps[Pause | None]:
+    found = yield Statement("system_pause")
+    return _pause(found[0][:4], found[0][4]) if found else None
+
+
+def _facts(row: dict[str, Any]) -> Facts:
+    """What the job's own row and its definition's say."""
+    stored, now = BY_CODE[row["stored"]], row["now"]
+    return Facts(
+        definition=row["key"], version=row["version"], status=BY_CODE[row["status"]], now=now, due_at=row["due_at"],
+        outcome=stored if stored.terminal else None, worker=row["worker"], started_at=row["started_at"],
+        finished_at=row["finished_at"], cancel_at=row["cancel_at"], put_off=bool(row["rate_paid"]),
+        system_pause=_pause(row["system_pause"], now), pause=_pause(row["pause"], now),
+        key=rows.unscoped(row["limit_key"]),
+    )  # fmt: skip
+
+
+def _around(job_id: str, row: dict[str, Any], facts: Facts) -> Steps[Facts]:
+    """What else keeps a waiting job: workers, limits, and what stands before it."""
+    served = yield from _served()
+    lanes: dict[int, int] = dict((yield Statement("key_lanes", {"key": row["key"]})))
+    facts = replace(
+        facts,
+        served=row["lane"] in served,
+        versions=tuple(version for version, lane in sorted(lanes.items()) if lane in served),
+        concurrency=(yield from _concurrency(row)),
+        key_slots=(yield from _key_slots(row)),
+        next_token=(yield from _next_token(row)) if facts.status is Status.QUEUED else None,
+    )
+    place = {"id": job_id, "rank": row["rank"], "lanes": sorted(served), "limit": MOST_AHEAD}
+    return replace(facts, ahead=(yield Statement("count_ahead", place))[0][0])
+
+
+def _served() -> Steps[set[int]]:
+    found = yield Statement("served_lanes")
+    return {lane for (text,) in found for lane in json.loads(text)}
+
+
+def _concurrency(row: dict[str, Any]) -> Steps[Full | None]:
+    if not row["concurrency"]:
+        return None
+    found = yield Statement("running_of", {"key": row["key"], "limit": row["concurrency"]})
+    if len(found) < row["concurrency"]:
+        return None
+    return Full(row["concurrency"], len(found), [holder for (holder,) in found[:MOST_HOLDERS]])
+
+
+def _key_slots(row: dict[str, Any]) -> Steps[Full | None]:
+    if not row["blocked"]:
+        return None
+    found = yield Statement("admitted_of", {"limit_key": row["limit_key"], "limit": max(1, row["key_concurrency"])})
+    return Full(row["key_concurrency"], len(found), [holder for (holder,) in found[:MOST_HOLDERS]])
+
+
+def _next_token(row: dict[str, Any]) -> Steps[int | None]:
+    """When the job's rate lets it start, if not now."""
+    name = row["limit_key"] if row["rate_per_key"] else row["key"]
+    if not row["rate_count"] or name is None:
+        return None
+    found = yield Statement("bucket_of", {"name": limits.bucket_name(name, row["rate_count"], row["rate_period"])})
+    bucket = limits.Bucket(row["rate_count"], row["rate_period"], found[0][0] if found else 0)
+    return None if bucket.tokens(row["now"]) >= 1 else bucket.next_at(row["now"])
+
+
+def _pause(columns: rows.Row, now: int) -> Pause | None:
+    reason, by, at, until = columns
+    stands = at is not None and (until is None or until > now)
+    return Pause(reason, by, at, until) if stands else None

@@ -1,0 +1,256 @@
+"""Attempts and hooks without processes: one after the other, in the thread of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any
+
+from penstock.app import Penstock
+from penstock.core import payload
+from penstock.core.context import Errands
+from penstock.core.job import Claimed, Created, Job, LogLine
+from penstock.core.outcome import Cause, Failure, Outcome
+from penstock.core.ports import Store
+from penstock.core.transitions import Status, Trigger
+from penstock.engine import child, hooks, running
+from penstock.engine.context import AttemptContext, Numbering, Reporter, Resources
+from penstock.engine.handlers import Handle
+from penstock.engine.holding import Holding
+from penstock.engine.recorder import Recorder
+from penstock.engine.service import log
+from penstock.engine.task import Task
+from penstock.stores import ports
+
+_LONGEST_LINE = 8_000
+
+
+class When(StrEnum):
+    """The moment of a phase at which an attempt is made to die."""
+
+    BEGUN = "begun"
+    KEPT = "kept"
+
+
+class Crash(BaseException):
+    """Ends an attempt from outside its handler, as the death of its worker would."""
+
+
+class Crashes:
+    """How often attempts still have to die, and where."""
+
+    def __init__(self) -> None:
+        self._left: Counter[tuple[str, str, When]] = Counter()
+
+    def plan(self, key: str, phase: str, when: When, times: int) -> None:
+        self._left[key, phase, when] = times
+
+    def strikes(self, key: str, phase: str, when: When) -> bool:
+        """Whether an attempt dies here; that counts as once."""
+        if self._left[key, phase, when] < 1:
+            return False
+        self._left[key, phase, when] -= 1
+        return True
+
+
+class Runner:
+    """Runs claimed jobs and calls hooks, each to its end before the next."""
+
+    def __init__(
+        self,
+        app: Penstock,
+        store: Store,
+        worker: str,
+        errands: Errands,
+        crashes: Crashes,
+        settings: Mapping[str, Any],
+        loop: asyncio.Runner,
+    ) -> None:
+        self._app = app
+        self._store = store
+        self._worker = worker
+        self._errands = errands
+        self._crashes = crashes
+        self._settings = settings
+        self._loop = loop
+        self._recorder = Recorder(store, ports.jobs, lambda held: None)
+
+    def attempt(self, claimed: Claimed, handle: Handle) -> None:
+        """One attempt from its start to its settlement."""
+        holding = Holding(
+            claimed, handle.definition, self._worker, self._store, ports.jobs, ports.admin, self._recorder,
+            self._errands, self._settings, started=not claimed.lost,
+        )  # fmt: skip
+        self._loop.run(holding.start())
+        task = self._loop.run(holding.task())
+        if hooks.ON_START in handle.hooks:
+            self._call_hook(handle, hooks.start_task(task))
+        outcome = self._outcome(holding, handle, task)
+        self._loop.run(self._recorder.finish(holding.held))
+        # Without jitter, so that a test can say how far to move the clock.
+        self._store.run(ports.jobs.settle(self._worker, [holding.settlement(outcome, 0.0)]))
+
+    def call_hooks(self, handles: Mapping[int, Handle]) -> None:
+        """Call the hooks that are due; those that they make due in turn included."""
+        lanes = {lane: handle for lane, handle in handles.items() if handle.hooks}
+        while calls := self._store.run(ports.jobs.take_hooks(list(lanes))) if lanes else []:
+            jobs = {job.id: job for job in self._store.run(ports.admin.get([call.job_id for call in calls]))}
+            for call in calls:
+                handle = lanes[call.lane]
+                for name in hooks.BY_EVENT.get(call.kind, ()):
+                    if name in handle.hooks:
+                        task = hooks.hook_task(call, handle.definition, name, jobs.get(call.job_id))
+                        self._call_hook(handle, task)
+
+    def _outcome(self, holding: Holding, handle: Handle, task: Task) -> Outcome:
+        only = handle.steps[0].name if len(handle.steps) == 1 else None
+        if only is not None and self._crashes.strikes(task.key, only, When.BEGUN):
+            return _lost()
+        reporter = AttemptReporter(holding, task, self._loop, self._crashes)
+        with self._inside(handle, task, reporter) as ctx, _kept_logs(reporter, ctx):
+            outcome = running.run(handle, task, ctx, reporter)
+        if only is not None and outcome.trigger is Trigger.SUCCEED:
+            reporter.crashed = self._crashes.strikes(task.key, only, When.KEPT)
+        return _lost() if reporter.crashed else _without_secrets(outcome, holding)
+
+    def _call_hook(self, handle: Handle, task: Task) -> None:
+        reporter = HookReporter(f"{task.hook} of {task.key} for job {task.job_id}", task, self._errands)
+        with self._inside(handle, task, reporter) as ctx:
+            outcome = child.call_hook(handle, task, ctx)
+        if outcome.failure is not None:
+            log.warning("%s failed: %s: %s", reporter.what, outcome.failure.type, outcome.failure.message)
+
+    @contextlib.contextmanager
+    def _inside(self, handle: Handle, task: Task, reporter: Reporter) -> Iterator[AttemptContext]:
+        """What stands around the code of a job, as in a process of its own."""
+        resources = Resources(self._app.resources)
+        if handle.definition.isolation == "process":
+            self._app.enter_job(reporter)
+        try:
+            yield AttemptContext(task, self._app, reporter, resources, len(handle.steps))
+        finally:
+            self._app.leave_job()
+            try:
+                resources.close()
+            except Exception as error:
+                reporter.log("warning", f"A resource could not be closed: {error!r:.500}", None, None)
+
+
+class OwnErrands:
+    """Jobs that a job asks for have it as their parent, and a key by which another attempt finds them again."""
+
+    def __init__(self, task: Task, errands: Errands) -> None:
+        self.phase = "run"
+        self._task = task
+        self._errands = errands
+        self._children = Numbering(task)
+
+    def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]:
+        return self._errands.create([self._own(order) for order in orders])
+
+    def read(self, job_id: str) -> Job:
+        return self._errands.read(job_id)
+
+    def cancel(self, job_id: str) -> Status:
+        return self._errands.cancel(job_id)
+
+    def _own(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        options = dict(order.get("options") or {})
+        if options.get("parent") is None:
+            options["parent"] = self._task.job_id
+        if options.get("idempotency_key") is None:
+            options["idempotency_key"] = self._children.key(self.phase, order["key"], order["params"])
+        return {**order, "options": options}
+
+
+class AttemptReporter(OwnErrands):
+    """Keeps what an attempt says, and ends it where it is to die."""
+
+    def __init__(self, holding: Holding, task: Task, loop: asyncio.Runner, crashes: Crashes) -> None:
+        super().__init__(task, holding.errands)
+        self.crashed = False
+        self._holding = holding
+        self._loop = loop
+        self._crashes = crashes
+
+    def progress(self, percent: float, message: str | None, phase: str) -> None:
+        self._holding.recorder.progress(self._holding.held, percent, message, phase)
+
+    def log(self, level: str, message: str, details: str | None, phase: str | None) -> None:
+        text = self._holding.clean(payload.sanitise_text(message, _LONGEST_LINE))
+        facts = None if details is None else self._holding.clean(details)
+        self._holding.recorder.log(self._holding.held, LogLine(level, text, phase=phase, details=facts))
+
+    def event(self, kind: str, data: str | None) -> None:
+        self._holding.recorder.event(self._holding.held, kind, data)
+
+    def phase_running(self, name: str, position: int) -> None:
+        self.phase = self._holding.phase = name
+        held, recorder = self._holding.held, self._holding.recorder
+        recorder.phase(held, name, position)
+        recorder.progress(held, 100 * position / len(self._holding.definition.phases), None, name)
+        self._die_if_told(name, When.BEGUN)
+
+    def phase_done(self, name: str, position: int, result: str) -> None:
+        self._loop.run(self._holding.keep_phase(name, position, result))
+        self._die_if_told(name, When.KEPT)
+
+    def _die_if_told(self, phase: str, when: When) -> None:
+        if self._crashes.strikes(self._task.key, phase, when):
+            self.crashed = True
+            raise Crash
+
+
+class HookReporter(OwnErrands):
+    """Hears what a hook says; only its log lines are kept, in the log of this process."""
+
+    def __init__(self, what: str, task: Task, errands: Errands) -> None:
+        super().__init__(task, errands)
+        self.what = what
+        self.phase = task.hook or self.phase
+
+    def progress(self, percent: float, message: str | None, phase: str) -> None: ...
+
+    def log(self, level: str, message: str, details: str | None, phase: str | None) -> None:
+        log.info("%s: %s", self.what, message)
+
+    def event(self, kind: str, data: str | None) -> None: ...
+
+    def phase_running(self, name: str, position: int) -> None: ...
+
+    def phase_done(self, name: str, position: int, result: str) -> None: ...
+
+
+@contextlib.contextmanager
+def _kept_logs(reporter: Any, ctx: AttemptContext) -> Iterator[None]:
+    """What any logger is told meanwhile is kept with the job, from the level of information on."""
+    root = logging.getLogger()
+    level = root.level
+    handler = child.LineHandler()
+    handler.attach(reporter, ctx)
+    root.addHandler(handler)
+    if level == logging.WARNING:
+        root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.removeHandler(handler)
+
+
+def _lost() -> Outcome:
+    failure = Failure("TestCrash", "The test had the attempt die here.", fingerprint="penstock-TestCrash")
+    return Outcome(Trigger.LOSE, Cause.LOST, failure=failure)
+
+
+def _without_secrets(outcome: Outcome, holding: Holding) -> Outcome:
+    failure = outcome.failure
+    if failure is None or not holding.has_secrets:
+        return outcome
+    message, text = holding.clean(failure.message), holding.clean(failure.traceback)
+    return replace(outcome, failure=replace(failure, message=message, traceback=text))

@@ -1,0 +1,265 @@
+"""The test kit: an application whose jobs a test runs when it wants to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Self
+
+from penstock.app import Penstock
+from penstock.core.errors import Conflict, InvalidInput
+from penstock.core.ids import IdSource
+from penstock.core.instant import DAY, Duration, from_datetime, microseconds, to_datetime
+from penstock.core.job import Claimed, Job
+from penstock.core.ports import Store
+from penstock.core.transitions import WAITING, Status
+from penstock.core.worker import WorkerInfo
+from penstock.engine.handlers import Handle
+from penstock.errands import StoreErrands
+from penstock.handles import DefinitionHandle
+from penstock.stores import ports
+from penstock.stores.clock import ManualClock
+from penstock.stores.sqlite import SqliteStore
+from penstock.stores.sqlite_memory import Guest
+from penstock.testing.attempts import Crashes, Runner, When
+from penstock.testing.enqueued import Wanted
+
+Which = DefinitionHandle[Any, Any] | str
+
+_LEASE = 100 * 365 * DAY
+_BATCH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """What became of the jobs that `drain` ran, in the order in which they were first run."""
+
+    succeeded: tuple[Job, ...]
+    failed: tuple[Job, ...]
+    cancelled: tuple[Job, ...]
+    review_needed: tuple[Job, ...]
+    waiting: tuple[Job, ...]
+    """All jobs that still wait, those included that were not run: due later, paused, or held up by a limit."""
+    attempts: int
+    more: bool
+    """The limit was reached, and jobs still stand in the queue."""
+
+
+class TestApp:
+    """An application on an empty store in memory, whose clock stands still until it is moved.
+
+    `with TestApp(app) as kit:` swaps the store, and gives the application its own one back at the end. The clock
+    begins at `now`, or at the present; `settings` is what handlers find as `ctx.settings`.
+    """
+
+    __test__ = False  # for pytest, which would take it for a test because of its name
+
+    def __init__(
+        self, app: Penstock, *, now: datetime | None = None, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        wall = time.time_ns() // 1000 if now is None else from_datetime(now, "now")
+        self.app = app
+        self._clock = ManualClock(wall=wall)
+        self._settings = dict(settings or {})
+        self._crashes = Crashes()
+        self._stack = ExitStack()
+        self._worker = ""
+        self._cursor = ""
+
+    @property
+    def now(self) -> datetime:
+        """What the store takes for the present."""
+        return to_datetime(self._clock.wall)
+
+    def drain(self, limit: int = 1000) -> Drained:
+        """Run all jobs that are due, one after the other, until none is left or `limit` attempts were made.
+
+        Jobs that these create and retries without a delay are run too; what is due later waits for `advance`. Hooks
+        and listeners are called.
+        """
+        _refuse_in_a_loop()
+        store = self._opened()
+        ran: dict[str, None] = {}
+        attempts = 0
+        # Another application on the same store does what jobs ask for: inside a job, theirs leads to no store.
+        errands = StoreErrands(Penstock(store))
+        with asyncio.Runner() as loop:
+            handles = self._handles()
+            runner = Runner(self.app, store, self._worker, errands, self._crashes, self._settings, loop)
+            runner.call_hooks(handles)
+            while attempts < limit and (claimed := self._claim(list(handles))):
+                attempts += 1
+                ran[claimed.job_id] = None
+                runner.attempt(claimed, handles[claimed.lane])
+                runner.call_hooks(handles)
+        self._tell_listeners()
+        return self._drained(list(ran), attempts, attempts >= limit)
+
+    async def adrain(self, limit: int = 1000) -> Drained:
+        """The same for async tests; jobs run in another thread meanwhile."""
+        return await asyncio.to_thread(self.drain, limit)
+
+    def advance(self, seconds: Duration) -> None:
+        """Move the clock, and queue what becomes due by that; `drain` runs it."""
+        self._opened()
+        self._clock.advance(microseconds(seconds, "seconds") / 1e6)
+        self._promote()
+        self._tell_listeners()
+
+    def crash_at(self, definition: Which, phase: str | None = None, times: int = 1) -> None:
+        """Have attempts die when they reach a phase, as if their worker had died; the job runs again a second later."""
+        self._plan_crash(definition, phase, When.BEGUN, times)
+
+    def crash_after(self, definition: Which, phase: str | None = None, times: int = 1) -> None:
+        """Have attempts die once the result of a phase is kept; of a plain job, once its handler has returned."""
+        self._plan_crash(definition, phase, When.KEPT, times)
+
+    def jobs(self, definition: Which | None = None, **which: Any) -> list[Job]:
+        """All jobs, the oldest first; the filters are those of `app.jobs()`."""
+        self._opened()
+        key = None if definition is None else _key(definition)
+        return list(self.app.iter_jobs(sort="createdAt", definition=key, **which))
+
+    def assert_enqueued(
+        self, definition: Which, params: Mapping[str, Any] | None = None, *, count: int | None = None, **options: Any
+    ) -> list[Job]:
+        """Fail unless there are jobs of a definition, whatever became of them; those jobs.
+
+        They have the parameters named (and may have more) and the options named, which are those of `options()` and
+        `status`. Without `count` there must be at least one.
+        """
+        __tracebackhide__ = True
+        jobs, wanted = self.jobs(), Wanted(_key(definition), params, options)
+        found = wanted.among(jobs)
+        if len(found) != count if count is not None else not found:
+            expected = "A job" if count is None else f"{count} job(s)"
+            raise AssertionError(
+                f"{expected} {wanted.described()} should have been enqueued, and there are {len(found)}.\n"
+                + wanted.listing(jobs, self._secrets())
+            )
+        return found
+
+    def assert_not_enqueued(self, definition: Which, params: Mapping[str, Any] | None = None, **options: Any) -> None:
+        """Fail if there are such jobs."""
+        __tracebackhide__ = True
+        self.assert_enqueued(definition, params, count=0, **options)
+
+    def __enter__(self) -> Self:
+        if self._worker:
+            raise Conflict("This test kit is in use already.", hint="Make another: TestApp(app).")
+        store = SqliteStore(":memory:", clock=self._clock)
+        self._stack.callback(store.close)
+        # Whoever closes the application meanwhile does not end the store: what is in memory would be gone.
+        self._stack.enter_context(self.app._on_store(Guest(store)))
+        self._worker = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom).new_id()
+        info = WorkerInfo(id=self._worker, name="test kit", host="", pid=os.getpid(), lanes=())
+        store.run(ports.jobs.register_worker(info, _LEASE))
+        self._cursor = store.run(ports.feed.tip())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._worker = ""
+        self._stack.close()
+
+    def _opened(self) -> Store:
+        if not self._worker:
+            raise Conflict("The test kit is not in use.", hint="Write `with TestApp(app) as kit:` around it.")
+        return self.app.store
+
+    def _handles(self) -> dict[int, Handle]:
+        """The definitions by lane, those included that were made since."""
+        lanes = self.app.register()
+        handles: dict[int, Handle] = {lanes[each.key, each.definition.version]: each for each in self.app.definitions}
+        self.app.store.run(ports.jobs.heartbeat(self._worker, _LEASE, lanes=sorted(handles)))
+        return handles
+
+    def _claim(self, lanes: list[int]) -> Claimed | None:
+        """The next job to be run, if there is one."""
+        queued = -1
+        while True:
+            self._promote()
+            if claimed := self.app.store.run(ports.jobs.claim(self._worker, lanes, 1, limited=lanes)):
+                return claimed[0]
+            # It may only have put off a job whose rate is used up, and others stand behind that one.
+            if queued == (queued := self._queued()):
+                return None
+
+    def _queued(self) -> int:
+        counts = self.app.store.run(ports.admin.counts())
+        return sum(each.get(Status.QUEUED, 0) for each in counts.values())
+
+    def _promote(self) -> None:
+        while len(self.app.store.run(ports.jobs.promote(_BATCH))) == _BATCH:
+            pass
+
+    def _tell_listeners(self) -> None:
+        more = True
+        while more:
+            news = self.app.store.run(ports.feed.read(self._cursor))
+            self._cursor, more = news.cursor, news.more
+            for event in news.events:
+                self.app._listeners.tell(event)
+
+    def _drained(self, ran: list[str], attempts: int, stopped: bool) -> Drained:
+        found = {job.id: job for job in self.app.store.run(ports.admin.get(ran))}
+        jobs = [found[each] for each in ran if each in found]
+        waiting = tuple(self.jobs(status=sorted(WAITING)))
+
+        def ended(status: Status) -> tuple[Job, ...]:
+            return tuple(job for job in jobs if status in (job.status, job.outcome))
+
+        return Drained(
+            succeeded=ended(Status.SUCCEEDED),
+            failed=ended(Status.FAILED),
+            cancelled=ended(Status.CANCELLED),
+            review_needed=ended(Status.REVIEW_NEEDED),
+            waiting=waiting,
+            attempts=attempts,
+            more=stopped and any(job.status is Status.QUEUED for job in waiting),
+        )
+
+    def _plan_crash(self, definition: Which, phase: str | None, when: When, times: int) -> None:
+        key = _key(definition)
+        handles = [each for each in self.app.definitions if each.key == key]
+        if not handles:
+            known = ", ".join(sorted({each.key for each in self.app.definitions})) or "none"
+            raise InvalidInput(f"The application has no definition {key!r:.80}.", hint=f"There are: {known}.")
+        names = list(dict.fromkeys(step.name for each in handles for step in each.steps))
+        if phase is None and len(names) == 1:
+            phase = names[0]
+        if phase not in names:
+            raise InvalidInput(f"{key} has no phase {phase!r:.80}.", hint=f"There are: {', '.join(names)}.")
+        if isinstance(times, bool) or not isinstance(times, int) or times < 0:
+            raise InvalidInput(f"`times` must be a number of attempts, not {times!r:.80}.")
+        self._crashes.plan(key, phase, when, times)
+
+    def _secrets(self) -> dict[str, tuple[str, ...]]:
+        return {each.key: each.definition.secret_fields for each in self.app.definitions}
+
+
+def run(app: Penstock, *, now: datetime | None = None, settings: Mapping[str, Any] | None = None) -> TestApp:
+    """The test kit of an application, for a fixture: `with testing.run(app) as kit: yield kit`."""
+    return TestApp(app, now=now, settings=settings)
+
+
+def _key(definition: Which) -> str:
+    key = definition.key if isinstance(definition, DefinitionHandle) else definition
+    if not isinstance(key, str):
+        raise InvalidInput(f"A definition is given as itself or by its key, not as {definition!r:.80}.")
+    return key
+
+
+def _refuse_in_a_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise Conflict("drain() cannot run jobs inside a running event loop.", hint="Write `await kit.adrain()`.")

@@ -1,0 +1,164 @@
+"""What a job sees of the world, asserted from inside of it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.engine.fleet import Stage
+
+pytestmark = pytest.mark.xdist_group("engine-confinement")
+
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can run jobs as somebody else")
+OWN = {"HOME", "TMPDIR", "PENSTOCK_JOB_ID", "PENSTOCK_FENCE", "PENSTOCK_ATTEMPT"}
+ALLOWED = {"PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ"}
+
+
+def looked(stage: Stage, definition: str) -> dict[str, Any]:
+    """What an attempt of a definition saw of itself."""
+    job = stage.enqueue(definition, [["look"]])
+    ended = stage.end(job)
+    assert ended.status == "succeeded", ended.error
+    return stage.journal(job, "look")[0]
+
+
+@pytest.fixture
+def inside(house: Stage) -> dict[str, Any]:
+    return looked(house, "script")
+
+
+def test_the_environment_is_what_is_allowed_and_nothing_else(house: Stage, inside: dict[str, Any]) -> None:
+    seen = inside["environ"]
+
+    assert set(seen) == OWN | (ALLOWED & set(os.environ))
+    assert (seen["PENSTOCK_JOB_ID"], seen["PENSTOCK_FENCE"], seen["PENSTOCK_ATTEMPT"]) == (inside["job"], "1", "1")
+    assert seen["HOME"] == seen["TMPDIR"] == inside["cwd"]
+    assert "PENSTOCK_TEST_STORE" in house.environment
+
+
+def test_the_environment_cannot_be_read_from_proc_either(inside: dict[str, Any]) -> None:
+    assert not [entry for entry in inside["environ_file"] if "PENSTOCK_TEST" in entry]
+
+
+def test_a_definition_sees_the_variables_that_it_names(house: Stage) -> None:
+    assert looked(house, "few_files")["environ"]["PENSTOCK_TEST_ALLOWED"] == "seen"
+
+
+def test_only_the_line_and_the_three_streams_are_open(inside: dict[str, Any]) -> None:
+    seen = dict(inside["descriptors"])
+    # The one with which the folder of descriptors was read is gone when it is looked at.
+    seen = {number: target for number, target in seen.items() if target}
+
+    assert set(seen) == {"0", "1", "2", "3"}
+    assert seen["0"] == "/dev/null"
+    assert seen["1"].startswith("pipe:")
+    assert seen["2"].startswith("pipe:")
+    assert seen["1"] != seen["2"]
+    assert seen["3"].startswith("socket:")
+
+
+def test_it_works_in_a_private_folder(inside: dict[str, Any]) -> None:
+    assert Path(inside["cwd"]).parent.name.startswith("penstock-")
+    assert (inside["mode"], inside["umask"]) == (0o700, 0o077)
+
+
+def test_two_jobs_at_once_do_not_share_a_folder(house: Stage) -> None:
+    script: list[list[Any]] = [["look"], ["sleep", 60]]
+    jobs = [house.enqueue("script", script) for _ in range(2)]
+    folders = [house.noted(job, "look")[0]["cwd"] for job in jobs]
+
+    for job in jobs:
+        job.cancel()
+
+    assert folders[0] != folders[1]
+    assert [house.end(job).status for job in jobs] == ["cancelled", "cancelled"]
+
+
+def test_it_is_alone_in_its_session_with_one_thread(inside: dict[str, Any]) -> None:
+    assert (inside["session"], inside["threads"]) == (inside["pid"], 1)
+
+
+def test_it_leaves_no_core_and_gains_no_privileges(inside: dict[str, Any]) -> None:
+    assert inside["limits"]["CORE"] == [0, 0]
+    assert inside["no_new_privileges"]
+    assert int(inside["oom_score"]) >= 800
+
+
+def test_limits_of_the_definition_hold(house: Stage) -> None:
+    limits = looked(house, "few_files")["limits"]
+
+    assert limits["NOFILE"] == [32, 32]
+    assert limits["FSIZE"] == [1_000_000, 1_000_000]
+    assert looked(house, "busy")["limits"]["CPU"][0] == 1
+
+
+def test_it_runs_as_whoever_the_worker_is_unless_told_otherwise(inside: dict[str, Any]) -> None:
+    assert inside["uid"] == [os.getuid()] * 3
+
+
+@needs_root
+def test_jobs_of_another_user_have_its_id_and_no_groups(stage: Stage) -> None:
+    stage.worker("--user", "nobody")
+
+    inside = looked(stage, "script")
+
+    nobody = pwd.getpwnam("nobody")
+    assert inside["uid"] == [nobody.pw_uid] * 3
+    assert set(inside["groups"]) <= {nobody.pw_gid}
+    assert (inside["mode"], inside["owner"]) == (0o700, nobody.pw_uid)
+    assert inside["no_new_privileges"]
+    assert not [entry for entry in inside["environ_file"] if "PENSTOCK_TEST" in entry]
+
+
+@needs_root
+@pytest.mark.parametrize("flags", [[], ["--user", "nobody-at-all"]])
+def test_a_worker_of_root_wants_to_be_told_as_whom_jobs_run(quiet_stage: Stage, flags: list[str]) -> None:
+    worker = quiet_stage.worker(*flags, wait=False, root=False)
+
+    assert worker.wait() == 1
+    says = "There is no user 'nobody-at-all'" if flags else "--user nobody"
+    assert says in worker.output
+    assert "Traceback" not in worker.output
+
+
+def test_nothing_of_a_folder_is_left_and_nothing_beyond_it_is_touched(house: Stage, tmp_path: Path) -> None:
+    outside = tmp_path / "outside" / "file"
+    outside.parent.mkdir()
+    outside.write_text("survives")
+    outside.parent.chmod(0o755)
+    job = house.enqueue("script", [["mess", str(outside)]])
+
+    ended = house.end(job)
+
+    (mess,) = house.journal(job, "mess")
+    assert ended.status == "succeeded"
+    assert not Path(mess["cwd"]).exists() or os.listdir(mess["cwd"]) == []
+    assert outside.read_text() == "survives"
+    assert outside.parent.stat().st_mode & 0o777 == 0o755
+
+
+def test_a_job_may_remove_its_own_folder(house: Stage) -> None:
+    job = house.enqueue("script", [["remove_home"], ["return", 1]])
+
+    assert house.end(job).result == "1"
+    assert house.end(house.enqueue("script", [["look"], ["return", 2]])).result == "2"
+
+
+def test_no_folder_outlives_its_worker(quiet_stage: Stage) -> None:
+    worker = quiet_stage.worker()
+    folder = Path(looked(quiet_stage, "script")["cwd"]).parent
+
+    assert worker.stop() == 0
+    assert not folder.exists()
+
+
+def test_random_numbers_differ_between_children(house: Stage) -> None:
+    jobs = [house.enqueue("script", [["dice"]]) for _ in range(4)]
+
+    thrown = {house.noted(job, "dice")[0]["random"] for job in jobs}
+
+    assert len(thrown) == 4

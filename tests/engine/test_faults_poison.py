@@ -1,0 +1,38 @@
+"""One job that kills what runs it, every time, among many that were claimed ahead: it alone ends as failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.conftest import Figures
+from tests.engine.faults import enqueue_many, kept_running, statuses
+from tests.engine.fleet import Stage
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"), [("kill_zygote", "ZygoteLost"), ("kill_supervisor", "WorkerLost")], ids=["zygote", "worker"]
+)
+def test_a_poison_job_alone_ends_failed(stage: Stage, word: str, reason: str, figures: Figures) -> None:
+    present = kept_running(stage, "--slots", "4", "--ahead", "500")
+    stage.app.pause("script", "until all are there")
+    jobs = enqueue_many(stage, [[]] * 250 + [[[word]]] + [[]] * 249)
+    poison, others = jobs[250], jobs[:250] + jobs[251:]
+    stage.app.resume("script")
+
+    def all_ended() -> bool:
+        present()
+        return set(statuses(stage)) <= {"succeeded", "failed"}
+
+    stage.eventually(all_ended, "all jobs have ended", 100)
+
+    ended = poison.refresh()
+    assert (ended.status, ended.lost, ended.error_type) == ("failed", 3, reason)
+    assert [each.cause for each in stage.attempts(poison)] == ["lost"] * 3
+    neighbours = [job.refresh() for job in others]
+    assert [job.status for job in neighbours] == ["succeeded"] * 499
+    lost = [job.lost for job in neighbours]
+    assert max(lost) < 3
+    figures(
+        f"engine_poison_{word}", store=stage.url.partition(":")[0], neighbours_lost=sum(map(bool, lost)),
+        most=max(lost),
+    )  # fmt: skip

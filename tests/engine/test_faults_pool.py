@@ -1,0 +1,74 @@
+"""Who may start beside whom: a job with losses behind it must not take the others with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from penstock.engine.pool import Pool
+
+
+def pool(*losses: int, slots: int = 3) -> Pool:
+    """A pool in which jobs wait that were lost so many times."""
+    made = Pool(slots, ahead=10)
+    made.waiting.extend(holding(number, lost) for number, lost in enumerate(losses))
+    return made
+
+
+def holding(number: int, lost: int) -> Any:
+    return SimpleNamespace(held=number, claimed=SimpleNamespace(lost=lost))
+
+
+def start(some: Pool) -> list[Any]:
+    return [taken.held for taken in _started(some)]
+
+
+def _started(some: Pool) -> Iterator[Any]:
+    for taken in some.take():
+        some.running[taken.held] = taken
+        yield taken
+
+
+def test_no_more_start_than_there_are_slots() -> None:
+    some = pool(0, 0, 0, 0)
+
+    assert start(some) == [0, 1, 2]
+    assert (some.free, some.room) == (-1, 9)
+    some.running.clear()
+    assert start(some) == [3]
+
+
+def test_of_jobs_with_a_loss_one_runs_at_a_time_beside_the_others() -> None:
+    some = pool(1, 1, 0, 0)
+
+    assert start(some) == [0, 2, 3]
+    some.running.clear()
+    assert start(some) == [1]
+
+
+def test_a_job_with_two_losses_runs_alone_and_nobody_overtakes_it() -> None:
+    some = pool(0, 2, 0)
+
+    assert start(some) == [0]
+    assert start(some) == [], "it waits until it is alone"
+    some.running.clear()
+    assert start(some) == [1]
+    assert start(some) == [], "nobody runs beside it"
+    some.running.clear()
+    assert start(some) == [2]
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_job_does_not_wait_for_ever_to_be_apart(lost: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = time.monotonic()
+    monkeypatch.setattr("penstock.engine.pool.time", SimpleNamespace(monotonic=lambda: now))
+    some = pool(1, lost)
+    assert start(some) == [0]
+
+    now += 31
+
+    assert start(some) == [1]

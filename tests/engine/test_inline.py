@@ -1,0 +1,96 @@
+"""Jobs inside of the worker: its lease does not depend on its loop, and without a lease it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from penstock.engine.heartbeat import EXIT_UNTRUSTED
+from tests.engine.faults import LEASE, outage
+from tests.engine.fleet import Stage, gone
+from tests.services import PostgresServer
+
+STUBBORN = """
+import asyncio, contextlib, os
+from penstock import Penstock
+app = Penstock(os.environ["PENSTOCK_TEST_STORE"])
+
+@app.job("stubborn", isolation="inline")
+async def stubborn() -> None:
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+"""
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest) -> Callable[[], PostgresServer]:
+    """The server of the stage, which a stage on SQLite does not start."""
+    return lambda: request.getfixturevalue("postgres")
+
+
+def test_a_job_that_blocks_the_loop_costs_no_lease(stage: Stage) -> None:
+    stage.worker()
+    sleepers = [stage.enqueue("inline", [["sleep", 1], ["return", 1]]) for _ in range(50)]
+    for job in sleepers:
+        stage.noted(job, "begin")
+    blocker = stage.enqueue("inline", [["note", "blocks"], ["block", 2.2 * LEASE], ["return", 2]])
+    stage.noted(blocker, "blocks")
+    # It would take over what it takes for dead.
+    other = stage.worker()
+
+    for job in (*sleepers, blocker):
+        ended = stage.end(job)
+        assert (ended.status, ended.fence, ended.lost) == ("succeeded", 1, 0)
+    assert "is gone" not in other.output
+    assert all(row.live for row in stage.app.workers())
+
+
+def test_a_worker_that_cannot_prove_its_lease_ends_with_its_inline_jobs(
+    stage: Stage, server: Callable[[], PostgresServer]
+) -> None:
+    worker = stage.worker()
+    job = stage.enqueue("inline", [["sleep", 60]])
+    beside = stage.enqueue("script", [["tick_before", 2, 60]])
+    stage.noted(job, "begin")
+    child = stage.noted(beside, "tick")[0]["pid"]
+
+    with outage(stage, server):
+        code = worker.wait(LEASE + 1)
+        stage.eventually(lambda: gone(child), "nothing that it ran is left", 2)
+
+    assert code == EXIT_UNTRUSTED == 75
+    stage.worker()
+    stage.until(job, "running")
+    stage.eventually(lambda: job.refresh().fence == 2, "it is run again")
+    assert job.job.lost == 1
+    assert len(stage.noted(job, "begin", 2)) == 2
+
+
+def test_an_inline_job_that_is_asked_to_stop_is_given_back(stage: Stage) -> None:
+    worker = stage.worker("--drain", "0.1")
+    job = stage.enqueue("inline", [["sleep", 60]])
+    stage.noted(job, "begin")
+
+    assert worker.stop() == 0
+
+    ended = job.refresh()
+    assert (ended.status, ended.attempts, ended.lost) == ("queued", 0, 0)
+    assert len(stage.journal(job, "end")) == 1
+
+
+def test_a_worker_ends_although_an_inline_job_does_not(tmp_path: Path) -> None:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    stage = Stage(f"sqlite:///{tmp_path}/jobs.db", "penstock", tmp_path)
+    worker = stage.worker("--drain", "0.1", target=f"{tmp_path}/stubborn.py:app")
+    job = stage.app.enqueue("stubborn")
+    stage.until(job, "running")
+
+    code = worker.stop()
+
+    assert code == EXIT_UNTRUSTED
+    assert (job.refresh().status, job.job.attempts) == ("queued", 0)
+    assert [row.ended for row in stage.app.workers()] == ["stopped"]
+    stage.close()

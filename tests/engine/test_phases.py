@@ -1,0 +1,185 @@
+"""Phases: what is finished stays finished, through crashes, restarts and reviews."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from penstock import JobHandle
+from penstock.core.job import Phase
+from penstock.stores.verbs import jobs
+from tests.engine.fleet import Stage
+
+pytestmark = pytest.mark.xdist_group("engine-phases")
+
+ODD = {"text": "ä\u2028\U0001f30a\"'\\", "large": 2**53 + 1, "small": 1e-300, "nested": [[], {}, None, True]}
+
+
+def phased(stage: Stage, **scripts: list[list[Any]]) -> JobHandle[Any]:
+    return stage.app.enqueue("phased", {"scripts": scripts})
+
+
+def phases(stage: Stage, job: JobHandle[Any]) -> dict[str, Phase]:
+    return {phase.name: phase for phase in stage.app.store.run(jobs.phases(job.id))}
+
+
+def test_the_result_is_the_last_phases_and_each_sees_what_went_before(house: Stage) -> None:
+    job = phased(house, first=[["return", 1]], second=[["return", 2]], third=[["return", 3]])
+
+    ended = house.end(job)
+
+    assert (ended.status, ended.result, ended.attempts) == ("succeeded", "3", 1)
+    assert house.journal(job, "second")[0]["results"] == {"first": 1}
+    assert house.journal(job, "third")[0]["results"] == {"first": 1, "second": 2}
+    assert {name: (each.status, each.result) for name, each in phases(house, job).items()} == {
+        "first": ("completed", "1"),
+        "second": ("completed", "2"),
+        "third": ("completed", "3"),
+    }
+    assert house.kinds(job) == [
+        "job.enqueued",
+        "job.started",
+        *["job.phase.completed"] * 3,
+        "job.succeeded",
+    ]
+
+
+def test_a_job_killed_in_its_second_phase_resumes_there_after_a_restart_of_everything(stage: Stage) -> None:
+    worker = stage.worker()
+    job = phased(
+        stage, first=[["return", ODD]], second=[["crash_before", 2], ["note", "at work"], ["sleep_before", 3, 60]]
+    )
+    stage.noted(job, "at work")
+    kept = phases(stage, job)["first"].result
+
+    worker.send(signal.SIGKILL)
+    worker.wait()
+    stage.worker()
+    ended = stage.end(job)
+
+    assert ended.status == "succeeded"
+    assert len(stage.journal(job, "first")) == 1
+    assert [line["results"] for line in stage.journal(job, "second")] == [{"first": ODD}] * 3
+    assert phases(stage, job)["first"].result == kept
+    assert [each.cause for each in stage.attempts(job)] == ["signalled", "lost", "returned"]
+
+
+def test_results_of_phases_may_be_longer_together_than_a_frame_of_a_job(house: Stage) -> None:
+    job = house.app.enqueue("wide")
+
+    ended = house.end(job)
+
+    assert (ended.status, ended.result, ended.attempts) == ("succeeded", "1500000", 2)
+
+
+def test_the_phase_in_which_a_job_failed_is_kept(house: Stage) -> None:
+    job = phased(house, first=[["return", 1]], second=[["fail", "no good"]])
+
+    ended = house.end(job)
+
+    found = phases(house, job)
+    assert (ended.status, ended.current_phase, ended.error) == ("failed", "second", "no good")
+    assert found["first"].status == "completed"
+    assert set(found) == {"first", "second"}
+
+
+def test_a_failed_job_that_is_retried_by_hand_goes_on_where_it_failed(house: Stage) -> None:
+    job = phased(house, first=[["return", 1]], second=[["fail_before", 2, "no good"], ["return", 2]])
+    house.end(job)
+
+    job.retry()
+    ended = house.end(job)
+
+    assert ended.status == "succeeded"
+    assert len(house.journal(job, "first")) == 1
+    assert len(house.journal(job, "second")) == 2
+
+
+def test_a_failed_job_can_be_retried_from_an_earlier_phase(house: Stage) -> None:
+    job = phased(house, first=[["return", 1]], second=[["fail_before", 2, "no good"], ["return", 2]])
+    house.end(job)
+
+    job.retry(from_phase="first")
+    ended = house.end(job)
+
+    assert ended.status == "succeeded"
+    assert len(house.journal(job, "first")) == 2
+
+
+def test_progress_of_a_phase_is_a_part_of_the_whole(house: Stage) -> None:
+    job = phased(house, second=[["say_progress", 50, "half way"], ["note", "said"], ["sleep", 60]])
+    house.noted(job, "said")
+
+    house.eventually(lambda: job.refresh().progress == 50.0, "the progress is written down")
+
+    assert (job.job.progress_message, job.job.current_phase) == ("half way", "second")
+    job.cancel()
+    assert house.end(job).status == "cancelled"
+
+
+class TestReviews:
+    """A phase may ask a person, and the job holds nothing while it waits for the answer."""
+
+    def asked(self, house: Stage) -> JobHandle[Any]:
+        job = phased(house, first=[["return", 1]], second=[["review", "is this right?", {"sum": 5}]])
+        waiting = house.until(job, "review_needed")
+        assert (waiting.worker, waiting.attempts) == (None, 1)
+        return job
+
+    def test_approval_goes_on_with_the_next_phase_and_what_the_handler_gave(self, house: Stage) -> None:
+        job = self.asked(house)
+
+        house.app.approve_job(job.id, by="ann", note="fine")
+        ended = house.end(job)
+
+        assert ended.status == "succeeded"
+        assert len(house.journal(job, "second")) == 1
+        (third,) = house.journal(job, "third")
+        assert third["results"] == {"first": 1, "second": {"sum": 5}}
+        assert third["review"] == ["approved", "ann", "fine", {"sum": 5}]
+        assert phases(house, job)["second"].result == '{"sum":5}'
+        assert [kind for kind in house.kinds(job) if "review" in kind or "approved" in kind] == [
+            "job.review_needed",
+            "job.approved",
+        ]
+
+    def test_the_approvers_edit_takes_the_place_of_what_the_handler_gave(self, house: Stage) -> None:
+        job = self.asked(house)
+
+        house.app.approve_job(job.id, by="ann", result={"sum": 6})
+        house.end(job)
+
+        (third,) = house.journal(job, "third")
+        assert third["results"]["second"] == {"sum": 6}
+        assert third["review"] == ["approved", "ann", None, {"sum": 6}]
+
+    def test_rejection_fails_the_job(self, house: Stage) -> None:
+        job = self.asked(house)
+
+        house.app.reject_job(job.id, by="ben", note="wrong")
+        ended = house.end(job)
+
+        assert ended.status == "failed"
+        assert "wrong" in (ended.error or "")
+        assert house.journal(job, "third") == []
+
+    def test_a_review_in_the_last_phase_ends_the_job(self, house: Stage) -> None:
+        job = phased(house, third=[["review", "all right?", "draft"]])
+        house.until(job, "review_needed")
+
+        house.app.approve_job(job.id, result="final")
+        ended = house.end(job)
+
+        assert (ended.status, ended.result) == ("succeeded", '"final"')
+
+    def test_a_plain_job_may_ask_as_well(self, house: Stage) -> None:
+        job = house.enqueue("hooked", [["review", "", [1]]])
+        house.until(job, "review_needed")
+
+        house.app.approve_job(job.id)
+        ended = house.end(job)
+
+        assert (ended.status, ended.result) == ("succeeded", "[1]")
+        assert house.hooks(job, "on_start", "on_success", "on_end") == ["on_end", "on_start", "on_success"]
