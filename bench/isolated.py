@@ -130,7 +130,7 @@ def _until(app: Penstock, count: int) -> int:
         found: int = app.store.run(admin.count(JobFilter(status=(Status.SUCCEEDED,)), cap=1_000_000)).value
         if found >= count:
             return found
-        time.sleep(0.01)
+        time.sleep(0.05)
     raise TimeoutError(f"{count} jobs were not done within five minutes")
 
 

@@ -138,15 +138,12 @@ def test_classes_of_a_file_work_as_in_any_module(jobs: Path) -> None:
         from __future__ import annotations
         from dataclasses import dataclass
         from pydantic import BaseModel
-
         @dataclass
         class Size:
             width: int
-
         class Order(BaseModel):
             number: int
             size: Size
-
         def run(ctx, order: Order):
             return order.number * order.size.width
         """

@@ -140,6 +140,22 @@ class TestDaemons:
         stage.eventually(lambda: all(gone(pid) for pid in below), "all its processes are dead", GRACE + 2)
 
 
+    def test_after_the_death_of_a_supervisor_that_had_not_read_all_it_was_told(self, stage: Stage) -> None:
+        worker = stage.worker()
+        job = stage.enqueue("script", [["daemonise"], ["note", "away"], ["swallow", 60]])
+        other = stage.enqueue("script", [["note", "here"], ["sleep", 60]])
+        stage.noted(job, "away")
+        (there,) = stage.noted(other, "here")
+        below = processes.descendants(worker.pid)
+
+        worker.send(signal.SIGSTOP)
+        os.kill(there["pid"], signal.SIGKILL)
+        stage.eventually(lambda: there["pid"] not in processes.descendants(worker.pid), "the zygote has reaped it")
+        worker.send(signal.SIGKILL)
+
+        stage.eventually(lambda: all(gone(pid) for pid in below), "all its processes are dead", GRACE + 2)
+
+
 def test_a_fork_bomb_is_defused(stage: Stage) -> None:
     worker = stage.worker()
     job = stage.enqueue("few_processes", [["fork_bomb"]])

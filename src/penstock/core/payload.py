@@ -15,14 +15,30 @@ from itertools import accumulate
 from math import isfinite
 from typing import Any
 
-from pydantic_core import from_json, to_json
-
 from penstock.core.errors import InvalidPayload
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 64
 MIN_INTEGER = -(2**63)
 MAX_INTEGER = 2**63 - 1
+
+
+def from_json(text: str | bytes) -> Any:
+    """Parse JSON; the parser is loaded by the first call, which a process that only passes text on never makes."""
+    _load()
+    return from_json(text)
+
+
+def to_json(value: object) -> bytes:
+    """Write JSON; loaded by the first call, too."""
+    _load()
+    return to_json(value)
+
+
+def _load() -> None:
+    import pydantic_core
+
+    globals().update(from_json=pydantic_core.from_json, to_json=pydantic_core.to_json)
 
 
 def encode(value: object, what: str = "params") -> str:

@@ -164,7 +164,8 @@ class Attempt:
         self._later(_WATCH, self._guard)
 
     async def _weigh(self, pids: list[int], most: int) -> None:
-        used = await asyncio.to_thread(processes.memory, pids)
+        # What all share with the zygote is not theirs; a single process meets its own limit before this one.
+        used = await asyncio.to_thread(processes.memory, pids) - self._zygote.memory
         if used > most:
             self.kill(Stop.MEMORY, f"{used} bytes were used, {most} are allowed")
 

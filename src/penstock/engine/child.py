@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _signal
 import contextlib
 import gc
 import logging
@@ -87,7 +88,7 @@ def _attempt(
         reporter.phase = ctx.phase = task.hook
     _records.attach(reporter, ctx)
     app.enter_job(reporter)
-    signal.signal(signal.SIGTERM, stopper)
+    _signal.signal(_signal.SIGTERM, stopper)
     os.register_at_fork(after_in_child=reporter.disown)
     outcome = call_hook(handle, task, ctx) if task.hook else running.run(handle, task, ctx, reporter)
     stopper.over = True

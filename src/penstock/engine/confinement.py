@@ -5,6 +5,7 @@ The order matters: session and signals first, then descriptors, limits, user, an
 
 from __future__ import annotations
 
+import _signal
 import contextlib
 import ctypes
 import os
@@ -30,6 +31,7 @@ _UMASK = 0o077
 _OOM_SCORE = b"800"
 _CPU_LEFT = 5
 _PROTECTED = 4
+_MOST_DESCRIPTORS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +60,11 @@ def handled_signals() -> list[int]:
 
 def detach(handled: Sequence[int]) -> None:
     """Leave the zygote's session, handlers and wake-up descriptor behind."""
-    signal.set_wakeup_fd(-1)
+    # The plain functions: those of `signal` look up an enum for each number, which costs a child more than all of this.
+    _signal.set_wakeup_fd(-1)
     for number in handled:
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        _signal.signal(number, _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     os.setsid()
 
 
@@ -91,7 +94,7 @@ def keep_only(control: int, output: int, errors: int) -> None:
     os.dup2(high[1], 1)
     os.dup2(high[2], 2)
     os.dup2(high[0], CONTROL, inheritable=False)
-    os.closerange(_PROTECTED, _most_descriptors())
+    os.closerange(_PROTECTED, _MOST_DESCRIPTORS)
 
 
 def confine(rules: Rules, parent: int) -> None:
@@ -195,10 +198,3 @@ def _reseed() -> None:
     if numpy is not None:
         with contextlib.suppress(Exception):
             numpy.random.seed()
-
-
-def _most_descriptors() -> int:
-    try:
-        return max(map(int, os.listdir("/proc/self/fd"))) + 1
-    except OSError:
-        return resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -33,6 +33,11 @@ class Pool:
         return self.slots - len(self.running) - len(self.waiting)
 
     @property
+    def busy(self) -> bool:
+        """More than half of the slots are taken."""
+        return 2 * len(self.running) > self.slots
+
+    @property
     def room(self) -> int:
         """How many jobs may still be claimed."""
         return self.free + self.ahead

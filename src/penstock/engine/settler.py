@@ -15,15 +15,24 @@ from penstock.core.worker import SettleReport
 from penstock.engine.service import log
 
 _BATCH = 500
+_FEW = 16
+_MOMENT = 0.005
 
 
 class Settler:
     """Collects endings while a batch is on its way; each waits until it is on record or refused."""
 
-    def __init__(self, store: Store, jobs: JobsPort, settled: Callable[[SettleReport], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        jobs: JobsPort,
+        settled: Callable[[SettleReport], None],
+        more_to_come: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._store = store
         self._jobs = jobs
         self._settled = settled
+        self._more_to_come = more_to_come
         self._waiting: list[tuple[str, Settlement, asyncio.Future[bool]]] = []
         self._came = asyncio.Event()
 
@@ -41,6 +50,9 @@ class Settler:
     async def tick(self) -> float:
         """Settle what waits; what fails because of the store stays and is tried again."""
         await self._came.wait()
+        if self._more_to_come() and len(self._waiting) < _FEW:
+            # A flush to disk costs more than a moment, and others may share it.
+            await asyncio.sleep(_MOMENT)
         while self._waiting:
             worker = self._waiting[0][0]
             batch = [each for each in self._waiting if each[0] == worker][:_BATCH]

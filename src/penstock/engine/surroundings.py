@@ -10,7 +10,6 @@ import shutil
 import stat
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from penstock.core.definition import Definition
 from penstock.core.errors import InvalidInput
@@ -31,6 +30,8 @@ class Surroundings:
         self._user = _user(settings, definitions)
         self._folder = WorkerFolder(settings.folder)
         self._spare: list[str] = []
+        self._stamps: dict[str, int] = {}
+        self._seen: dict[tuple[str, int], dict[str, str]] = {}
         self._made = 0
 
     def open(self) -> None:
@@ -44,11 +45,10 @@ class Surroundings:
         """What a child may use that runs this definition; its folder is to be given back."""
         user, group = self._user
         folder = self._private_folder()
-        seen = allowed_environment((*self._settings.environment, *definition.environment), os.environ)
         processes = self._settings.processes if definition.processes is None else definition.processes
         return Rules(
             folder=folder,
-            environment={**seen, "HOME": folder, "TMPDIR": folder, "PENSTOCK_JOB_ID": job_id},
+            environment={**self._visible(definition), "HOME": folder, "TMPDIR": folder, "PENSTOCK_JOB_ID": job_id},
             memory=definition.memory,
             cpu=definition.cpu,
             files=definition.files,
@@ -67,22 +67,29 @@ class Surroundings:
 
     async def give_back(self, rules: Rules) -> None:
         """Take a child's folder back: an empty one serves again, any other is removed with all that is in it."""
+        folder = rules.folder
         try:
-            empty = not os.listdir(rules.folder)
+            # Whatever is done to a folder or put into it changes this time, and nobody can set it back.
+            untouched = os.lstat(folder).st_ctime_ns == self._stamps[folder]
+            if untouched or not os.listdir(folder):
+                self._spare.append(folder)
+                return
         except OSError:
-            empty = False
-        if empty:
-            self._spare.append(rules.folder)
-        else:
-            await asyncio.to_thread(shutil.rmtree, rules.folder, onerror=_make_removable)
+            pass
+        del self._stamps[folder]
+        await asyncio.to_thread(_remove, folder)
 
     def _private_folder(self) -> str:
         """A folder of nobody else's, empty. Making and removing one for each job would cost more than its process."""
         while self._spare:
             folder = self._spare.pop()
             with contextlib.suppress(OSError):
-                if stat.S_IMODE(os.stat(folder, follow_symlinks=False).st_mode) != _PRIVATE:
+                found = os.lstat(folder)
+                if found.st_ctime_ns != self._stamps[folder]:
+                    if not stat.S_ISDIR(found.st_mode):
+                        raise NotADirectoryError(folder)
                     os.chmod(folder, _PRIVATE)
+                    self._stamps[folder] = os.lstat(folder).st_ctime_ns
                 return folder
         self._made += 1
         folder = os.path.join(self._folder.path, str(self._made))
@@ -90,18 +97,28 @@ class Surroundings:
         user, group = self._user
         if user is not None:
             os.chown(folder, user, -1 if group is None else group)
+        self._stamps[folder] = os.lstat(folder).st_ctime_ns
         return folder
 
+    def _visible(self, definition: Definition) -> dict[str, str]:
+        """What jobs of a definition see of the worker's environment."""
+        pair = definition.key, definition.version
+        if pair not in self._seen:
+            names = (*self._settings.environment, *definition.environment)
+            self._seen[pair] = allowed_environment(names, os.environ)
+        return self._seen[pair]
 
-def _make_removable(function: Any, path: str, _: Any) -> None:
-    """A folder that a job made read-only is removed all the same; what cannot be is left and said."""
-    try:
-        os.chmod(os.path.dirname(path), stat.S_IRWXU)
-        if not os.path.islink(path) and os.path.isdir(path):
-            os.chmod(path, stat.S_IRWXU)
-        function(path)
-    except OSError as error:
-        log.warning("%s cannot be removed: %s", path, error)
+
+def _remove(folder: str) -> None:
+    """Remove a folder, also one whose job took away our own rights to it; what cannot be removed is left and said."""
+    waiting = [folder] if os.getuid() else []
+    while waiting:
+        path = waiting.pop()
+        with contextlib.suppress(OSError):
+            if stat.S_ISDIR(os.lstat(path).st_mode):
+                os.chmod(path, _PRIVATE)
+                waiting += [entry.path for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
+    shutil.rmtree(folder, onerror=lambda _, path, error: log.warning("%s cannot be removed: %s", path, error[1]))
 
 
 def _user(settings: WorkerSettings, definitions: Iterable[Definition]) -> tuple[int | None, int | None]:

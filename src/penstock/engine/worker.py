@@ -41,6 +41,7 @@ from penstock.engine.zygotes import Zygotes
 _STRAY_EVERY = 10
 _STOP_SECONDS = 10.0
 _REST_SECONDS = 1.0
+_REFILL_SECONDS = 0.005
 
 Running = Attempt | InlineAttempt
 
@@ -85,6 +86,7 @@ class Worker:
         self._messages: list[Message] = []
         self._stray = True
         self._rests_until = 0.0
+        self._refilling = False
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._lease = Lease(
@@ -97,7 +99,7 @@ class Worker:
             unkillable=lambda: bool(self._inlined.running),
         )
         self._recorder = Recorder(store, jobs, self._refused)
-        self._settler = Settler(store, jobs, self._settled)
+        self._settler = Settler(store, jobs, self._settled, lambda: self._forked.busy)
         self._hooks = hooks.Hooks(
             store, jobs, admin, lambda: self._zygotes.present, self._surroundings, errands, self.settings.hook_timeout
         )
@@ -142,6 +144,7 @@ class Worker:
         self._surroundings.open()
         try:
             await self._register()
+            processes.give_back_memory()
             loops = [asyncio.ensure_future(each.run()) for each in self.services]
             loops += [asyncio.ensure_future(self._listen()), asyncio.ensure_future(self._zygotes.keep())]
             try:
@@ -300,6 +303,9 @@ class Worker:
         """One attempt from its start to its settlement."""
         try:
             outcome = await self._outcome(holding, attempt)
+            # Its process is gone: while the ending is written, the slot can be filled.
+            pool.running.pop(holding.held, None)
+            self._refill(pool)
             await self._finish_words(holding)
             settlement = holding.settlement(outcome, random.random())
             if outcome.trigger is Trigger.RELEASE:
@@ -311,7 +317,21 @@ class Worker:
         finally:
             self._running.pop(holding.held, None)
             pool.running.pop(holding.held, None)
+            if holding.claimed.lane in self._controls.limited or holding.claimed.concurrency_key is not None:
+                # Its ending has made room for another one that stood back.
+                self._refill(pool)
+
+    def _refill(self, pool: Pool) -> None:
+        """Have a free slot filled: at once when many are free, else in a moment, together with the next ones."""
+        if not pool.busy:
             self.claimer.wake()
+        elif not self._refilling:
+            self._refilling = True
+            asyncio.get_running_loop().call_later(_REFILL_SECONDS, self._refill_now)
+
+    def _refill_now(self) -> None:
+        self._refilling = False
+        self.claimer.wake()
 
     async def _outcome(self, holding: Holding, attempt: Running) -> Outcome:
         try:

@@ -24,6 +24,7 @@ from penstock.engine.handlers import Application
 from penstock.engine.wire import Frame, Unpacker, pack
 
 _SWEEP_SECONDS = 0.005
+_ANNOUNCE_SECONDS = 0.02
 _SWEEP_LONGEST = 10.0
 _MOST_DESCRIPTORS = 16
 _CHUNK = 65_536
@@ -33,6 +34,7 @@ _CHUNK = 65_536
 class _Attempt:
     number: int
     pid: int
+    forked_at: float
     untrusted: bool = False
 
 
@@ -47,6 +49,7 @@ class Zygote:
         self._descriptors: list[int] = []
         self._attempts: dict[int, _Attempt] = {}
         self._by_number: dict[int, _Attempt] = {}
+        self._unannounced: dict[int, _Attempt] = {}
         self._ended: list[Frame] = []
         self._ended_at = 0.0
         self._trusted_until = float("inf")
@@ -72,24 +75,30 @@ class Zygote:
                 with contextlib.suppress(BlockingIOError):
                     self._wake.recv(4096)
             if self._line.fileno() in ready and not self._listen():
-                self._kill_all()
                 return
             if processes.boot_time() >= self._trusted_until:
                 self._distrust()
             self._reap()
             self._report()
+            self._announce()
 
     def _patience(self) -> float | None:
         """Milliseconds until there is something to do unasked."""
         if self._ended:
             return _SWEEP_SECONDS * 1000
+        if self._unannounced:
+            return _ANNOUNCE_SECONDS * 1000
         if self._trusted_until == float("inf") or not self._attempts:
             return None
         return max(0.0, self._trusted_until - processes.boot_time()) * 1000 + 1
 
     def _listen(self) -> bool:
         """Take in what the supervisor says; False when it has gone."""
-        data, descriptors, _, _ = socket.recv_fds(self._line, _CHUNK, _MOST_DESCRIPTORS)
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._line, _CHUNK, _MOST_DESCRIPTORS)
+        except ConnectionError:
+            # It was killed before it had read all that was said to it.
+            return False
         if not data:
             return False
         self._descriptors += descriptors
@@ -129,10 +138,10 @@ class Zygote:
             return
         if pid == 0:
             child.live(self._app, self._handles, (line, output, errors), self._pid, self._handled)
-        self._attempts[pid] = self._by_number[number] = _Attempt(number, pid)
+        attempt = _Attempt(number, pid, processes.boot_time())
+        self._attempts[pid] = self._by_number[number] = self._unannounced[pid] = attempt
         for fd in given:
             os.close(fd)
-        self._say({"say": "forked", "number": number, "pid": pid})
 
     def _reap(self) -> None:
         while True:
@@ -143,6 +152,7 @@ class Zygote:
             if pid == 0:
                 return
             attempt = self._attempts.pop(pid, None)
+            self._unannounced.pop(pid, None)
             if attempt is not None:
                 del self._by_number[attempt.number]
                 self._ended_at = self._ended_at or processes.boot_time()
@@ -161,6 +171,15 @@ class Zygote:
         for frame in ended:
             self._say(frame)
 
+    def _announce(self) -> None:
+        """Tell which processes attempts are; most end before anybody has to know."""
+        now = processes.boot_time()
+        for attempt in list(self._unannounced.values()):
+            if now - attempt.forked_at < _ANNOUNCE_SECONDS:
+                return
+            del self._unannounced[attempt.pid]
+            self._say({"say": "forked", "number": attempt.number, "pid": attempt.pid})
+
     def _distrust(self) -> None:
         """The supervisor cannot prove its lease any more: nothing of its may go on."""
         self._trusted_until = float("inf")
@@ -169,8 +188,8 @@ class Zygote:
             attempt.untrusted = True
         processes.kill_tree(self._attempts)
 
-    def _kill_all(self) -> None:
-        """End all that is below this process, bounded: the supervisor has gone."""
+    def kill_all(self) -> None:
+        """End all that is below this process, bounded: whatever happened, nothing may go on without it."""
         deadline = processes.boot_time() + _SWEEP_LONGEST
         while processes.boot_time() < deadline:
             left = processes.children(self._pid)
@@ -215,7 +234,11 @@ def main() -> None:
     processes.give_back_memory()
     gc.freeze()
     gc.disable()
-    Zygote(line, app).serve()
+    zygote = Zygote(line, app)
+    try:
+        zygote.serve()
+    finally:
+        zygote.kill_all()
 
 
 def _report(attempt: _Attempt, status: int, usage: resource.struct_rusage) -> Frame:

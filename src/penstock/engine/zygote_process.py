@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,6 +75,8 @@ class ZygoteProcess:
         self.schedules: list[Schedule] = [schedule_from(each) for each in told["schedules"]]
         self.address: Mapping[str, Any] | None = told["address"]
         self.extras: Mapping[str, Any] = told["extras"]
+        self.memory = processes.memory([process.pid])
+        """What it holds by itself, with everything loaded."""
         self.dead: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(line.fileno(), self._read)
 
@@ -123,25 +125,27 @@ class ZygoteProcess:
     def fork(self, first: Mapping[str, Any]) -> Fork:
         """Have a child forked; `first` is what it finds on its line."""
         self._numbers += 1
-        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as failed:
+        opened: list[int] = []
+        try:
             ours, line = socket.socketpair()
-            theirs.callback(line.close)
-            failed.callback(ours.close)
-            ends = []
-            for _ in ("output", "errors"):
-                end, their_end = os.pipe2(os.O_CLOEXEC)
-                theirs.callback(os.close, their_end)
-                failed.callback(os.close, end)
-                os.set_blocking(end, False)
-                ends.append((end, their_end))
-            ours.setblocking(False)
-            fork = Fork(self._numbers, ours, ends[0][0], ends[1][0])
-            if self._gone:
-                fork.ended.set_result(Exit(unforked="the zygote has died"))
-            else:
-                self._forks[fork.number] = fork
-                self._send({"do": "fork", "number": fork.number}, [line.fileno(), ends[0][1], ends[1][1]])
-            failed.pop_all()
+            opened += [ours.detach(), line.detach()]
+            opened += os.pipe2(os.O_CLOEXEC)
+            opened += os.pipe2(os.O_CLOEXEC)
+        except OSError:
+            _close_all(opened)
+            raise
+        our_line, their_line, output, their_output, errors, their_errors = opened
+        theirs = [their_line, their_output, their_errors]
+        for end in (our_line, output, errors):
+            os.set_blocking(end, False)
+        ours = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, our_line)
+        fork = Fork(self._numbers, ours, output, errors)
+        if self._gone:
+            fork.ended.set_result(Exit(unforked="the zygote has died"))
+        else:
+            self._forks[fork.number] = fork
+            self._send({"do": "fork", "number": fork.number}, theirs)
+        _close_all(theirs)
         data = pack(first, MAX_ANSWER)
         with contextlib.suppress(BlockingIOError, ConnectionError):
             data = data[ours.send(data) :]
@@ -246,6 +250,11 @@ def sweep(known: set[int]) -> int:
         processes.kill_tree(orphans)
         _wait_for(orphans)
     return len(orphans)
+
+
+def _close_all(descriptors: Iterable[int]) -> None:
+    for each in descriptors:
+        os.close(each)
 
 
 async def _first_frame(line: socket.socket) -> Frame | None:
