@@ -16,7 +16,7 @@ ADVICE = {
     "can keep: NaN, NUL characters, integers beyond 64 bits, more than 1 MiB, nesting deeper than 64.",
     "InvalidDefinition": "Raised by `@app.job` while a module is loaded: a wrong option, a signature that cannot be "
     "kept as JSON by name, or a key and version that are defined twice.",
-    "InvalidSchedule": "Raised where a schedule is declared. Schedules cannot be declared from Python yet.",
+    "InvalidSchedule": "Raised where a schedule is declared, saved or changed.",
     "NotFound": "`kind` and `name` say what was looked for: a job that never was or that retention has removed, or "
     "a definition that no process has registered.",
     "Conflict": "For example a job of a disabled definition, or a review that is decided already. `job_id` names "

@@ -10,6 +10,7 @@ from penstock.core.errors import PenstockError
 
 app = App(name="penstock", help="Durable background jobs for Python.", version_flags=["--version"])
 app.command("penstock.cli.worker:worker", name="worker")
+app.command("penstock.cli.tick:tick", name="tick")
 
 
 def main() -> None:

@@ -5,57 +5,103 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from typing import Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from penstock.config import Config, load
+from penstock.core.errors import InvalidInput
 from penstock.engine.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from penstock.sources import Source
 
 _DEFAULT = WorkerSettings()
 
 
+def setting(name: str, text: str) -> Parameter:
+    """A flag for a setting of workers; what penstock.toml says counts where it is not given."""
+    return Parameter(help=text, show_default=lambda _: getattr(_DEFAULT, name))
+
+
 def worker(
-    target: Annotated[str, Parameter(help="The application: module:app, or a file such as jobs.py:app.")],
+    target: Annotated[str | None, Parameter(help="The application: module:app, or a file such as jobs.py:app.")] = None,
     /,
     *,
+    jobs: Annotated[str | None, Parameter(help="A folder of job files instead of an application.")] = None,
+    watch: Annotated[bool, Parameter(help="Load the code anew when its files change.", negative="")] = False,
     store: Annotated[str | None, Parameter(help="Another store than the application names.")] = None,
-    slots: Annotated[int, Parameter(help="Jobs that run at once, each in a process of its own.")] = _DEFAULT.slots,
-    inline_slots: Annotated[int, Parameter(help="Inline jobs that run at once.")] = _DEFAULT.inline_slots,
-    ahead: Annotated[int, Parameter(help="Jobs to claim before there is a slot for them.")] = _DEFAULT.ahead,
-    lease: Annotated[float, Parameter(help="Seconds after which a silent worker counts as dead.")] = _DEFAULT.lease,
-    heartbeat: Annotated[float, Parameter(help="Seconds between heartbeats.")] = _DEFAULT.heartbeat,
-    poll: Annotated[float, Parameter(help="Seconds between unasked looks for jobs.")] = _DEFAULT.poll,
-    drain: Annotated[float, Parameter(help="Seconds that jobs may go on after a stop.")] = _DEFAULT.drain,
+    slots: Annotated[int | None, setting("slots", "Jobs that run at once, each in a process of its own.")] = None,
+    inline_slots: Annotated[int | None, setting("inline_slots", "Inline jobs that run at once.")] = None,
+    ahead: Annotated[int | None, setting("ahead", "Jobs to claim before there is a slot for them.")] = None,
+    lease: Annotated[float | None, setting("lease", "Seconds after which a silent worker counts as dead.")] = None,
+    heartbeat: Annotated[float | None, setting("heartbeat", "Seconds between heartbeats.")] = None,
+    poll: Annotated[float | None, setting("poll", "Seconds between unasked looks for jobs.")] = None,
+    drain: Annotated[float | None, setting("drain", "Seconds that jobs may go on after a stop.")] = None,
     stop_grace: Annotated[
-        float, Parameter(help="Seconds between asking jobs to stop and killing them.")
-    ] = _DEFAULT.stop_grace,
+        float | None, setting("stop_grace", "Seconds between asking jobs to stop and killing them.")
+    ] = None,
     hook_timeout: Annotated[
-        float, Parameter(help="Seconds that a hook may take before it is killed.")
-    ] = _DEFAULT.hook_timeout,
+        float | None, setting("hook_timeout", "Seconds that a hook may take before it is killed.")
+    ] = None,
     user: Annotated[str | None, Parameter(help="Run jobs as this user (needs root).")] = None,
-    allow_root: Annotated[bool, Parameter(help="Let jobs run as root.", negative="")] = False,
-    env: Annotated[tuple[str, ...], Parameter(help="An environment variable that all jobs may see.")] = (),
+    allow_root: Annotated[bool | None, setting("allow_root", "Let jobs run as root.")] = None,
+    env: Annotated[
+        tuple[str, ...] | None, Parameter(help="An environment variable that all jobs may see.", negative="")
+    ] = None,
     allow_preload_threads: Annotated[
-        bool, Parameter(help="Load applications that start threads on import.", negative="")
-    ] = False,
-    name: Annotated[str, Parameter(help="What this worker is called in lists; by default the host's name.")] = "",
+        bool | None, setting("allow_preload_threads", "Load applications that start threads on import.")
+    ] = None,
+    name: Annotated[
+        str | None, Parameter(help="What this worker is called in lists; by default the host's name.")
+    ] = None,
 ) -> None:
-    """Claim jobs and run them until SIGTERM or Ctrl-C; a second one does not wait for running jobs."""
+    """Claim jobs and run them until SIGTERM or Ctrl-C; a second one does not wait for running jobs.
+
+    What is not given is as penstock.toml says, else as shown here.
+    """
     from penstock.serve import work
 
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
     )
-    settings = WorkerSettings(
-        slots=slots, inline_slots=inline_slots, ahead=ahead, lease=lease, heartbeat=heartbeat, poll=poll, drain=drain,
-        stop_grace=stop_grace, hook_timeout=hook_timeout, user=user, allow_root=allow_root, environment=env,
-        allow_preload_threads=allow_preload_threads, name=name,
+    found = load()
+    settings = chosen_settings(
+        found, slots=slots, inline_slots=inline_slots, ahead=ahead, lease=lease, heartbeat=heartbeat, poll=poll,
+        drain=drain, stop_grace=stop_grace, hook_timeout=hook_timeout, user=user, allow_root=allow_root,
+        environment=env, allow_preload_threads=allow_preload_threads, name=name,
     )  # fmt: skip
-    with asyncio.Runner(loop_factory=_loop) as runner:
-        runner.run(work(target, store=store, settings=settings))
+    source = chosen_source(found, target, jobs, store)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(work(source, store=store, settings=settings, watch=watch))
 
 
-def _loop() -> asyncio.AbstractEventLoop:
+def chosen_settings(found: Config, **flags: Any) -> WorkerSettings:
+    """How to work: as the flags say that were given, else as penstock.toml does."""
+    given = {name: value for name, value in flags.items() if value is not None}
+    return WorkerSettings(**{**found.worker, **given})
+
+
+def chosen_source(found: Config, target: str | None, jobs: str | None, store: str | None) -> Source:
+    """What to run: as the flags say, else as penstock.toml does."""
+    from penstock.sources import AppSource, FilesSource
+
+    if target is not None and jobs is not None:
+        raise InvalidInput("Give an application or --jobs, not both.")
+    if target is None and jobs is None:
+        target, jobs = found.app, found.jobs
+    if jobs is not None:
+        address = {**(found if store is None else replace(found, store=store)).address}
+        return FilesSource(jobs, address, name=found.name, resources=found.resources)
+    if target is None:
+        raise InvalidInput(
+            "Nothing to run was named.", hint="Give module:app or --jobs DIR, or say app or jobs in penstock.toml."
+        )
+    return AppSource(target)
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
     except ImportError:

@@ -13,23 +13,23 @@ from penstock.core.ports import JobsPort, Store
 from penstock.core.transitions import Status, Trigger
 from penstock.engine import running
 from penstock.engine.attempt import Stop
-from penstock.engine.context import AttemptContext, Numbering, Resources
-from penstock.engine.handlers import Application, Handle
+from penstock.engine.context import AttemptContext, Numbering
 from penstock.engine.holding import Holding
+from penstock.engine.loaded import Loaded
 from penstock.engine.task import Task
 
 
 class InlineAttempt:
     """Runs one coroutine handler as a task of the loop."""
 
-    def __init__(
-        self, holding: Holding, handle: Handle, app: Application, resources: Resources, store: Store, jobs: JobsPort
-    ) -> None:
+    def __init__(self, holding: Holding, loaded: Loaded, store: Store, jobs: JobsPort) -> None:
+        if loaded.inline is None:
+            raise RuntimeError("inline definitions were loaded without an application")
         self.holding = holding
         self.held = holding.held
-        self._handle = handle
-        self._app = app
-        self._resources = resources
+        self._handle = loaded.handle(holding.definition)
+        self._app = loaded.inline
+        self._resources = loaded.resources
         self._store = store
         self._jobs = jobs
         self._stop: Stop | None = None

@@ -46,6 +46,7 @@ class Lease:
         self._unkillable = unkillable
         self._begun = 0.0
         self._failed = -_AFTER_OUTAGE
+        self._lanes: tuple[int, ...] | None = None
         self._heartbeat: Heartbeat | None = None
 
     @property
@@ -70,6 +71,7 @@ class Lease:
         begun = processes.boot_time()
         await self._store.arun(self._jobs.register_worker(worker, self._length))
         self.worker, self.beats, self._begun = worker.id, 0, begun
+        self._lanes = None
         until = begun + self._settings.lease - self._settings.margin
         self._trust(until)
         loop = asyncio.get_running_loop()
@@ -80,7 +82,7 @@ class Lease:
             _tell(loop, self._hear, worker.id, pulse)
 
         self._heartbeat = Heartbeat(
-            lambda: self._own.run(self._jobs.heartbeat(worker.id, self._length)),
+            lambda: self._own.run(self._jobs.heartbeat(worker.id, self._length, lanes=self._lanes)),
             self._settings,
             trusted=trusted,
             distrusted=lambda why: _tell(loop, self._lost, worker.id, why),
@@ -98,6 +100,11 @@ class Lease:
     def give_up(self) -> None:
         """Hold no lease any more."""
         self.worker = ""
+
+    def tell(self, lanes: tuple[int, ...]) -> None:
+        """Let the store know with every heartbeat that the worker serves these lanes now."""
+        self._lanes = lanes
+        self.poke()
 
     def poke(self) -> None:
         """Beat soon: there may be something to learn, such as a cancel."""

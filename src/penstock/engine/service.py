@@ -34,6 +34,11 @@ class Service:
         """Let the next tick come now; only from the loop's own thread."""
         self._awake.set()
 
+    def wake_if_older(self, seconds: float) -> None:
+        """Let the next tick come now, unless the last one was so short a time ago."""
+        if self.succeeded_at is None or time.monotonic() - self.succeeded_at >= seconds:
+            self.wake()
+
     def stop(self) -> None:
         self._stopping = True
         self._awake.set()

@@ -8,10 +8,8 @@ import platform
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
 from penstock.core.context import Errands
-from penstock.core.definition import Definition
 from penstock.core.errors import LeaseLost, StoreUnavailable
 from penstock.core.ids import IdSource
 from penstock.core.job import Claimed, Held
@@ -21,7 +19,6 @@ from penstock.core.transitions import Status, Trigger
 from penstock.core.worker import Pulse, SettleReport, WorkerInfo
 from penstock.engine import hooks, processes
 from penstock.engine.attempt import Attempt, Stop
-from penstock.engine.context import Resources
 from penstock.engine.controls import Controls
 from penstock.engine.duties import Promoter, Rescuer
 from penstock.engine.handlers import Application
@@ -29,17 +26,20 @@ from penstock.engine.heartbeat import EXIT_UNTRUSTED
 from penstock.engine.holding import Holding
 from penstock.engine.inline import InlineAttempt
 from penstock.engine.lease import Lease
+from penstock.engine.loaded import Loaded, register
 from penstock.engine.pool import Pool
 from penstock.engine.recorder import Recorder
 from penstock.engine.service import Service, log
 from penstock.engine.settings import WorkerSettings
 from penstock.engine.settler import Settler
 from penstock.engine.surroundings import Surroundings
+from penstock.engine.tasks import Tasks
 from penstock.engine.zygote_process import ZygoteProcess
 from penstock.engine.zygotes import Zygotes
 
 _STRAY_EVERY = 10
 _STOP_SECONDS = 10.0
+_FRESH_SECONDS = 0.2
 _REST_SECONDS = 1.0
 _REFILL_SECONDS = 0.005
 
@@ -61,6 +61,7 @@ class Worker:
         *,
         settings: WorkerSettings | None = None,
         inline: Application | None = None,
+        duties: Callable[[Worker], Sequence[Service]] = lambda worker: (),
     ) -> None:
         self.settings = settings or WorkerSettings()
         self.store = store
@@ -69,20 +70,15 @@ class Worker:
         self._admin = admin
         self._errands = errands
         self._zygotes = Zygotes(zygote, new_zygote, self._use_new_zygote, own_process=self.settings.own_process)
-        self._inline_app = inline
-        self._handles = (
-            {(each.definition.key, each.definition.version): each for each in inline.definitions} if inline else {}
-        )
-        self._resources = Resources(inline.resources if inline else {})
+        self._loaded = Loaded({}, inline)
         self._ids = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom)
         self._surroundings = Surroundings(self.settings, zygote.definitions)
         self._controls = Controls(store, admin)
-        self._definitions: dict[int, Definition] = {}
         self._forked = Pool(self.settings.slots, self.settings.ahead)
         self._inlined = Pool(self.settings.inline_slots, self.settings.ahead)
         self._running: dict[Held, Running] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._loose: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
+        self._loose = Tasks()
         self._messages: list[Message] = []
         self._stray = True
         self._rests_until = 0.0
@@ -93,9 +89,9 @@ class Worker:
             store,
             jobs,
             self.settings,
-            trust=lambda until: self._zygotes.present.trust(until),
+            trust=lambda until: self._zygotes.trust(until),
             pulse=self._hear_pulse,
-            lost=lambda worker, why: self._spawn_loose(self._lose_lease(worker, why)),
+            lost=lambda worker, why: self._loose.add(self._lose_lease(worker, why)),
             unkillable=lambda: bool(self._inlined.running),
         )
         self._recorder = Recorder(store, jobs, self._refused)
@@ -119,17 +115,16 @@ class Worker:
         ]
         self._promoter = promoter
         self._hook_service = hook_service
-        self.counts = {"claimed": 0, "settled": 0, "refused": 0}
+        self._duties = duties(self)
+        self.services += self._duties
+        self.counts = {"claimed": 0, "settled": 0, "failed": 0, "refused": 0}
+        self.idle = asyncio.Event()
+        """Set once it has looked for jobs in vain while none ran."""
 
     @property
     def id(self) -> str:
         """Who this worker is to the store; empty while it has no lease."""
         return self._lease.worker
-
-    @property
-    def running(self) -> list[Held]:
-        """The jobs that this worker runs at the moment."""
-        return list(self._running)
 
     def stop(self) -> None:
         """Claim nothing any more and drain; a second call goes straight to the kill. Only from the loop's thread."""
@@ -153,41 +148,55 @@ class Worker:
             finally:
                 await self._end(loops)
         finally:
-            await self._zygotes.close()
-            self._resources.close()
+            await self.close()
+            self._loaded.resources.close()
             await asyncio.to_thread(self._surroundings.close)
             if self._inlined.running:
                 log.critical("%d inline job(s) do not stop: the process ends", len(self._inlined.running))
                 os._exit(EXIT_UNTRUSTED)
 
+    async def close(self) -> None:
+        """End the zygote, and with it whatever runs."""
+        await self._zygotes.close()
+
     # Registration and lease
+
+    async def adopt(self, zygote: ZygoteProcess, inline: Application | None) -> None:
+        """Go on with other code: what runs keeps the old one, what is claimed from now on gets the new."""
+        loaded = await register(self.store, self._admin, zygote.definitions, inline)
+        self._zygotes.adopt(zygote)
+        zygote.trust(self._lease.trusted_until)
+        self._use(loaded)
+        await self._controls.read(loaded.definitions, self._controls.version)
+        self._give_back_waiting()
+        self._lease.tell(tuple(sorted(loaded.definitions)))
+        self.claimer.wake()
+
+    def _use(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+        self._inlined.lanes = loaded.inline_lanes
+        self._forked.lanes = loaded.process_lanes
+        self._hooks.lanes = loaded.hooked
 
     async def _register(self) -> None:
         """Introduce this worker under a new id, and begin its lease."""
-        lanes = await self.store.arun(self._admin.register(self._zygotes.present.definitions))
-        self._definitions = {
-            lanes[each.key, each.version]: each
-            for each in self._zygotes.present.definitions
-            if (each.key, each.version) in lanes
-        }
-        inline = {lane for lane, each in self._definitions.items() if each.isolation == "inline"}
-        self._inlined.lanes = sorted(inline)
-        self._forked.lanes = sorted(self._definitions.keys() - inline)
-        self._hooks.lanes = {lane: each for lane, each in self._definitions.items() if each.hooks}
-        await self._controls.read(self._definitions)
+        present = self._zygotes.present.definitions
+        self._use(await register(self.store, self._admin, present, self._loaded.inline))
+        await self._controls.read(self._loaded.definitions)
         worker = WorkerInfo(
             id=self._ids.new_id(), name=self.settings.name or platform.node(), host=platform.node(), pid=os.getpid(),
-            lanes=tuple(sorted(self._definitions)), slots=self.settings.slots,
+            lanes=tuple(sorted(self._loaded.definitions)), slots=self.settings.slots,
         )  # fmt: skip
         await self._lease.begin(worker)
         self._stray = False
-        log.info("worker %s runs %d definition(s) with %d slot(s)", worker.id, len(lanes), self.settings.slots)
+        count = len(self._loaded.definitions)
+        log.info("worker %s runs %d definition(s) with %d slot(s)", worker.id, count, self.settings.slots)
 
     def _hear_pulse(self, pulse: Pulse) -> None:
         for held in pulse.cancels:
             self._cancel(held)
         if pulse.controls != self._controls.version:
-            self._spawn(self._read_controls(pulse.controls))
+            self._tasks.add(self._read_controls(pulse.controls))
         if self._lease.beats % _STRAY_EVERY == 0:
             self._stray = True
             self.claimer.wake()
@@ -205,7 +214,7 @@ class Worker:
         self._give_back_waiting()
         while not self._stopping.is_set():
             try:
-                await self._wait_for_attempts(None)
+                await self._tasks.wait(None, self._hurry)
                 await self._register()
             except Exception as error:
                 if not isinstance(error, StoreUnavailable):
@@ -237,6 +246,8 @@ class Worker:
             raise
         if messages:
             await self._queue.acknowledge(messages)
+        if not more and not self._held():
+            self.idle.set()
         return 0.0 if more else self.settings.poll
 
     async def _fill(self, worker: str, pool: Pool) -> bool:
@@ -253,6 +264,10 @@ class Worker:
         )
         self.counts["claimed"] += len(claimed)
         for each in claimed:
+            if each.lane not in self._loaded.definitions:
+                # Its code was taken away while the claim was under way.
+                self._stray = True
+                continue
             holding = self._holding(each, worker, started=not ahead and not each.lost)
             (self._forked if each.lost else pool).waiting.append(holding)
         if self._stopping.is_set():
@@ -273,9 +288,10 @@ class Worker:
         return [*self._running, *(each.held for pool in (self._forked, self._inlined) for each in pool.waiting)]
 
     def _holding(self, claimed: Claimed, worker: str, *, started: bool) -> Holding:
+        definition = self._loaded.definitions[claimed.lane]
         return Holding(
-            claimed, self._definitions[claimed.lane], worker, self.store, self._jobs, self._admin, self._recorder,
-            self._errands, self._controls.custom, started=started,
+            claimed, definition, worker, self.store, self._jobs, self._admin, self._recorder, self._errands,
+            self._controls.custom, started=started,
         )  # fmt: skip
 
     def _launch(self) -> None:
@@ -285,17 +301,13 @@ class Worker:
         for holding in self._forked.take():
             self._begin(self._forked, holding, Attempt(holding, self._zygotes.present, self._surroundings))
         for holding in self._inlined.take():
-            handle = self._handles[holding.definition.key, holding.definition.version]
-            app = self._inline_app
-            if app is None:
-                raise RuntimeError("inline definitions were loaded without an application")
-            attempt = InlineAttempt(holding, handle, app, self._resources, self.store, self._jobs)
+            attempt = InlineAttempt(holding, self._loaded, self.store, self._jobs)
             self._begin(self._inlined, holding, attempt)
 
     def _begin(self, pool: Pool, holding: Holding, attempt: Running) -> None:
         self._running[holding.held] = attempt
         pool.running[holding.held] = holding
-        self._spawn(self._attempt(pool, holding, attempt))
+        self._tasks.add(self._attempt(pool, holding, attempt))
 
     # Attempts
 
@@ -308,6 +320,7 @@ class Worker:
             self._refill(pool)
             await self._finish_words(holding)
             settlement = holding.settlement(outcome, random.random())
+            self.counts["failed"] += outcome.trigger is Trigger.FAIL
             if outcome.trigger is Trigger.RELEASE:
                 # What kept this one from running will keep the next one: no use to claim it at once.
                 self._rests_until = time.monotonic() + _REST_SECONDS
@@ -366,7 +379,7 @@ class Worker:
         for pool in (self._forked, self._inlined):
             for holding in [each for each in pool.waiting if each.held == held]:
                 pool.waiting.remove(holding)
-                self._spawn(self._give_back(holding))
+                self._tasks.add(self._give_back(holding))
 
     async def _give_back(self, holding: Holding) -> None:
         await self._settler.settle(
@@ -377,7 +390,7 @@ class Worker:
         for pool in (self._forked, self._inlined):
             waiting, pool.waiting = list(pool.waiting), type(pool.waiting)()
             for holding in waiting:
-                self._spawn(self._give_back(holding))
+                self._tasks.add(self._give_back(holding))
 
     def _refused(self, held: Held) -> None:
         """A write of this attempt was refused: the job is somebody else's now."""
@@ -412,12 +425,14 @@ class Worker:
                 self._promoter.wake()
                 if self._hooks.lanes:
                     self._hook_service.wake()
+                for duty in self._duties:
+                    duty.wake_if_older(_FRESH_SECONDS)
                 if self._running:
                     self._lease.poke()
 
     async def _read_controls(self, version: int) -> None:
         try:
-            await self._controls.read(self._definitions, version)
+            await self._controls.read(self._loaded.definitions, version)
         except StoreUnavailable as error:
             log.warning("what operators have changed is read with the next heartbeat: %s", error)
         self.claimer.wake()
@@ -433,37 +448,21 @@ class Worker:
         """Wait for what runs, then ask it to stop, then kill it; what has not ended by itself is given back."""
         self._give_back_waiting()
         log.info("stopping: %d job(s) still run", len(self._running))
-        await self._wait_for_attempts(self.settings.drain)
+        await self._tasks.wait(self.settings.drain, self._hurry)
         if self._running and not self._hurry.is_set():
             for attempt in list(self._running.values()):
                 attempt.stop(Stop.SHUTDOWN, self.settings.stop_grace)
-            await self._wait_for_attempts(self.settings.stop_grace)
+            await self._tasks.wait(self.settings.stop_grace, self._hurry)
         for attempt in list(self._running.values()):
             attempt.kill(Stop.SHUTDOWN)
-        await self._wait_for_attempts(_STOP_SECONDS, hurry=False)
+        await self._tasks.wait(_STOP_SECONDS)
         await self._hooks.drain(self.settings.hook_timeout)
-
-    async def _wait_for_attempts(self, seconds: float | None, *, hurry: bool = True) -> None:
-        """Until all attempts are settled, or the time is over, or somebody is in a hurry."""
-        deadline = None if seconds is None else time.monotonic() + seconds
-        while self._tasks and not (hurry and self._hurry.is_set()):
-            left = 0.5 if deadline is None else deadline - time.monotonic()
-            if left <= 0:
-                return
-            hurrying = asyncio.ensure_future(self._hurry.wait())
-            waited = [task for task in self._tasks if task is not asyncio.current_task()]
-            if not waited:
-                hurrying.cancel()
-                return
-            await asyncio.wait([*waited, hurrying], timeout=min(left, 0.5), return_when=asyncio.FIRST_COMPLETED)
-            hurrying.cancel()
 
     async def _end(self, loops: Sequence[asyncio.Future[None]]) -> None:
         for service in self.services:
             service.stop()
         self._settler.wake()
-        for task in self._loose:
-            task.cancel()
+        self._loose.cancel()
         # A claim that is under way may still bring jobs, which are to be given back.
         await asyncio.wait([loops[self.services.index(self.claimer)]], timeout=_STOP_SECONDS)
         if self.id:
@@ -482,13 +481,3 @@ class Worker:
         await self.store.arun(self._jobs.release_unheld(worker, []))
         await self.store.arun(self._jobs.end_worker(worker))
         log.info("worker %s has stopped", worker)
-
-    def _spawn_loose(self, work: Any) -> None:
-        """Have something done that does not count as work of this worker."""
-        self._loose.add(task := asyncio.ensure_future(work))
-        task.add_done_callback(self._loose.discard)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from penstock.core.outcome import Cause, Outcome
 from penstock.core.transitions import Trigger
@@ -28,6 +29,8 @@ class Zygotes:
         own_process: bool,
     ) -> None:
         self.present = first
+        self._retiring: set[ZygoteProcess] = set()
+        self._adopted = asyncio.Event()
         self._start = start
         self._replaced = replaced
         self._own_process = own_process
@@ -52,25 +55,50 @@ class Zygotes:
         finally:
             del self._runs[attempt]
 
+    def trust(self, until: float) -> None:
+        """Tell all that have attempts until when these may run; from any thread."""
+        for zygote in (self.present, *list(self._retiring)):
+            zygote.trust(until)
+
+    def adopt(self, zygote: ZygoteProcess) -> None:
+        """From now on attempts run on another zygote; the old one lives until its own have ended."""
+        old, self.present = self.present, zygote
+        self._known_children.add(zygote.pid)
+        self._retiring.add(old)
+        old.dead.add_done_callback(lambda _: self._retiring.discard(old))
+        old.leave()
+        self._adopted.set()
+
     async def keep(self) -> None:
         """Whenever the zygote dies, end what it leaves behind and start another one."""
         while True:
-            await asyncio.shield(self.present.dead)
+            self._adopted.clear()
+            present, adopted = self.present, asyncio.ensure_future(self._adopted.wait())
+            either: list[asyncio.Future[Any]] = [present.dead, adopted]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            adopted.cancel()
+            if present is not self.present:
+                continue
             log.error("the zygote %d died; a new one is started", self.present.pid)
             await self._end_stranded()
             if self._own_process:
                 await asyncio.to_thread(zygote_process.sweep, self._known_children)
             try:
-                self.present = await self._start()
+                another = await self._start()
             except Exception:
                 log.exception("no new zygote could be started")
                 await asyncio.sleep(1)
                 continue
-            self._known_children.add(self.present.pid)
+            if present is not self.present:  # one was adopted meanwhile
+                await another.close()
+                continue
+            self.present = another
+            self._known_children.add(another.pid)
             self._replaced()
 
     async def close(self) -> None:
-        await self.present.close()
+        for zygote in (self.present, *self._retiring):
+            await zygote.close()
 
     async def _end_stranded(self) -> None:
         """What the zygote had forked is lost by now; what it was asked for too late is given back."""

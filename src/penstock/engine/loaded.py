@@ -1,0 +1,45 @@
+"""The code that a worker has at present: its definitions by lane, and the application behind the inline ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from penstock.core.definition import Definition
+from penstock.core.ports import AdminPort, Store
+from penstock.engine.context import Resources
+from penstock.engine.handlers import Application, Handle
+
+
+class Loaded:
+    """What can be run; replaced as a whole when code is loaded anew."""
+
+    def __init__(self, definitions: Mapping[int, Definition], inline: Application | None) -> None:
+        self.definitions = definitions
+        self.inline = inline
+        self.resources = Resources(inline.resources if inline else {})
+        found = inline.definitions if inline else ()
+        self._handles = {(each.definition.key, each.definition.version): each for each in found}
+
+    @property
+    def inline_lanes(self) -> list[int]:
+        return sorted(lane for lane, each in self.definitions.items() if each.isolation == "inline")
+
+    @property
+    def process_lanes(self) -> list[int]:
+        return sorted(lane for lane, each in self.definitions.items() if each.isolation != "inline")
+
+    @property
+    def hooked(self) -> dict[int, Definition]:
+        return {lane: each for lane, each in self.definitions.items() if each.hooks}
+
+    def handle(self, definition: Definition) -> Handle:
+        """The code of an inline definition."""
+        return self._handles[definition.key, definition.version]
+
+
+async def register(
+    store: Store, admin: AdminPort, definitions: Sequence[Definition], inline: Application | None
+) -> Loaded:
+    """Make definitions known to the store, and learn their lanes."""
+    lanes = await store.arun(admin.register(definitions))
+    return Loaded({lanes[each.key, each.version]: each for each in definitions}, inline)

@@ -1,0 +1,40 @@
+"""Tasks that somebody has to wait for before it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+_LOOK = 0.5
+
+
+class Tasks:
+    """Keeps tasks alive until they are done."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Future[None]] = set()
+
+    def add(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+    async def wait(self, seconds: float | None, hurry: asyncio.Event | None = None) -> None:
+        """Until all but the caller's own are done, or the time is over, or somebody is in a hurry."""
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while not (hurry is not None and hurry.is_set()):
+            left = _LOOK if deadline is None else min(_LOOK, deadline - time.monotonic())
+            waited = [task for task in self._tasks if task is not asyncio.current_task()]
+            if left <= 0 or not waited:
+                return
+            hurrying = [] if hurry is None else [asyncio.ensure_future(hurry.wait())]
+            either: list[asyncio.Future[Any]] = [*waited, *hurrying]
+            await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            for each in hurrying:
+                each.cancel()
