@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol
 
 from penstock.core.definition import Definition
@@ -91,16 +92,19 @@ class FilesSource:
 
     async def zygote(self, allow_threads: bool) -> ZygoteProcess:
         call = {**self._call, "good": self._good}
-        found = os.path.dirname(self.folder)
-        zygote = await ZygoteProcess.start("penstock.files:make", found, call=call, allow_threads=allow_threads)
+        zygote = await ZygoteProcess.start("penstock.files:make", self._place, call=call, allow_threads=allow_threads)
         self._good = zygote.extras["sources"]
         return zygote
 
     def inline(self, definitions: Sequence[Definition]) -> Application | None:
         if any(each.isolation == "inline" for each in definitions):
-            found = os.path.dirname(self.folder)
-            return handlers.load("penstock.files:make", found, {**self._call, "good": self._good})
+            return handlers.load("penstock.files:make", self._place, {**self._call, "good": self._good})
         return None
+
+    @property
+    def _place(self) -> str:
+        """The folder that holds the one of the files, or, while it is missing too, the nearest one above."""
+        return str(next(each for each in Path(self.folder).parents if each.is_dir()))
 
 
 def stamp(folder: str) -> Stamp:

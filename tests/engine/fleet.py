@@ -30,11 +30,11 @@ PATIENCE = 30.0
 class WorkerProcess:
     """One `penstock worker`; killed at the end, whatever happens."""
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str], log: Path) -> None:
+    def __init__(self, command: Sequence[str], environment: dict[str, str], log: Path, folder: Path = ROOT) -> None:
         self.log = log
         with log.open("wb") as file:
             self._process = subprocess.Popen(
-                command, env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=file, stderr=file
+                command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=file, stderr=file
             )
         self.pid = self._process.pid
 
@@ -209,3 +209,66 @@ def gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
+
+
+class JobFolder:
+    """A folder of job files, saved to as editors do, and the commands that run them."""
+
+    def __init__(self, stage: Stage, name: str = "jobs") -> None:
+        self.stage = stage
+        self.path = stage.folder / name
+
+    def save(self, name: str, text: str) -> None:
+        """Write a file beside the right one, then put it in its place."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written = path.with_name(f".{path.name}.saving")
+        written.write_text(textwrap.dedent(text))
+        written.replace(path)
+
+    def worker(self, *flags: str, wait: bool = True) -> WorkerProcess:
+        """Start `penstock worker --jobs` on it."""
+        return command(self.stage, "worker", "--jobs", str(self.path), "--store", self.stage.url, *QUICK, *flags,
+                       wait=wait)  # fmt: skip
+
+    def result(self, key: str) -> Any:
+        """What a new job of a definition gives."""
+        return self.stage.app.enqueue(key).result(PATIENCE)
+
+    def comes_to_give(self, key: str, result: Any) -> None:
+        """Run jobs of a definition until one gives this."""
+        wait_until(lambda: self.result(key) == result, f"{key} gives {result!r}", PATIENCE)
+
+
+class Gate:
+    """Where a job stops until it is let through; `text` is the body of a handler that does so."""
+
+    def __init__(self, folder: Path, name: str = "gate") -> None:
+        self._reached = folder / f"{name}-reached"
+        self._open = folder / f"{name}-open"
+        self.text = (
+            f"import os, time; open({str(self._reached)!r}, 'a').write('x')\n"
+            f"    while not os.path.exists({str(self._open)!r}): time.sleep(0.01)\n"
+        )
+
+    def wait(self, times: int = 1) -> None:
+        """Wait until attempts stand before it."""
+        wait_until(lambda: self.passed >= times, f"{times} attempt(s) have begun", PATIENCE)
+
+    @property
+    def passed(self) -> int:
+        """How many attempts have come so far."""
+        return len(self._reached.read_text()) if self._reached.exists() else 0
+
+    def open(self) -> None:
+        self._open.touch()
+
+
+def command(stage: Stage, name: str, *arguments: str, folder: Path | None = None, wait: bool = True) -> WorkerProcess:
+    """Start a command of `penstock`, in the folder of the stage unless another is given."""
+    line = [sys.executable, "-m", "penstock", name, *(["--allow-root"] if os.getuid() == 0 else []), *arguments]
+    log = stage.folder / f"{name}-{len(stage.workers)}.log"
+    environment = {**stage.environment, "PENSTOCK_SCHEMA": stage.schema}
+    started = WorkerProcess(line, environment, log, folder or stage.folder)
+    stage.workers.append(started)
+    return started.ready() if wait else started

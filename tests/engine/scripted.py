@@ -271,3 +271,21 @@ WORDS |= {
     "kill_supervisor": _kill_supervisor,
     "kill_zygote": _kill_zygote,
 }
+
+
+async def inline_first(ctx: Context, password: str) -> int:
+    ctx.logger.info("the password is %s", password)
+    await asyncio.sleep(0)
+    return 41
+
+
+async def inline_second(ctx: Context, password: str) -> int:
+    note(ctx, "second", results=dict(ctx.results))
+    if ctx.attempt == 1:
+        raise ValueError(f"not with {password}")
+    return ctx.results["inline_first"] + 1
+
+
+inline_phased = app.pipeline(
+    "inline_phased", inline_first, inline_second, isolation="inline", secret=["password"], backoff=0, max_attempts=2
+)

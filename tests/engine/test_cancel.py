@@ -139,7 +139,6 @@ class TestDaemons:
 
         stage.eventually(lambda: all(gone(pid) for pid in below), "all its processes are dead", GRACE + 2)
 
-
     def test_after_the_death_of_a_supervisor_that_had_not_read_all_it_was_told(self, stage: Stage) -> None:
         worker = stage.worker()
         job = stage.enqueue("script", [["daemonise"], ["note", "away"], ["swallow", 60]])

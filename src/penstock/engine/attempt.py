@@ -139,11 +139,7 @@ class Attempt:
             case "event":
                 recorder.event(held, heard.name(frame["kind"]), heard.json_text(frame["data"]))
             case "phase":
-                self.holding.phase = heard.name(frame["name"])
-                position = heard.position(frame["position"])
-                recorder.phase(held, self.holding.phase, position)
-                percent = heard.percent(100 * position / len(self.holding.definition.phases))
-                recorder.progress(held, percent, None, self.holding.phase)
+                self.holding.enter_phase(heard.name(frame["name"]), heard.position(frame["position"]))
             case "ask":
                 if self._answers is not None:
                     self._answers.ask(frame)
@@ -215,7 +211,7 @@ class Attempt:
             # Nobody had asked it to stop: it raised that by itself.
             self._said = replace(self._said, cause=Cause.RAISED)
         if self._said is not None and self._counts(self._said):
-            return replace(self._cleaned(self._said), usage=usage)
+            return replace(self.holding.without_secrets(self._said), usage=usage)
         if self._stop is None and self._half_said and exit.code == 0:
             self._stop, self._detail = Stop.PROTOCOL, "its last words were no whole frame"
         if self._stop is not None:
@@ -252,17 +248,6 @@ class Attempt:
             case _:
                 text = f"The attempt broke the rules of its line to the worker: {self._detail}."
                 return _failed(Cause.SIGNALLED, "ProtocolError", text, usage)
-
-    def _cleaned(self, said: Outcome) -> Outcome:
-        """Without the values of secret parameters."""
-        failure = said.failure
-        if failure is None or not self.holding.has_secrets:
-            return said
-        clean = self.holding.clean
-        return replace(
-            said,
-            failure=replace(failure, message=clean(failure.message), traceback=clean(failure.traceback)),
-        )
 
 
 def _died(exit: Exit) -> Outcome:

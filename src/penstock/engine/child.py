@@ -23,9 +23,10 @@ from penstock.core.outcome import Cause, Failure, Outcome
 from penstock.core.transitions import Status, Trigger
 from penstock.core.verdicts import Cancelled
 from penstock.engine import confinement, heard, running
-from penstock.engine.context import AttemptContext, Numbering, Reporter, Resources
+from penstock.engine.context import AttemptContext, Numbering, Resources
 from penstock.engine.handlers import Application, Handle
 from penstock.engine.jobs_on_wire import job_from_json
+from penstock.engine.records import JobRecords
 from penstock.engine.task import Task
 from penstock.engine.wire import Frame, WireError, pack, receive
 
@@ -34,7 +35,6 @@ _LONGEST_MESSAGE = 65_536
 
 _TRIGGERS = (Trigger.SUCCEED, Trigger.FAIL, Trigger.SNOOZE, Trigger.ASK_REVIEW)
 _FAILURE = tuple(each.name for each in fields(Failure))
-_LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
 
 
 def live(
@@ -243,36 +243,7 @@ class Stopper:
             raise Cancelled("This attempt was asked to stop.")
 
 
-class LineHandler(logging.Handler):
-    """Sends log records of any logger to where an attempt's words go, once there is an attempt."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._reporter: Reporter | None = None
-        self._ctx: AttemptContext | None = None
-
-    def attach(self, reporter: Reporter, ctx: AttemptContext) -> None:
-        self._reporter = reporter
-        self._ctx = ctx
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if self._reporter is None or self._ctx is None:
-            return
-        try:
-            level = next((name for number, name in _LEVELS if record.levelno >= number), "debug")
-            self._reporter.log(level, record.getMessage(), self._details(record), self._ctx.phase)
-        except Exception:
-            self.handleError(record)
-
-    def _details(self, record: logging.LogRecord) -> str:
-        facts: dict[str, Any] = {"logger": record.name}
-        if record.exc_info and record.exc_info[1] is not None:
-            facts["traceback"] = running.failure(record.exc_info[1]).traceback
-        text, _ = payload.sanitise(facts)
-        return text
-
-
-_records = LineHandler()
+_records = JobRecords()
 
 
 def outcome_to_json(outcome: Outcome) -> dict[str, Any]:

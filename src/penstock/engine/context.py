@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -34,8 +34,8 @@ class Reporter(Errands, Protocol):
 
     def phase_running(self, name: str, position: int) -> None: ...
 
-    def phase_done(self, name: str, position: int, result: str) -> None:
-        """Keep the result of a phase; when this returns, it is committed."""
+    def phase_done(self, name: str, position: int, result: str) -> Awaitable[None] | None:
+        """Keep the result of a phase; when this returns, or what it returns was awaited, it is committed."""
         ...
 
 

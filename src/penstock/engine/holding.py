@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from penstock.core import payload
@@ -64,6 +65,14 @@ class Holding:
             text = text.replace(secret, _MASK)
         return text
 
+    def without_secrets(self, outcome: Outcome) -> Outcome:
+        """An outcome whose error does not show the values of secret parameters."""
+        failure = outcome.failure
+        if failure is None or not self._secrets:
+            return outcome
+        shown = replace(failure, message=self.clean(failure.message), traceback=self.clean(failure.traceback))
+        return replace(outcome, failure=shown)
+
     async def task(self) -> Task:
         """What the handler has to know; for jobs that ran before, with what is left of that."""
         claimed, definition = self.claimed, self.definition
@@ -99,6 +108,13 @@ class Holding:
                 return None
             case _:
                 return await run_errand(self.errands, ask)
+
+    def enter_phase(self, name: str, position: int) -> None:
+        """A phase begins."""
+        self.phase = name
+        self.recorder.phase(self.held, name, position)
+        percent = min(100.0, max(0.0, 100 * position / len(self.definition.phases)))
+        self.recorder.progress(self.held, percent, None, name)
 
     async def keep_phase(self, name: str, position: int, result: str) -> None:
         await self.recorder.flush(self.held)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
+from contextvars import copy_context
 from typing import Any
 
 from penstock.core.errors import LeaseLost
 from penstock.core.job import Created, Job, LogLine
 from penstock.core.outcome import Cause, Failure, Outcome
-from penstock.core.ports import JobsPort, Store
 from penstock.core.transitions import Status, Trigger
 from penstock.engine import running
 from penstock.engine.attempt import Stop
-from penstock.engine.context import AttemptContext, Numbering
+from penstock.engine.context import AttemptContext
 from penstock.engine.holding import Holding
 from penstock.engine.loaded import Loaded
-from penstock.engine.task import Task
+from penstock.engine.records import JobRecords
+
+RECORDS = JobRecords()
+"""To be added to the root logger by whoever runs inline attempts."""
 
 
 class InlineAttempt:
     """Runs one coroutine handler as a task of the loop."""
 
-    def __init__(self, holding: Holding, loaded: Loaded, store: Store, jobs: JobsPort) -> None:
+    def __init__(self, holding: Holding, loaded: Loaded) -> None:
         if loaded.inline is None:
             raise RuntimeError("inline definitions were loaded without an application")
         self.holding = holding
@@ -30,8 +33,6 @@ class InlineAttempt:
         self._handle = loaded.handle(holding.definition)
         self._app = loaded.inline
         self._resources = loaded.resources
-        self._store = store
-        self._jobs = jobs
         self._stop: Stop | None = None
         self._work: asyncio.Task[Outcome] | None = None
         self._ctx: AttemptContext | None = None
@@ -44,9 +45,12 @@ class InlineAttempt:
             return Outcome(Trigger.RELEASE, Cause.RELEASED)
         if self._stop is not None:
             return self._stopped()
-        reporter = DirectReporter(self.holding, task, self._store, self._jobs)
+        reporter = DirectReporter(self.holding)
         self._ctx = AttemptContext(task, self._app, reporter, self._resources, len(self._handle.steps))
-        self._work = asyncio.ensure_future(running.arun(self._handle, task, self._ctx, reporter))
+        surroundings = copy_context()
+        surroundings.run(RECORDS.attach_here, reporter, self._ctx)
+        work = running.arun(self._handle, task, self._ctx, reporter)
+        self._work = asyncio.get_running_loop().create_task(work, context=surroundings)
         definition = self.holding.definition
         timer = None
         if definition.timeout is not None:
@@ -61,7 +65,7 @@ class InlineAttempt:
             if timer is not None:
                 timer.cancel()
         if self._stop is None or (outcome.cause is not Cause.CANCELLED and self._stop is not Stop.TIMEOUT):
-            return outcome
+            return self.holding.without_secrets(outcome)
         return self._stopped()
 
     def stop(self, why: Stop, grace: float) -> None:
@@ -94,13 +98,10 @@ class InlineAttempt:
 
 
 class DirectReporter:
-    """Keeps what an inline attempt says; what must be committed at once is written in the caller's thread."""
+    """Keeps what an inline attempt says."""
 
-    def __init__(self, holding: Holding, task: Task, store: Store, jobs: JobsPort) -> None:
+    def __init__(self, holding: Holding) -> None:
         self._holding = holding
-        self._store = store
-        self._jobs = jobs
-        self._children = Numbering(task)
 
     def progress(self, percent: float, message: str | None, phase: str) -> None:
         self._holding.recorder.progress(self._holding.held, percent, message, phase)
@@ -113,13 +114,10 @@ class DirectReporter:
         self._holding.recorder.event(self._holding.held, kind, data)
 
     def phase_running(self, name: str, position: int) -> None:
-        self._holding.phase = name
-        self._store.run(self._jobs.save_phase(self._holding.held, name, position, "running"))
+        self._holding.enter_phase(name, position)
 
-    def phase_done(self, name: str, position: int, result: str) -> None:
-        self._store.run(
-            self._jobs.save_phase(self._holding.held, name, position, "completed", progress=100.0, result=result)
-        )
+    def phase_done(self, name: str, position: int, result: str) -> Awaitable[None]:
+        return self._holding.keep_phase(name, position, result)
 
     def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]:
         return self._holding.errands.create(orders)

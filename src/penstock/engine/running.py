@@ -173,7 +173,9 @@ def _phases(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter)
                 value = yield value
             last = _result(handle, value)
         if len(steps) > 1:
-            reporter.phase_done(step.name, position, last)
+            kept = reporter.phase_done(step.name, position, last)
+            if kept is not None:
+                yield kept
         ctx.results[step.name] = payload.load(last)
     return last
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import platform
 import random
@@ -24,7 +25,7 @@ from penstock.engine.duties import Promoter, Rescuer
 from penstock.engine.handlers import Application
 from penstock.engine.heartbeat import EXIT_UNTRUSTED
 from penstock.engine.holding import Holding
-from penstock.engine.inline import InlineAttempt
+from penstock.engine.inline import RECORDS, InlineAttempt
 from penstock.engine.lease import Lease
 from penstock.engine.loaded import Loaded, register
 from penstock.engine.pool import Pool
@@ -174,6 +175,9 @@ class Worker:
 
     def _use(self, loaded: Loaded) -> None:
         self._loaded = loaded
+        root = logging.getLogger()
+        if loaded.inline is not None and RECORDS not in root.handlers:
+            root.addHandler(RECORDS)
         self._inlined.lanes = loaded.inline_lanes
         self._forked.lanes = loaded.process_lanes
         self._hooks.lanes = loaded.hooked
@@ -301,7 +305,7 @@ class Worker:
         for holding in self._forked.take():
             self._begin(self._forked, holding, Attempt(holding, self._zygotes.present, self._surroundings))
         for holding in self._inlined.take():
-            attempt = InlineAttempt(holding, self._loaded, self.store, self._jobs)
+            attempt = InlineAttempt(holding, self._loaded)
             self._begin(self._inlined, holding, attempt)
 
     def _begin(self, pool: Pool, holding: Holding, attempt: Running) -> None:

@@ -7,7 +7,6 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
@@ -23,6 +22,7 @@ from penstock.engine.context import AttemptContext, Numbering, Reporter, Resourc
 from penstock.engine.handlers import Handle
 from penstock.engine.holding import Holding
 from penstock.engine.recorder import Recorder
+from penstock.engine.records import JobRecords
 from penstock.engine.service import log
 from penstock.engine.task import Task
 from penstock.stores import ports
@@ -116,7 +116,7 @@ class Runner:
             outcome = running.run(handle, task, ctx, reporter)
         if only is not None and outcome.trigger is Trigger.SUCCEED:
             reporter.crashed = self._crashes.strikes(task.key, only, When.KEPT)
-        return _lost() if reporter.crashed else _without_secrets(outcome, holding)
+        return _lost() if reporter.crashed else holding.without_secrets(outcome)
 
     def _call_hook(self, handle: Handle, task: Task) -> None:
         reporter = HookReporter(f"{task.hook} of {task.key} for job {task.job_id}", task, self._errands)
@@ -231,7 +231,7 @@ def _kept_logs(reporter: Any, ctx: AttemptContext) -> Iterator[None]:
     """What any logger is told meanwhile is kept with the job, from the level of information on."""
     root = logging.getLogger()
     level = root.level
-    handler = child.LineHandler()
+    handler = JobRecords()
     handler.attach(reporter, ctx)
     root.addHandler(handler)
     if level == logging.WARNING:
@@ -246,11 +246,3 @@ def _kept_logs(reporter: Any, ctx: AttemptContext) -> Iterator[None]:
 def _lost() -> Outcome:
     failure = Failure("TestCrash", "The test had the attempt die here.", fingerprint="penstock-TestCrash")
     return Outcome(Trigger.LOSE, Cause.LOST, failure=failure)
-
-
-def _without_secrets(outcome: Outcome, holding: Holding) -> Outcome:
-    failure = outcome.failure
-    if failure is None or not holding.has_secrets:
-        return outcome
-    message, text = holding.clean(failure.message), holding.clean(failure.traceback)
-    return replace(outcome, failure=replace(failure, message=message, traceback=text))
