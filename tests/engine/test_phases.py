@@ -83,6 +83,8 @@ def test_the_phase_in_which_a_job_failed_is_kept(house: Stage) -> None:
     assert (ended.status, ended.current_phase, ended.error) == ("failed", "second", "no good")
     assert found["first"].status == "completed"
     assert set(found) == {"first", "second"}
+    failed = phases(house, job)["second"]
+    assert (failed.status, failed.error) == ("failed", "no good")
 
 
 def test_a_failed_job_that_is_retried_by_hand_goes_on_where_it_failed(house: Stage) -> None:

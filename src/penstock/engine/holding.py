@@ -14,6 +14,7 @@ from penstock.core.errors import LeaseLost
 from penstock.core.job import Claimed, Held
 from penstock.core.outcome import Outcome, Settlement, Standing, decide
 from penstock.core.ports import AdminPort, JobsPort, Store
+from penstock.core.transitions import Trigger
 from penstock.engine.answering import run_errand
 from penstock.engine.recorder import Recorder
 from penstock.engine.task import Task
@@ -115,6 +116,12 @@ class Holding:
         self.recorder.phase(self.held, name, position)
         percent = min(100.0, max(0.0, 100 * position / len(self.definition.phases)))
         self.recorder.progress(self.held, percent, None, name)
+
+    def leave_phase(self, outcome: Outcome) -> None:
+        """An attempt has ended: the phase that it failed in says so."""
+        names = self.definition.phases
+        if outcome.trigger is Trigger.FAIL and outcome.failure is not None and len(names) > 1 and self.phase in names:
+            self.recorder.phase(self.held, self.phase, names.index(self.phase), outcome.failure.message)
 
     async def keep_phase(self, name: str, position: int, result: str) -> None:
         await self.recorder.flush(self.held)

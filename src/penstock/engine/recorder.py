@@ -55,8 +55,10 @@ class Recorder:
     def event(self, held: Held, kind: str, data: str | None) -> None:
         self._of(held).events.append((kind, data))
 
-    def phase(self, held: Held, name: str, position: int) -> None:
-        self._of(held).phases.append(self._jobs.save_phase(held, name, position, "running"))
+    def phase(self, held: Held, name: str, position: int, error: str | None = None) -> None:
+        """A phase has begun, or has failed with an error."""
+        status = "running" if error is None else "failed"
+        self._of(held).phases.append(self._jobs.save_phase(held, name, position, status, error=error))
 
     async def tick(self) -> float:
         """Write down what has come in."""

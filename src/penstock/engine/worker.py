@@ -322,6 +322,7 @@ class Worker:
             # Its process is gone: while the ending is written, the slot can be filled.
             pool.running.pop(holding.held, None)
             self._refill(pool)
+            holding.leave_phase(outcome)
             await self._finish_words(holding)
             settlement = holding.settlement(outcome, random.random())
             self.counts["failed"] += outcome.trigger is Trigger.FAIL

@@ -91,6 +91,7 @@ class Runner:
         if hooks.ON_START in handle.hooks:
             self._call_hook(handle, hooks.start_task(task))
         outcome = self._outcome(holding, handle, task)
+        holding.leave_phase(outcome)
         self._loop.run(self._recorder.finish(holding.held))
         # Without jitter, so that a test can say how far to move the clock.
         self._store.run(ports.jobs.settle(self._worker, [holding.settlement(outcome, 0.0)]))
@@ -191,9 +192,7 @@ class AttemptReporter(OwnErrands):
 
     def phase_running(self, name: str, position: int) -> None:
         self.phase = self._holding.phase = name
-        held, recorder = self._holding.held, self._holding.recorder
-        recorder.phase(held, name, position)
-        recorder.progress(held, 100 * position / len(self._holding.definition.phases), None, name)
+        self._holding.enter_phase(name, position)
         self._die_if_told(name, When.BEGUN)
 
     def phase_done(self, name: str, position: int, result: str) -> None:
