@@ -127,6 +127,11 @@ class Worker:
         """Who this worker is to the store; empty while it has no lease."""
         return self._lease.worker
 
+    @property
+    def zygote(self) -> ZygoteProcess:
+        """The process that has the code loaded at present."""
+        return self._zygotes.present
+
     def stop(self) -> None:
         """Claim nothing any more and drain; a second call goes straight to the kill. Only from the loop's thread."""
         if self._stopping.is_set():
