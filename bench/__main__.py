@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import driver, isolated, limits, stores
+from bench import delays, driver, isolated, limits, stores
 from tests.services import PostgresServer
 
 FOLDER = Path(__file__).parent
@@ -18,7 +18,9 @@ FOLDER = Path(__file__).parent
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("what", nargs="?", choices=("stores", "isolated", "limits", "driver"), default="stores")
+    parser.add_argument(
+        "what", nargs="?", choices=("stores", "isolated", "limits", "delays", "driver"), default="stores"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="how much to do, against the usual amount")
     parser.add_argument("--keep", action="store_true", help="write the figures into bench/README.md and results.json")
@@ -32,6 +34,8 @@ def main() -> int:
         if given.what == "driver":
             print(driver.table(driver.run(server.create_database(), given.rounds, given.scale)))
             return 0
+        if given.what == "delays":
+            return _show(delays.run(server.create_database(), given.scale), given)
         if given.what == "limits":
             return _show(limits.run(server.create_database(), given.rounds, given.scale), given)
         rows = stores.run(server.create_database, given.rounds, given.scale)
