@@ -12,7 +12,7 @@ from penstock.core.errors import InvalidInput, NotFound
 from penstock.core.job import Job
 from penstock.engine.settings import WorkerSettings
 from penstock.serve import Node
-from penstock.sources import FilesSource
+from penstock.sources import FilesSource, stamp
 
 _ENDLESS = float("inf")
 
@@ -58,10 +58,11 @@ class Engine:
         """Load the files and begin to work; what there is."""
         if self._tasks:
             raise InvalidInput("The job files are loaded already.", hint="Call reload().")
+        seen = await asyncio.to_thread(stamp, self._node.source.watched) if self._watch else {}
         worker = await self._node.load()
         self._tasks = [asyncio.ensure_future(worker.run())]
         if self._watch:
-            self._tasks.append(asyncio.ensure_future(self._node.watch()))
+            self._tasks.append(asyncio.ensure_future(self._node.watch(seen)))
         return self.list()
 
     async def reload(self) -> Found:

@@ -106,7 +106,7 @@ class Node:
                 async with contextlib.aclosing(changes(self.source.watched, seen)) as changed:
                     async for _ in changed:
                         await self._reload_or_say()
-            except OSError as error:
+            except (OSError, RuntimeError) as error:
                 log.error("%s cannot be watched: %s; next try in %.0f s", self.source.watched, error, _AGAIN)
                 await asyncio.sleep(_AGAIN)
 
@@ -124,7 +124,9 @@ class Node:
         """One pass of all duties and, with `drain`, of the jobs that wait: for hosts that only have cron."""
         store, scheduler = self.app.store, self._scheduler(self.app)
         housekeeper = Housekeeper(store, ports.admin, ports.feed, lambda: "")
-        await store.arun(ports.jobs.reclaim(_GRACE, random.random()))
+        for _ in range(_MOST_PASSES):
+            if not (await store.arun(ports.jobs.reclaim(_GRACE, random.random()))).workers:
+                break
         for _ in range(_MOST_PASSES):
             if await scheduler.tick() > 0:
                 break
@@ -136,13 +138,24 @@ class Node:
                 break
         if drain:
             working = asyncio.ensure_future(self.worker.run())
-            idle = asyncio.ensure_future(self.worker.idle.wait())
-            await asyncio.wait([working, idle], return_when=asyncio.FIRST_COMPLETED)
-            idle.cancel()
+            done = asyncio.ensure_future(self._work_off())
+            await asyncio.wait([working, done], return_when=asyncio.FIRST_COMPLETED)
             self.worker.stop()
             await working
+            if not done.cancel():
+                done.result()
         counts = self.worker.counts
         return Pass(counts["settled"], counts["failed"] + scheduler.errors, scheduler.ticked)
+
+    async def _work_off(self) -> None:
+        """Until a look for jobs was in vain and none has ended since the look before: it might have made room."""
+        seen: Mapping[str, int] | None = None
+        while seen != self.worker.counts:
+            seen = dict(self.worker.counts)
+            self.worker.idle.clear()
+            await self.app.store.arun(ports.jobs.promote())
+            self.worker.claimer.wake()
+            await self.worker.idle.wait()
 
     def _scheduler(self, clerk: Penstock) -> Scheduler:
         return Scheduler(

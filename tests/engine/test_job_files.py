@@ -16,7 +16,7 @@ def gives(value: object, *lines: str) -> str:
 
 
 def reloads(worker: WorkerProcess) -> int:
-    return worker.output.count("loaded anew: ")
+    return worker.output.count("INFO loaded anew: ")
 
 
 def errors(worker: WorkerProcess, words: str) -> list[str]:

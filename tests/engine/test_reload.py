@@ -8,6 +8,7 @@ import signal
 import pytest
 
 from penstock.engine import processes
+from tests.engine.faults import outage
 from tests.engine.fleet import QUICK, Gate, JobFolder, Stage, WorkerProcess, command, gone
 
 pytestmark = pytest.mark.xdist_group("engine-reload")
@@ -30,7 +31,7 @@ def held_up(gate: Gate, value: str) -> str:
 
 
 def reloaded(stage: Stage, worker: WorkerProcess, times: int = 1) -> None:
-    stage.eventually(lambda: worker.output.count("loaded anew: ") >= times, f"{times} time(s) loaded anew")
+    stage.eventually(lambda: worker.output.count("INFO loaded anew: ") >= times, f"{times} time(s) loaded anew")
 
 
 def test_an_attempt_keeps_its_old_code_over_reloads(stage: Stage) -> None:
@@ -128,6 +129,24 @@ def test_many_reloads_while_jobs_run_lose_none(stage: Stage) -> None:
     assert [(each.refresh().attempts, each.job.lost) for each in handles] == [(1, 0)] * len(handles)
     assert jobs.result("count") == 4
     assert "Traceback" not in worker.output, worker.output
+
+
+# A file of SQLite that is held is waited for, longer than a test should last.
+@pytest.mark.parametrize("stage", ["postgres"], indirect=True)
+def test_what_is_saved_while_the_store_is_away_is_loaded_when_it_is_back(
+    stage: Stage, request: pytest.FixtureRequest
+) -> None:
+    jobs = JobFolder(stage)
+    jobs.save("first.py", gives(1))
+    worker = jobs.worker("--watch")
+
+    with outage(stage, lambda: request.getfixturevalue("postgres")):
+        jobs.save("second.py", gives(2, "schedule = '0 3 * * *'"))
+        stage.eventually(lambda: "WARNING not loaded anew: " in worker.output, "it could not be made known")
+
+    stage.eventually(lambda: "second" in _known(stage), "the new file is registered")
+    stage.eventually(lambda: [row.schedule.key for row in stage.app.schedules()] == ["second"], "and its schedule")
+    assert (jobs.result("first"), jobs.result("second")) == (1, 2)
 
 
 def test_inline_jobs_get_their_new_code(quiet_stage: Stage) -> None:

@@ -170,10 +170,10 @@ class Worker:
     async def adopt(self, zygote: ZygoteProcess, inline: Application | None) -> None:
         """Go on with other code: what runs keeps the old one, what is claimed from now on gets the new."""
         loaded = await register(self.store, self._admin, zygote.definitions, inline)
+        await self._controls.read(loaded.definitions, self._controls.version)
         self._zygotes.adopt(zygote)
         zygote.trust(self._lease.trusted_until)
         self._use(loaded)
-        await self._controls.read(loaded.definitions, self._controls.version)
         self._give_back_waiting()
         self._lease.tell(tuple(sorted(loaded.definitions)))
         self.claimer.wake()

@@ -47,13 +47,17 @@ class Zygotes:
         """Run an attempt to its end; one that its zygote could not begin any more is given back."""
         run = self._runs[attempt] = asyncio.ensure_future(attempt.run())
         try:
-            return await run
+            outcome = await run
         except asyncio.CancelledError:
             if not run.cancelled():
                 raise
             return Outcome(Trigger.RELEASE, Cause.RELEASED)
         finally:
             del self._runs[attempt]
+        if outcome.cause is Cause.LOST and self.present.alive:
+            # It was one that retires: nobody else ends what its attempts leave behind.
+            await self._sweep()
+        return outcome
 
     def trust(self, until: float) -> None:
         """Tell all that have attempts until when these may run; from any thread."""
@@ -81,8 +85,7 @@ class Zygotes:
                 continue
             log.error("the zygote %d died; a new one is started", self.present.pid)
             await self._end_stranded()
-            if self._own_process:
-                await asyncio.to_thread(zygote_process.sweep, self._known_children)
+            await self._sweep()
             try:
                 another = await self._start()
             except Exception:
@@ -99,6 +102,10 @@ class Zygotes:
     async def close(self) -> None:
         for zygote in (self.present, *self._retiring):
             await zygote.close()
+
+    async def _sweep(self) -> None:
+        if self._own_process:
+            await asyncio.to_thread(zygote_process.sweep, self._known_children)
 
     async def _end_stranded(self) -> None:
         """What the zygote had forked is lost by now; what it was asked for too late is given back."""
