@@ -22,18 +22,8 @@ class StoreErrands:
         read = [Order.from_json(each) for each in orders]
         return self._app._do(self._app._create(read))
 
-    async def acreate(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]:
-        read = [Order.from_json(each) for each in orders]
-        return await self._app._ado(self._app._create(read))
-
     def read(self, job_id: str) -> Job:
         return self._app.read_job(job_id)
 
-    async def aread(self, job_id: str) -> Job:
-        return await self._app.aread_job(job_id)
-
     def cancel(self, job_id: str) -> Status:
         return self._app.cancel_job(job_id)
-
-    async def acancel(self, job_id: str) -> Status:
-        return await self._app.acancel_job(job_id)

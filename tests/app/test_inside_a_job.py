@@ -100,16 +100,16 @@ async def test_the_calls_of_event_loops_go_to_the_worker_too(inside: Penstock, w
     assert (await worker.aread_job(many[0].id)).status is Status.CANCELLED
 
 
-async def test_the_worker_does_errands_in_its_event_loop(inside: Penstock, worker: Penstock) -> None:
+def test_the_worker_does_errands_as_orders_in_json_say(inside: Penstock, worker: Penstock) -> None:
     errands = StoreErrands(worker)
     orders = [inside.definitions[0].order("x").to_json(), inside.definitions[0].order("y").to_json()]
 
-    first, second = await errands.acreate(orders)
+    first, second = errands.create(orders)
 
-    assert (await errands.aread(first.job_id)).params == '{"to":"x"}'
-    assert await errands.acancel(second.job_id) is Status.CANCELLED
+    assert errands.read(first.job_id).params == '{"to":"x"}'
+    assert errands.cancel(second.job_id) is Status.CANCELLED
     with pytest.raises(InvalidInput, match="'colour' is no part of an order"):
-        await errands.acreate([{**orders[0], "colour": 1}])
+        errands.create([{**orders[0], "colour": 1}])
 
 
 async def test_an_event_loop_goes_on_while_the_worker_is_asked(inside: Penstock, wire: Wire) -> None:

@@ -13,7 +13,7 @@ from penstock.core.errors import Conflict, InvalidSchedule, RevisionConflict
 from penstock.core.instant import HOUR, SECOND, to_datetime
 from penstock.core.schedule import Kind, Missed, Overlap, ScheduleRow, Tick
 from penstock.core.transitions import Status
-from penstock.engine.context import NoErrands
+from penstock.errands import StoreErrands
 from penstock.stores.verbs import admin, schedules
 
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -181,7 +181,7 @@ def test_a_change_of_nothing_is_refused(memory_app: Penstock) -> None:
 
 
 def test_a_job_cannot_speak_of_schedules(memory_app: Penstock) -> None:
-    memory_app.enter_job(NoErrands())
+    memory_app.enter_job(StoreErrands(memory_app))
 
     calls: list[Any] = [memory_app.schedules, lambda: memory_app.trigger_schedule("s")]
     for call, name in zip(calls, ("schedules", "trigger_schedule"), strict=True):

@@ -79,6 +79,26 @@ def test_the_death_of_a_retiring_zygote_costs_its_attempts_only(stage: Stage) ->
     stage.eventually(lambda: len(processes.descendants(worker.pid)) == 1, "one zygote is left, and nothing else")
 
 
+def test_the_death_of_the_present_zygote_leaves_attempts_of_a_retiring_one_alone(stage: Stage) -> None:
+    jobs, old = JobFolder(stage), Gate(stage.folder, "old")
+    jobs.save("long.py", held_up(old, "old"))
+    worker = jobs.worker("--watch")
+    retiring = worker.zygote
+    kept = stage.app.enqueue("long")
+    old.wait()
+    jobs.save("long.py", gives("new"))
+    reloaded(stage, worker)
+    (present,) = [pid for pid in processes.children(worker.pid) if pid != retiring]
+
+    os.kill(present, signal.SIGKILL)
+
+    stage.eventually(lambda: "died; a new one is started" in worker.output, "the worker has noticed")
+    assert stage.app.enqueue("long").result(30) == "new"
+    old.open()
+    assert kept.result(30) == "old"
+    assert (kept.refresh().attempts, kept.job.lost) == (1, 0)
+
+
 def test_what_jobs_of_a_retiring_zygote_started_dies_with_it(quiet_stage: Stage) -> None:
     jobs, gate, pid = JobFolder(quiet_stage), Gate(quiet_stage.folder), quiet_stage.folder / "pid"
     jobs.save(

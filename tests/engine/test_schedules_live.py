@@ -92,12 +92,8 @@ def test_what_the_code_of_the_same_target_does_not_declare_any_more_is_removed(s
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("workers", [2, pytest.param(4, id="4")])
-def test_no_tick_is_lost_or_doubled_when_workers_are_killed(
-    stage: Stage, counts: Counts, soak: bool, workers: int
-) -> None:
-    if workers == 4 and not soak:
-        pytest.skip("four workers soak only")
+@pytest.mark.parametrize("workers", [2, 4])
+def test_no_tick_is_lost_or_doubled_when_workers_are_killed(stage: Stage, counts: Counts, workers: int) -> None:
     number, seconds = counts(ci=10, soak=200), counts(ci=8, soak=60)
     chance = random.Random(workers)
     text = f"for each in range({number}):\n    app.schedule(f's{{each}}', work, every='1s', missed='all')\n"

@@ -78,7 +78,7 @@ def _attempt(
         return 0
     gc.enable()
     children = Numbering(task)
-    reporter = LineReporter(line, task, children)
+    reporter = LineReporter(line, children)
     resources = Resources(app.resources)
     handle = handles[task.key, task.version]
     ctx = AttemptContext(task, app, reporter, resources, len(handle.steps), children)
@@ -110,11 +110,10 @@ def _attempt(
 class LineReporter:
     """Sends what an attempt says over its line, and waits for answers where it asks."""
 
-    def __init__(self, line: socket.socket, task: Task, children: Numbering) -> None:
+    def __init__(self, line: socket.socket, children: Numbering) -> None:
         self._line = line
         self._lock = threading.RLock()
         self._children = children
-        self._task = task
         self.phase: str = "run"
         self.busy = False
         self.disowned = False
@@ -148,7 +147,7 @@ class LineReporter:
         self._ask({"ask": "phase", "name": name, "position": position, "result": result})
 
     def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]:
-        answer = self._ask({"ask": "create", "orders": [self._own(order) for order in orders]})
+        answer = self._ask({"ask": "create", "orders": [self._children.own(order, self.phase) for order in orders]})
         return [Created(job_id, Status(status), created) for job_id, status, created in answer]
 
     def read(self, job_id: str) -> Job:
@@ -162,15 +161,6 @@ class LineReporter:
         data = pack(frame)
         with self._whole(), self._lock:
             self._line.sendall(data)
-
-    def _own(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        """An order with this job as its parent and a key by which it is known again."""
-        options = dict(order.get("options") or {})
-        if options.get("parent") is None:
-            options["parent"] = self._task.job_id
-        if options.get("idempotency_key") is None:
-            options["idempotency_key"] = self._children.key(self.phase, order["key"], order["params"])
-        return {**order, "options": options}
 
     def _check_process(self) -> None:
         if self.disowned:

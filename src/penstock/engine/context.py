@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -13,8 +13,6 @@ from penstock.core import payload
 from penstock.core.context import Decision, Errands
 from penstock.core.errors import InvalidInput
 from penstock.core.instant import maybe_datetime
-from penstock.core.job import Created, Job
-from penstock.core.transitions import Status
 from penstock.core.verdicts import Cancelled
 from penstock.engine.handlers import Application
 from penstock.engine.task import Task
@@ -152,6 +150,15 @@ class Numbering:
         self._job = task.job_id
         self._counts: dict[tuple[str, str, str], int] = {}
 
+    def own(self, order: Mapping[str, Any], phase: str) -> dict[str, Any]:
+        """An order with this job as its parent and a key by which it is known again, unless it says otherwise."""
+        options = dict(order.get("options") or {})
+        if options.get("parent") is None:
+            options["parent"] = self._job
+        if options.get("idempotency_key") is None:
+            options["idempotency_key"] = self.key(phase, order["key"], order["params"])
+        return {**order, "options": options}
+
     def key(self, phase: str, definition: str, params: str) -> str:
         """The key of the next child with these parameters that this phase asks for."""
         name = phase, definition, payload.digest(params)
@@ -206,19 +213,6 @@ class Resources(Mapping[str, Any]):
         if callable(getattr(made, "close", None)):
             stack.callback(made.close)
         return made
-
-
-class NoErrands:
-    """For code that runs where there is no store to speak of, such as a hook of a deleted job."""
-
-    def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]:
-        raise InvalidInput("No job can be created from here.")
-
-    def read(self, job_id: str) -> Job:
-        raise InvalidInput("No job can be read from here.")
-
-    def cancel(self, job_id: str) -> Status:
-        raise InvalidInput("No job can be cancelled from here.")
 
 
 def _event_data(given: Mapping[str, Any]) -> str:

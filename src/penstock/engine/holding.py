@@ -56,10 +56,6 @@ class Holding:
         self._settings = settings
         self._secrets = _secrets(claimed.params, definition.secret_fields)
 
-    @property
-    def has_secrets(self) -> bool:
-        return bool(self._secrets)
-
     def clean(self, text: str) -> str:
         """A text without the values of secret parameters."""
         for secret in self._secrets:
@@ -81,8 +77,6 @@ class Holding:
         review = None
         if claimed.fence > 1:
             results, review = await self._earlier()
-        elif len(definition.phases) > 1:
-            results = await self._results()
         return Task(
             job_id=claimed.job_id,
             key=definition.key,
@@ -92,7 +86,7 @@ class Holding:
             max_attempts=claimed.max_attempts,
             params=claimed.params,
             reference=None if claimed.reference_type is None else (claimed.reference_type, claimed.reference_id or ""),
-            tags=await self._tags(),
+            tags=claimed.tags,
             scheduled_for=claimed.scheduled_for,
             schedule=claimed.schedule,
             traceparent=claimed.traceparent,
@@ -161,13 +155,6 @@ class Holding:
             "result": last.data if last.result is None else last.result,
             "phase": asked[-1] if asked else None,
         }
-
-    async def _results(self) -> dict[str, str]:
-        phases = await self._store.arun(self._jobs.phases(self.claimed.job_id))
-        return {each.name: each.result or "null" for each in phases if each.status == "completed"}
-
-    async def _tags(self) -> tuple[str, ...]:
-        return tuple(getattr(self.claimed, "tags", ()))
 
 
 def _secrets(params: str, names: tuple[str, ...]) -> list[str]:

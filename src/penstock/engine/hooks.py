@@ -60,10 +60,6 @@ class Hooks:
         self.lanes: dict[int, Definition] = {}
         """The definitions with hooks that this worker has loaded."""
 
-    @property
-    def busy(self) -> bool:
-        return bool(self._running)
-
     async def tick(self) -> float:
         if not self.lanes or not self._zygote().alive:
             return _IDLE

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterable
 
 _PR_SET_PDEATHSIG = 1
-_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _MOST_PROCESSES = 100_000
@@ -38,11 +37,6 @@ def adopt_orphans() -> None:
 def gain_no_privileges() -> None:
     """Let no program that is started from here have more rights than this process."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
-
-
-def hide_memory() -> None:
-    """Let no other process of the same user look into this one."""
-    _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def children(pid: int) -> list[int]:

@@ -243,9 +243,9 @@ class Worker:
             return rest
         messages, self._messages = self._messages, []
         try:
-            more = await self._release_strays(worker)
-            for pool in (self._forked, self._inlined):
-                more |= await self._fill(worker, pool)
+            await self._release_strays(worker)
+            more = await self._fill(worker, self._forked)
+            more |= await self._fill(worker, self._inlined)
         except LeaseLost as error:
             self._lease.lose(str(error))
             return self.settings.poll
@@ -284,14 +284,13 @@ class Worker:
         self._launch()
         return len(claimed) == limit and pool.room > 0
 
-    async def _release_strays(self, worker: str) -> bool:
+    async def _release_strays(self, worker: str) -> None:
         """Put back what names this worker although it does not hold it."""
         if self._stray:
             released = await self.store.arun(self._jobs.release_unheld(worker, self._held()))
             self._stray = False
             if released:
                 log.warning("%d job(s) were given back: the answer to their claim was lost", len(released))
-        return False
 
     def _held(self) -> list[Held]:
         return [*self._running, *(each.held for pool in (self._forked, self._inlined) for each in pool.waiting)]

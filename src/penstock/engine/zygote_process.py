@@ -28,6 +28,10 @@ _BURY_SECONDS = 5.0
 _LOAD_SECONDS = 300.0
 _SEND_SECONDS = 0.05
 
+_births = threading.Lock()
+_zygotes: set[int] = set()
+"""The zygotes among the children of this process."""
+
 
 @dataclass(frozen=True, slots=True)
 class Exit:
@@ -86,18 +90,8 @@ class ZygoteProcess:
     ) -> ZygoteProcess:
         """Start a zygote and have it load an application; `InvalidDefinition` says why it could not."""
         ours, theirs = socket.socketpair()
-        environment = {**dict.fromkeys(_ONE_THREAD, "1"), **os.environ}
         command = [sys.executable, "-m", "penstock.engine.zygote", str(theirs.fileno())]
-        process = await asyncio.to_thread(
-            lambda: subprocess.Popen(
-                command,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,
-                env=environment,
-                cwd=folder,
-            )
-        )
+        process = await asyncio.to_thread(_give_birth, command, theirs.fileno(), folder)
         theirs.close()
         ours.setblocking(False)
         try:
@@ -111,6 +105,7 @@ class ZygoteProcess:
             ours.close()
             process.kill()
             await asyncio.to_thread(process.wait)
+            _zygotes.discard(process.pid)
             raise
         return ZygoteProcess(process, ours, told)
 
@@ -182,6 +177,7 @@ class ZygoteProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             await asyncio.to_thread(self._process.wait)
+        _zygotes.discard(self.pid)
         if not self.dead.done():
             self.dead.set_result(None)
         for fork in list(self._forks.values()):
@@ -235,6 +231,7 @@ class ZygoteProcess:
         """The zygote has died: see to it that its children are dead as well before anybody is told."""
         self._line.close()
         await asyncio.to_thread(self._process.wait)
+        _zygotes.discard(self.pid)
         pids = [fork.pid for fork in self._forks.values() if fork.pid is not None]
         await asyncio.to_thread(_wait_for, pids)
         for fork in list(self._forks.values()):
@@ -243,13 +240,24 @@ class ZygoteProcess:
             self.dead.set_result(None)
 
 
-def sweep(known: set[int]) -> int:
-    """Kill and reap children of this process that nobody in it has started; how many there were."""
-    orphans = [pid for pid in processes.children(os.getpid()) if pid not in known]
+def sweep(known: set[int]) -> None:
+    """Kill and reap children of this process that are neither known nor zygotes."""
+    with _births:
+        orphans = [pid for pid in processes.children(os.getpid()) if pid not in known and pid not in _zygotes]
     if orphans:
         processes.kill_tree(orphans)
         _wait_for(orphans)
-    return len(orphans)
+
+
+def _give_birth(command: list[str], line: int, folder: str) -> subprocess.Popen[bytes]:
+    """Start a zygote; nobody may take it for an orphan, not even while it loads."""
+    environment = {**dict.fromkeys(_ONE_THREAD, "1"), **os.environ}
+    with _births:
+        process = subprocess.Popen(
+            command, pass_fds=[line], stdin=subprocess.DEVNULL, start_new_session=True, env=environment, cwd=folder
+        )
+        _zygotes.add(process.pid)
+    return process
 
 
 def _close_all(descriptors: Iterable[int]) -> None:

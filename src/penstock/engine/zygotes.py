@@ -8,13 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from penstock.core.outcome import Cause, Outcome
-from penstock.core.transitions import Trigger
 from penstock.engine import processes, zygote_process
-from penstock.engine.attempt import Attempt, Stop
+from penstock.engine.attempt import Attempt
 from penstock.engine.service import log
 from penstock.engine.zygote_process import ZygoteProcess
-
-_BURIED_SECONDS = 1.0
 
 
 class Zygotes:
@@ -34,28 +31,18 @@ class Zygotes:
         self._start = start
         self._replaced = replaced
         self._own_process = own_process
-        self._known_children: set[int] = set()
-        self._runs: dict[Attempt, asyncio.Future[Outcome]] = {}
+        self._strangers: set[int] = set()
 
     def open(self) -> None:
-        """Look whose parent this process is: any other child that comes to it is an orphan of a job."""
+        """Look whose parent this process is: any other child that comes to it, but a zygote, is an orphan of a job."""
         if self._own_process:
             processes.adopt_orphans()
-        self._known_children = set(processes.children(os.getpid()))
+        self._strangers = set(processes.children(os.getpid()))
 
     async def run(self, attempt: Attempt) -> Outcome:
-        """Run an attempt to its end; one that its zygote could not begin any more is given back."""
-        run = self._runs[attempt] = asyncio.ensure_future(attempt.run())
-        try:
-            outcome = await run
-        except asyncio.CancelledError:
-            if not run.cancelled():
-                raise
-            return Outcome(Trigger.RELEASE, Cause.RELEASED)
-        finally:
-            del self._runs[attempt]
-        if outcome.cause is Cause.LOST and self.present.alive:
-            # It was one that retires: nobody else ends what its attempts leave behind.
+        """Run an attempt to its end; what one leaves behind whose zygote died is ended before anybody is told."""
+        outcome = await attempt.run()
+        if outcome.cause is Cause.LOST:
             await self._sweep()
         return outcome
 
@@ -67,7 +54,6 @@ class Zygotes:
     def adopt(self, zygote: ZygoteProcess) -> None:
         """From now on attempts run on another zygote; the old one lives until its own have ended."""
         old, self.present = self.present, zygote
-        self._known_children.add(zygote.pid)
         self._retiring.add(old)
         old.dead.add_done_callback(lambda _: self._retiring.discard(old))
         old.leave()
@@ -84,7 +70,6 @@ class Zygotes:
             if present is not self.present:
                 continue
             log.error("the zygote %d died; a new one is started", self.present.pid)
-            await self._end_stranded()
             await self._sweep()
             try:
                 another = await self._start()
@@ -96,7 +81,6 @@ class Zygotes:
                 await another.close()
                 continue
             self.present = another
-            self._known_children.add(another.pid)
             self._replaced()
 
     async def close(self) -> None:
@@ -105,14 +89,4 @@ class Zygotes:
 
     async def _sweep(self) -> None:
         if self._own_process:
-            await asyncio.to_thread(zygote_process.sweep, self._known_children)
-
-    async def _end_stranded(self) -> None:
-        """What the zygote had forked is lost by now; what it was asked for too late is given back."""
-        runs = dict(self._runs)
-        for attempt in runs:
-            attempt.kill(Stop.SHUTDOWN)
-        if runs:
-            _, stranded = await asyncio.wait(runs.values(), timeout=_BURIED_SECONDS)
-            for run in stranded:
-                run.cancel()
+            await asyncio.to_thread(zygote_process.sweep, self._strangers)

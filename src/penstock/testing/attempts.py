@@ -152,21 +152,13 @@ class OwnErrands:
         self._children = Numbering(task)
 
     def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]:
-        return self._errands.create([self._own(order) for order in orders])
+        return self._errands.create([self._children.own(order, self.phase) for order in orders])
 
     def read(self, job_id: str) -> Job:
         return self._errands.read(job_id)
 
     def cancel(self, job_id: str) -> Status:
         return self._errands.cancel(job_id)
-
-    def _own(self, order: Mapping[str, Any]) -> dict[str, Any]:
-        options = dict(order.get("options") or {})
-        if options.get("parent") is None:
-            options["parent"] = self._task.job_id
-        if options.get("idempotency_key") is None:
-            options["idempotency_key"] = self._children.key(self.phase, order["key"], order["params"])
-        return {**order, "options": options}
 
 
 class AttemptReporter(OwnErrands):
