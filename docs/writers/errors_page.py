@@ -14,9 +14,11 @@ ADVICE = {
     "InvalidInput": "A bad option, URL, id, filter or time. Change the call; trying it again gives the same answer.",
     "InvalidPayload": "The parameters do not fit the definition's JSON Schema, or are no JSON that both databases "
     "can keep: NaN, NUL characters, integers beyond 64 bits, more than 1 MiB, nesting deeper than 64.",
+    "MalformedPayload": "A document with a syntax error, in another encoding than UTF-8, or with a byte order mark.",
     "InvalidDefinition": "Raised by `@app.job` while a module is loaded: a wrong option, a signature that cannot be "
     "kept as JSON by name, or a key and version that are defined twice.",
     "InvalidSchedule": "Raised where a schedule is declared, saved or changed.",
+    "InvalidSignature": "Raised by `penstock.webhooks.verify`. Answer the request with 401, and do nothing with it.",
     "NotFound": "`kind` and `name` say what was looked for: a job that never was or that retention has removed, or "
     "a definition that no process has registered.",
     "Conflict": "For example a job of a disabled definition, or a review that is decided already. `job_id` names "
@@ -24,6 +26,9 @@ ADVICE = {
     "IdempotencyConflict": "Two different requests were given the same key. Read the job `job_id` to see which "
     "came first.",
     "RevisionConflict": "Read it again, apply the change to what is there now, and write once more.",
+    "Unauthenticated": "The same words whether the token is mistyped, unknown, revoked or expired, so that nobody "
+    "learns which. See [access](../guide/access.md).",
+    "Forbidden": "Use a token whose role may do this. See [access](../guide/access.md).",
     "LeaseLost": "Only code that plays a worker meets it. Stop the attempt at once: somebody else may run the job "
     "already.",
     "JobFailed": "`status` says how the job ended: `failed` or `cancelled`. The job's `error` and `error_type` say "

@@ -34,11 +34,24 @@ SENTENCES = {
     "job.rescheduled": ("A waiting job was given another time or priority.", "due, priority, by"),
     "job.stale": ("Retention announced that the job is old.", ""),
     "job.deleted": ("The job and all that belonged to it are gone; this event stays.", "definition, status"),
+    "job.webhook.delivered": (
+        "A webhook about the job has reached its receiver.",
+        "webhookId, endpoint, type, tries, statusCode",
+    ),
+    "job.webhook.failed": (
+        "A webhook about the job was given up.",
+        "webhookId, endpoint, type, tries, statusCode, error",
+    ),
     "schedule.skipped": ("A tick made no job, because an earlier one was unfinished.", "instant, passedOver, overlap"),
     "schedule.missed": ("A tick was passed over.", "instant, passedOver"),
     "worker.started": ("A worker introduced itself.", ""),
     "worker.stopped": ("A worker ended in good order.", ""),
     "worker.lost": ("A worker's lease ended and it was given up.", ""),
+    "alert.raised": (
+        "Something needs to be looked at; the subject is the alert.",
+        "kind, subject, message, severity, since",
+    ),
+    "alert.cleared": ("It holds no more.", "kind, subject, message, severity, since"),
 }
 
 

@@ -11,7 +11,15 @@ from penstock.core import definition, event, job, outcome, ports, schedule, tran
 from penstock.stores import migrations, statements
 
 DIALECTS = ("postgres", "sqlite")
-PORTS = (ports.JobsPort, ports.ControlPort, ports.SchedulesPort, ports.FeedPort, ports.AdminPort, ports.Queue)
+PORTS = (
+    ports.JobsPort,
+    ports.ControlPort,
+    ports.SchedulesPort,
+    ports.FeedPort,
+    ports.AdminPort,
+    ports.AccessPort,
+    ports.Queue,
+)
 RECORDS = (
     job.Draft, job.Created, job.Claimed, job.Held, outcome.Outcome, outcome.Failure, outcome.Usage,
     outcome.Settlement, worker.WorkerInfo, worker.Pulse, worker.SettleReport, worker.Reclaimed, schedule.Tick,

@@ -14,7 +14,7 @@ class Address(dict[str, Any]):
     """A store's URL and how to open it; printed, it hides what may be a password."""
 
     def __repr__(self) -> str:
-        return f"Address({ {**self, 'store': _masked(self['store'])}!r})"
+        return f"Address({ {**self, 'store': masked(self['store'])}!r})"
 
 
 def address_of(
@@ -32,7 +32,8 @@ def address_of(
     return Address(store=store, schema=schema, pooler=pooler, migrate=migrate, ageing=ageing)
 
 
-def _masked(url: str) -> str:
+def masked(url: str) -> str:
+    """A store's URL without what may be a password."""
     scheme, _, rest = url.partition("://")
     user, at, place = rest.rpartition("@")
     shown = f"{user.partition(':')[0]}:***@{place}" if at and ":" in user else rest

@@ -11,6 +11,8 @@ from functools import partial
 from typing import Any
 
 from penstock import options as given
+from penstock.access import Access
+from penstock.alerting import Alerting
 from penstock.control import Control
 from penstock.conversation import Conversation, Errand, Talk, not_inside_a_job, on
 from penstock.core import payload
@@ -22,6 +24,7 @@ from penstock.core.job import Created, Draft, Job
 from penstock.core.ports import Queue, Store
 from penstock.core.schedule import Schedule
 from penstock.defining import Defining, Routes
+from penstock.engine import tracing
 from penstock.following import Following
 from penstock.handles import JobHandle
 from penstock.listening import Listeners
@@ -31,9 +34,11 @@ from penstock.schedule_facts import tick_options
 from penstock.scheduling import Scheduling
 from penstock.signature import Validator, concurrency_key, plain_text
 from penstock.stores.verbs import admin, jobs
+from penstock.webhooking import Webhooking
+from penstock.worker_config import Configuring
 
 
-class Penstock(Defining, Control, Operating, Following, Scheduling):
+class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Configuring, Alerting, Webhooking):
     """Durable background jobs, kept in the store that the URL names.
 
     `sqlite:///file.db` is one file, `sqlite://` is memory, `postgresql://…` a PostgreSQL database; `migrate=True`
@@ -176,6 +181,23 @@ class Penstock(Defining, Control, Operating, Following, Scheduling):
         if not orders:
             return []
         connection = _one_connection(orders, connection)
+        seen = tracing.enqueue([order.key for order in orders], orders[0].options.traceparent)
+        if seen is None:
+            return (yield from self._create_unseen(orders, connection, facts))
+        created: list[Created] = []
+        try:
+            traced = [order.below(seen.traceparent) for order in orders]
+            created = yield from self._create_unseen(traced, connection, facts)
+        except BaseException as error:
+            seen.fail(error)
+            raise
+        finally:
+            seen.end([each.job_id for each in created])
+        return created
+
+    def _create_unseen(
+        self, orders: Sequence[Order], connection: Any, facts: Mapping[str, str | None]
+    ) -> Talk[list[Created]]:
         if self._errands is not None:
             made: list[Created] = yield _errand(self._errands, orders, connection)
             return made
@@ -190,6 +212,16 @@ class Penstock(Defining, Control, Operating, Following, Scheduling):
             given.draft(order, routes[order.key, order.version], job_id, **facts)
             for order, job_id in zip(orders, self._ids.many(len(orders)), strict=True)
         ]
+        return (yield from self._keep_drafts(drafts, connection))
+
+    def _draft(self, order: Order, **facts: str | None) -> Talk[Draft]:
+        """The draft of one checked order, for whoever keeps many at once."""
+        if (order.key, order.version) not in self._routes:
+            yield from self._route([order], self._routes, None)
+        return given.draft(order, self._routes[order.key, order.version], self._ids.new_id(), **facts)
+
+    def _keep_drafts(self, drafts: Sequence[Draft], connection: Any = None) -> Talk[list[Created]]:
+        """Make jobs of drafts, all or none, and tell the workers."""
         created = yield from self._insert(drafts, connection)
         new = [each.job_id for each in created if each.created]
         if new and connection is None:
@@ -259,6 +291,7 @@ class Penstock(Defining, Control, Operating, Following, Scheduling):
     def _forget_what_was_read(self) -> None:
         self._routes = {}
         self._rows = {}
+        self._known_holders = {}
         self._validators: dict[tuple[str, str], Validator] = {}
 
 

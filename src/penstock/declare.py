@@ -91,7 +91,7 @@ def _declared(
     if key_of is None and "key_concurrency" in given:
         raise InvalidDefinition(f"{key}: key_concurrency needs a concurrency_key.")
     key_concurrency = given.pop("key_concurrency", 1)
-    _check_key_of(signature, key_of, key)
+    _check_key_of(signature, key_of, key, secret)
     code = Code(
         function=function,
         signature=signature,
@@ -187,8 +187,13 @@ def _default_params(value: object, signature: Signature, key: str) -> str:
     return payload.encode(dict(value), f"{key}: default_params")
 
 
-def _check_key_of(signature: Signature, key_of: object, key: str) -> None:
+def _check_key_of(signature: Signature, key_of: object, key: str, secret: Sequence[str]) -> None:
     if isinstance(key_of, str):
+        if key_of in secret:
+            raise InvalidDefinition(
+                f"{key}: {key_of!r} is secret and cannot be the concurrency_key, which is shown.",
+                hint="Give a function that makes a key of it, such as a hash.",
+            )
         _check_parameters(signature, [key_of], f"{key}: concurrency_key")
     elif key_of is not None and not callable(key_of):
         raise InvalidDefinition(

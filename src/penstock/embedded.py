@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 from penstock.core.errors import InvalidInput, NotFound
 from penstock.core.job import Job
+from penstock.engine.archive import Archive
 from penstock.engine.settings import WorkerSettings
-from penstock.serve import Node
+from penstock.node import Node
 from penstock.sources import FilesSource, stamp
 
 _ENDLESS = float("inf")
@@ -46,11 +47,17 @@ class Engine:
         resources: Mapping[str, str] | None = None,
         settings: WorkerSettings | None = None,
         watch: bool = False,
+        archive: str | None = None,
         **options: Any,
     ) -> None:
+        """`archive` is a folder to which jobs are written before retention deletes them."""
         source = FilesSource(jobs, {"store": store, **options}, name=name, resources=resources)
         # Other children of this process are not orphans of jobs, and stopping waits until it is told otherwise.
-        self._node = Node(source, settings=replace(settings or WorkerSettings(), own_process=False, drain=_ENDLESS))
+        self._node = Node(
+            source,
+            settings=replace(settings or WorkerSettings(), own_process=False, drain=_ENDLESS),
+            archive=None if archive is None else Archive(archive),
+        )
         self._watch = watch
         self._tasks: list[asyncio.Future[None]] = []
 

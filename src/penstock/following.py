@@ -105,7 +105,7 @@ class Following(Reading):
             )
         if after is not None and snapshot:
             raise InvalidInput("A snapshot begins now: give `after` or `snapshot`, not both.")
-        wanted = None if kinds is None else _patterns(kinds)
+        wanted = None if kinds is None else patterns(kinds)
         seconds = None if timeout is None else microseconds(timeout, "timeout") / 1e6
         place = FeedPlace(after, snapshot, wanted) if job_id is None else JobPlace(job_id, after, snapshot, wanted)
         return place, seconds
@@ -164,7 +164,7 @@ class FeedPlace(Place):
     def page(self) -> Talk[list[tuple[Event, str]]]:
         news: News = yield feed.read(self.cursor, _PAGE)
         before, self.cursor, self.more = self.cursor, news.cursor, news.more
-        return [(event, cursor_behind(event, before, news)) for event in news.events]
+        return list(feed.with_cursors(before, news))
 
     def jobs(self) -> dict[str, Any]:
         return {"status": sorted(ACTIVE)}
@@ -259,17 +259,8 @@ class AsyncEvents(AsyncIterator[Event]):
         return event
 
 
-def cursor_behind(event: Event, before: str, news: News) -> str:
-    """The cursor of a reader that took a page only up to `event`; the forms are those of the feed's verbs."""
-    if event is news.events[-1]:
-        return news.cursor
-    revision, _, reached = news.cursor.partition("@")
-    seen = before.partition("@")[2].partition("/")[0]
-    target = reached.split("/")[1] if "/" in reached else reached
-    return f"{revision}@{seen}/{target}/{event.seq}"
-
-
-def _patterns(kinds: str | Sequence[str]) -> list[Pattern]:
+def patterns(kinds: str | Sequence[str]) -> list[Pattern]:
+    """The kinds of events that are wanted, as users write them."""
     names = given.several_texts([kinds] if isinstance(kinds, str) else kinds, "kinds")
     if not names:
         raise InvalidInput("Of no kind there are no events.", hint="Leave `kinds` out to get every one.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from typing import Any
 from penstock.core.errors import FeedGone, StoreUnavailable
 from penstock.core.event import Event, News
 from penstock.core.ports import Doorbell, Store
+from penstock.engine.log_lines import logger
 from penstock.stores.verbs import feed
 
 Listener = Callable[[Event], Any]
@@ -25,7 +25,7 @@ LONGEST_LOOK = 0.5
 _LONGEST_PAUSE = 5.0
 _LONGEST_GOODBYE = 5.0
 _PAGE = 500
-_log = logging.getLogger("penstock.listeners")
+_log = logger("penstock.listeners")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,9 +183,11 @@ class Follower:
             self._complain(error)
             return min(_LONGEST_PAUSE, 0.1 * 2.0 ** min(self._failures, 10))
         self._failures = 0
-        for event in news.events:
+        for event, behind in feed.with_cursors(self.cursor, news):
             if self._stopping.is_set():
                 return 0.0
+            # Before it is told: whoever goes on from here tells no event twice.
+            self.cursor = behind
             self._tell(event)
         self.cursor = news.cursor
         if news.more:

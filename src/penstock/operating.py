@@ -14,7 +14,7 @@ from penstock.core.instant import SECOND
 from penstock.core.plan import Plan
 from penstock.declare import rate_limit as read_rate
 from penstock.handles import PYTHON
-from penstock.stores.verbs import control
+from penstock.stores.verbs import admin, control
 from penstock.stores.verbs.orders import SYSTEM
 
 
@@ -63,6 +63,13 @@ class Operating(Conversation):
     async def aresume_all(self, *, by: str = PYTHON) -> None:
         return await self._ado(self._resume_all(by))
 
+    def system_pause(self) -> Pause | None:
+        """Why the whole system stands still; None when it does not."""
+        return self._do(self._system_pause())
+
+    async def asystem_pause(self) -> Pause | None:
+        return await self._ado(self._system_pause())
+
     def override(
         self,
         key: str,
@@ -103,6 +110,10 @@ class Operating(Conversation):
 
     def _resume_all(self, by: str) -> Talk[None]:
         yield from self._say(control.pause(SYSTEM, None, by=_who(by)))
+
+    def _system_pause(self) -> Talk[Pause | None]:
+        found: Pause | None = yield admin.system_pause()
+        return found
 
     def _override(
         self,

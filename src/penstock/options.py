@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
@@ -45,8 +45,7 @@ def draft(order: Order, route: Routed, job_id: str, **facts: str | None) -> Draf
             id=job_id, lane=route.lane, definition=order.key, params=order.params, priority=route.priority,
             max_attempts=route.max_attempts,
         )  # fmt: skip
-    checked = _checked_draft(order, options, route, job_id)
-    return replace(checked, **facts) if facts else checked  # type: ignore[arg-type]
+    return _checked_draft(order, options, route, job_id, facts)
 
 
 def check(order: Order) -> None:
@@ -94,7 +93,8 @@ def job_id(text: object) -> str:
 
 
 def actor(by: object) -> str | None:
-    """Who does something, if it was said."""
+    """Who does something, if it was said; an `Actor` stays one."""
+    short_text(getattr(by, "request_id", None), "the id of a request")
     return short_text(by, "by")
 
 
@@ -113,7 +113,9 @@ def integer(value: object, what: str) -> int:
     return value
 
 
-def _checked_draft(order: Order, options: EnqueueOptions, route: Routed, new_id: str) -> Draft:
+def _checked_draft(
+    order: Order, options: EnqueueOptions, route: Routed, new_id: str, facts: Mapping[str, Any]
+) -> Draft:
     what = order.key
     priority = route.priority if options.priority is None else options.priority
     check_priority(priority, what)
@@ -145,6 +147,7 @@ def _checked_draft(order: Order, options: EnqueueOptions, route: Routed, new_id:
         webhook_url=_url(options.webhook_url, f"{what}: webhook_url"),
         parent=None if options.parent is None else job_id(options.parent),
         traceparent=short_text(options.traceparent, f"{what}: traceparent"),
+        **facts,
     )
 
 
@@ -177,7 +180,9 @@ def _url(value: object, what: str) -> str | None:
         return None
     try:
         parts = urlsplit(text)
-        fits = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        # A password in it would be kept and shown.
+        plain = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+        fits = parts.scheme in ("http", "https") and plain
     except ValueError:
         fits = False
     if not fits or re.search(r"[\x00-\x20\x7f]", text):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -60,6 +60,10 @@ class Order:
             "checked": self.checked,
             "options": {name: _written(value) for name, value in named if value != getattr(PLAIN, name)},
         }
+
+    def below(self, traceparent: str) -> Order:
+        """The same with the span from which it comes."""
+        return replace(self, options=replace(self.options, traceparent=traceparent))
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Order:

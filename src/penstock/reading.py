@@ -12,7 +12,7 @@ from penstock.conversation import Conversation, Errand, Pause, Talk
 from penstock.core.definition import DefinitionRow
 from penstock.core.errors import InvalidInput, NotFound, WaitTimeout
 from penstock.core.instant import Duration, microseconds
-from penstock.core.job import Attempt, Job, Page, Phase, StoredLog
+from penstock.core.job import Attempt, Count, Job, Page, Phase, StoredLog
 from penstock.core.transitions import Status
 from penstock.core.why import Reason
 from penstock.core.worker import WorkerRow
@@ -43,6 +43,13 @@ class Reading(Conversation):
         self, *, limit: int = 50, sort: str = "-createdAt", cursor: str | None = None, **which: Any
     ) -> Page:
         return await self._ado(self._jobs(which, limit, sort, cursor))
+
+    def count_jobs(self, *, cap: int = 10_000, **which: Any) -> Count:
+        """How many jobs the filters speak of, counted up to `cap`."""
+        return self._do(self._count_jobs(which, cap))
+
+    async def acount_jobs(self, *, cap: int = 10_000, **which: Any) -> Count:
+        return await self._ado(self._count_jobs(which, cap))
 
     def iter_jobs(self, *, sort: str = "-createdAt", **which: Any) -> Iterator[Job]:
         """All jobs that the filters speak of, page after page."""
@@ -147,6 +154,12 @@ class Reading(Conversation):
         page: Page = yield admin.page(chosen, limit=given.integer(limit, "limit"), sort=sort, cursor=cursor)
         return page
 
+    def _count_jobs(self, which: Mapping[str, Any], cap: int) -> Talk[Count]:
+        if given.integer(cap, "cap") < 1:
+            raise InvalidInput(f"cap must be at least 1, not {cap}.")
+        counted: Count = yield admin.count(given.job_filter(which), cap)
+        return counted
+
     def _read_job(self, job_id: str) -> Talk[Job]:
         asked = given.job_id(job_id)
         errands = self._errands
@@ -199,7 +212,10 @@ class Reading(Conversation):
     def _phases(self, job_id: str) -> Talk[list[Phase]]:
         job = yield from self._stored_job(job_id)
         found: list[Phase] = yield verbs.phases(job.id)
-        return found
+        if all(each.status != "running" for each in found):
+            return found
+        row = yield from self._definition(job.definition, job.version)
+        return [each.told_by(job, len(row.definition.phases)) for each in found]
 
     def _why(self, job_id: str) -> Talk[list[Reason]]:
         reasons: list[Reason] = yield admin.why(given.job_id(job_id))

@@ -99,24 +99,27 @@ class Scheduling(Conversation):
         key: str,
         definition: DefinitionHandle[Any, Any] | str,
         *,
+        revision: int | None = None,
         by: str = PYTHON,
         **facts: Unpack[ScheduleFacts],
     ) -> ScheduleRow:
         """Create a schedule, or replace what it says; the facts are those of `schedule()`.
 
-        It is an operator's then: code that declares one of the same key leaves it alone. A pause stays.
+        It is an operator's then: code that declares one of the same key leaves it alone. A pause stays. With a
+        `revision` it must be the stored one (0: none yet): `RevisionConflict`.
         """
-        return self._do(self._save_schedule(key, definition, facts, by))
+        return self._do(self._save_schedule(key, definition, facts, revision, by))
 
     async def asave_schedule(
         self,
         key: str,
         definition: DefinitionHandle[Any, Any] | str,
         *,
+        revision: int | None = None,
         by: str = PYTHON,
         **facts: Unpack[ScheduleFacts],
     ) -> ScheduleRow:
-        return await self._ado(self._save_schedule(key, definition, facts, by))
+        return await self._ado(self._save_schedule(key, definition, facts, revision, by))
 
     def change_schedule(
         self, key: str, *, revision: int | None = None, by: str = PYTHON, **changes: Unpack[ScheduleFacts]
@@ -133,7 +136,11 @@ class Scheduling(Conversation):
         return await self._ado(self._change_schedule(key, changes, revision, by))
 
     def get_schedule(self, key: str) -> ScheduleRow:
-        """A schedule by its key; `NotFound` when there is none."""
+        """A schedule by its key; `NotFound` when there is none.
+
+        What the store has and cannot read comes with an `error`, and so it does in `schedules()`; it never ticks.
+        Saving it anew or deleting it repairs that.
+        """
         return self._do(self._get_schedule(key))
 
     async def aget_schedule(self, key: str) -> ScheduleRow:
@@ -146,12 +153,12 @@ class Scheduling(Conversation):
     async def aschedules(self) -> list[ScheduleRow]:
         return await self._ado(self._schedules())
 
-    def delete_schedule(self, key: str, *, by: str = PYTHON) -> None:
-        """Forget a schedule; its jobs stay."""
-        return self._do(self._delete_schedule(key, by))
+    def delete_schedule(self, key: str, *, revision: int | None = None, by: str = PYTHON) -> None:
+        """Forget a schedule; its jobs stay. With a `revision`, only if it is still the one that was read."""
+        return self._do(self._delete_schedule(key, revision, by))
 
-    async def adelete_schedule(self, key: str, *, by: str = PYTHON) -> None:
-        return await self._ado(self._delete_schedule(key, by))
+    async def adelete_schedule(self, key: str, *, revision: int | None = None, by: str = PYTHON) -> None:
+        return await self._ado(self._delete_schedule(key, revision, by))
 
     def pause_schedule(self, key: str, reason: str, *, until: datetime | None = None, by: str = PYTHON) -> None:
         """Make no job of a schedule until it is resumed, or until a time; ticks meanwhile are passed over."""
@@ -188,18 +195,30 @@ class Scheduling(Conversation):
     async def apreview_schedule(self, key: str, count: int = 10) -> Preview:
         return await self._ado(self._preview_schedule(key, count))
 
+    def preview_facts(self, count: int = 10, **facts: Unpack[ScheduleFacts]) -> Preview:
+        """When a schedule with these facts would tick, before it is saved."""
+        return self._do(self._preview_facts(count, facts))
+
+    async def apreview_facts(self, count: int = 10, **facts: Unpack[ScheduleFacts]) -> Preview:
+        return await self._ado(self._preview_facts(count, facts))
+
     def _save_schedule(
-        self, key: str, definition: DefinitionHandle[Any, Any] | str, facts: ScheduleFacts, by: str
+        self,
+        key: str,
+        definition: DefinitionHandle[Any, Any] | str,
+        facts: ScheduleFacts,
+        revision: int | None,
+        by: str,
     ) -> Talk[ScheduleRow]:
         made = yield from self._with_order(schedule_from(key, definition, facts))
         stored = yield from self._maybe_schedule(key)
-        return (yield from self._keep_schedule(made, stored, None, by))
+        return (yield from self._keep_schedule(made, stored, revision, by))
 
     def _change_schedule(self, key: str, changes: ScheduleFacts, revision: int | None, by: str) -> Talk[ScheduleRow]:
         if not changes:
             raise InvalidInput(f"Nothing of schedule {key!r} is to be changed.", hint="Give facts, as in priority=3.")
         while True:
-            stored: ScheduleRow = yield schedules.get(key)
+            stored = yield from self._readable_schedule(key)
             made = replace(changed(stored.schedule, changes), owner="operator", origin="")
             if "at" in changes and "enabled" not in changes and stored.schedule.next_run_at is None:
                 made = replace(made, enabled=True)
@@ -245,12 +264,20 @@ class Scheduling(Conversation):
         found: ScheduleRow = yield schedules.get(key)
         return found
 
+    def _readable_schedule(self, key: str) -> Talk[ScheduleRow]:
+        found: ScheduleRow = yield schedules.get(key)
+        if found.error is not None:
+            raise InvalidSchedule(
+                f"Schedule {key!r} cannot be read: {found.error}.", hint="Save it anew, or delete it."
+            )
+        return found
+
     def _schedules(self) -> Talk[list[ScheduleRow]]:
         found: list[ScheduleRow] = yield schedules.all()
         return found
 
-    def _delete_schedule(self, key: str, by: str) -> Talk[None]:
-        yield schedules.remove(key, by=_who(by))
+    def _delete_schedule(self, key: str, revision: int | None, by: str) -> Talk[None]:
+        yield schedules.remove(key, by=_who(by), revision=revision)
 
     def _pause_schedule(self, key: str, reason: str, until: datetime | None, by: str) -> Talk[None]:
         text = given.short_text(reason, "reason")
@@ -265,7 +292,7 @@ class Scheduling(Conversation):
 
     def _resume_schedule(self, key: str, by: str) -> Talk[None]:
         stored: ScheduleRow = yield schedules.get(key)
-        if stored.pause is not None:
+        if stored.pause is not None and stored.error is None:
             now: int = yield admin.clock()
             end = now if stored.pause.until is None else min(now, stored.pause.until)
             with naming(key):
@@ -276,7 +303,7 @@ class Scheduling(Conversation):
         self._ring()
 
     def _trigger_schedule(self, key: str, by: str | None) -> Talk[JobHandle[Any]]:
-        stored: ScheduleRow = yield schedules.get(key)
+        stored = yield from self._readable_schedule(key)
         order = yield from self._app._schedule_order(stored.schedule, None)
         (created,) = yield from self._app._create([order], schedule=key, actor=given.actor(by))
         return JobHandle(self._app, created)
@@ -289,9 +316,15 @@ class Scheduling(Conversation):
         return found
 
     def _preview_schedule(self, key: str, count: int) -> Talk[Preview]:
-        stored: ScheduleRow = yield schedules.get(key)
+        stored = yield from self._readable_schedule(key)
         now: int = yield admin.clock()
         return preview(stored.schedule, now, count)
+
+    def _preview_facts(self, count: int, facts: ScheduleFacts) -> Talk[Preview]:
+        made = schedule_from("preview", "preview", facts)
+        timetable.check(made)
+        now: int = yield admin.clock()
+        return preview(made, now, count)
 
     def _apply_schedules(self, wanted: Sequence[Schedule], origin: str, unread: Collection[str] = ()) -> Talk[Applied]:
         """Make known what the code of an origin declares, and remove what it does not declare any more.
@@ -314,7 +347,7 @@ class Scheduling(Conversation):
 
     def _apply(self, mine: Schedule, row: ScheduleRow | None, now: int, applied: Applied) -> Talk[None]:
         """Write what code declares, unless it stands so already or is somebody else's."""
-        while row is None or _is_of(row, mine.origin):
+        while row is None or _is_of(row, mine.origin) or _is_unreadable(row):
             try:
                 wanted = _with_next(mine, row, now)
                 if row is None or row.schedule != _ended(wanted):
@@ -370,6 +403,11 @@ def _ended(schedule: Schedule) -> Schedule:
 
 def _is_of(row: ScheduleRow, origin: str) -> bool:
     return row.schedule.owner == _CODE and row.schedule.origin == origin
+
+
+def _is_unreadable(row: ScheduleRow) -> bool:
+    """Whether code declared it and nobody can say which: whoever declares it again repairs it."""
+    return row.schedule.owner == _CODE and row.error is not None
 
 
 def _who(by: str) -> str:

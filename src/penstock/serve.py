@@ -1,264 +1,280 @@
-"""Where the parts are put together: a zygote, a store, a queue, a worker and its duties, until a signal ends it."""
+"""Where the parts are put together: the HTTP interface, the timed duties and a worker, until a signal ends them."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
+from penstock import duties
 from penstock.app import Penstock
-from penstock.core.definition import Definition
-from penstock.core.errors import InvalidInput, PenstockError, StoreUnavailable
-from penstock.engine.housekeeper import Housekeeper
-from penstock.engine.scheduler import Scheduler
-from penstock.engine.service import Service, log
+from penstock.core.errors import InvalidInput
+from penstock.core.secrets import SecretPolicy
+from penstock.core.webhook_settings import WebhookSettings
+from penstock.engine.archive import Archive
 from penstock.engine.settings import WorkerSettings
-from penstock.engine.worker import Worker
-from penstock.engine.zygote_process import ZygoteProcess
-from penstock.errands import StoreErrands
-from penstock.sources import Source, Stamp, changes, stamp
-from penstock.stores import ports
+from penstock.node import Node, Pass
+from penstock.sources import Source, Stamp, stamp
+from penstock.web.application import create
+from penstock.web.server import Server, bound, is_loopback, make_room
+from penstock.web.settings import ServerSettings, WebSettings
 
-_AGAIN = 2.0
-_GRACE = 1_000_000
-_MOST_PASSES = 1000
+_TRIGGER_SECONDS = 25.0
+"""So long a dispatch cycle is waited for; what takes longer goes on after the answer."""
+_ENDLESS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
-    """What one pass of `penstock tick` has done."""
+class Plan:
+    """What a server process shall be."""
 
-    processed: int
-    """Attempts that were run and settled."""
-    errors: int
-    """Attempts that failed, and schedules that could not be ticked."""
-    ticks: int
+    source: Source | None = None
+    """The code; without it the server answers and does its duties, and runs nothing."""
+    store: str | None = None
+    """Another store than the source names."""
+    address: Mapping[str, Any] | None = None
+    """How to open the store where there is no source."""
+    working: bool = True
+    """Whether it runs jobs as well."""
+    watch: bool = False
+    worker: WorkerSettings = field(default_factory=WorkerSettings)
+    web: WebSettings = field(default_factory=WebSettings)
+    server: ServerSettings = field(default_factory=ServerSettings)
+    webhooks: WebhookSettings = field(default_factory=WebhookSettings)
+    secrets: SecretPolicy = field(default_factory=SecretPolicy)
+    archive: Archive | None = None
+    """Where jobs are written down before retention deletes them."""
 
+    def __post_init__(self) -> None:
+        if self.watch and self.source is None:
+            raise InvalidInput("There is no code to watch.", hint="Give module:app or --jobs DIR.")
 
-class Node:
-    """One worker with everything around it; its code can be loaded anew while it works."""
-
-    def __init__(self, source: Source, *, store: str | None = None, settings: WorkerSettings | None = None) -> None:
-        self.source = source
-        self.settings = settings or WorkerSettings()
-        self.problems: Sequence[Mapping[str, Any]] = ()
-        """What could not be loaded: file, line and error of each."""
-        self._store = store
-        self._clerk: Penstock | None = None
-        self._worker: Worker | None = None
-        self._loading = asyncio.Lock()
-        self._definitions: Sequence[Definition] = ()
-        self._catching_up: asyncio.Future[None] | None = None
-
-    @property
-    def app(self) -> Penstock:
-        """The application by which the worker speaks with the store; it has no code of its own."""
-        if self._clerk is None:
-            raise InvalidInput("Nothing is loaded yet.", hint="Call load() first.")
-        return self._clerk
-
-    @property
-    def worker(self) -> Worker:
-        if self._worker is None:
-            raise InvalidInput("Nothing is loaded yet.", hint="Call load() first.")
-        return self._worker
-
-    async def load(self) -> Worker:
-        """Load the code, open the store, make definitions and schedules known; `worker.run()` then works."""
-        zygote = await self._zygote()
-        try:
-            clerk = Penstock(**self._address(zygote.address))
-            inline = self.source.inline(zygote.definitions)
-            await asyncio.to_thread(lambda: clerk.store)
-            worker = Worker(
-                zygote, self._another_zygote, clerk.store, clerk.queue, ports.jobs, ports.admin, StoreErrands(clerk),
-                settings=self.settings, inline=inline, duties=lambda worker: self._duties(clerk, worker),
-            )  # fmt: skip
-            self._clerk, self._worker, self._definitions = clerk, worker, zygote.definitions
-            await clerk.store.arun(ports.admin.register(zygote.definitions))
-            await self._apply_schedules(zygote)
-        except BaseException:
-            await zygote.close()
-            raise
-        return worker
-
-    async def reload(self) -> None:
-        """Load the code anew; attempts that run keep theirs. What cannot be loaded leaves everything as it is."""
-        async with self._loading:
-            zygote = await self._zygote()
-            try:
-                await self.worker.adopt(zygote, self.source.inline(zygote.definitions))
-            except BaseException:
-                await zygote.close()
-                raise
-            self._definitions = zygote.definitions
-            await self._apply_schedules(zygote)
-            log.info("loaded anew: %d definition(s)", len(zygote.definitions))
-
-    async def watch(self, seen: Stamp) -> None:
-        """Reload whenever files are not as last seen; an error is said and the last good code stays."""
-        while True:
-            try:
-                async with contextlib.aclosing(changes(self.source.watched, seen)) as changed:
-                    async for _ in changed:
-                        await self._reload_or_say()
-            except (OSError, RuntimeError) as error:
-                log.error("%s cannot be watched: %s; next try in %.0f s", self.source.watched, error, _AGAIN)
-                await asyncio.sleep(_AGAIN)
-
-    async def close(self) -> None:
-        """Let go of everything; a worker that runs must have stopped."""
-        if self._catching_up is not None:
-            self._catching_up.cancel()
-            await asyncio.wait([self._catching_up])
-        if self._worker is not None:
-            await self._worker.close()
-        if self._clerk is not None:
-            await self._clerk.aclose()
-
-    async def tick(self, *, drain: bool = False) -> Pass:
-        """One pass of all duties and, with `drain`, of the jobs that wait: for hosts that only have cron."""
-        store, scheduler = self.app.store, self._scheduler(self.app)
-        housekeeper = Housekeeper(store, ports.admin, ports.feed, lambda: "")
-        for _ in range(_MOST_PASSES):
-            if not (await store.arun(ports.jobs.reclaim(_GRACE, random.random()))).workers:
-                break
-        for _ in range(_MOST_PASSES):
-            if await scheduler.tick() > 0:
-                break
-        for _ in range(_MOST_PASSES):
-            if not await store.arun(ports.jobs.promote()):
-                break
-        for _ in range(_MOST_PASSES):
-            if not await housekeeper.once():
-                break
-        if drain:
-            working = asyncio.ensure_future(self.worker.run())
-            done = asyncio.ensure_future(self._work_off())
-            await asyncio.wait([working, done], return_when=asyncio.FIRST_COMPLETED)
-            self.worker.stop()
-            await working
-            if not done.cancel():
-                done.result()
-        counts = self.worker.counts
-        return Pass(counts["settled"], counts["failed"] + scheduler.errors, scheduler.ticked)
-
-    async def _work_off(self) -> None:
-        """Until a look for jobs was in vain and none has ended since the look before: it might have made room."""
-        seen: Mapping[str, int] | None = None
-        while seen != self.worker.counts:
-            seen = dict(self.worker.counts)
-            self.worker.idle.clear()
-            await self.app.store.arun(ports.jobs.promote())
-            self.worker.claimer.wake()
-            await self.worker.idle.wait()
-
-    def _scheduler(self, clerk: Penstock) -> Scheduler:
-        return Scheduler(
-            clerk.store,
-            ports.schedules,
-            ports.admin,
-            lambda schedule, instant: clerk._ado(clerk._tick_draft(schedule, instant)),
-            clerk.queue.publish,
-        )
-
-    def _duties(self, clerk: Penstock, worker: Worker) -> list[Service]:
-        """What a worker does beside running jobs, in so many lines."""
-        housekeeper = Housekeeper(clerk.store, ports.admin, ports.feed, lambda: worker.id)
-        return [Service("schedule", self._scheduler(clerk).tick), Service("housekeep", housekeeper.tick)]
-
-    async def _zygote(self) -> ZygoteProcess:
-        zygote = await self.source.zygote(self.settings.allow_preload_threads)
-        known, self.problems = self.problems, zygote.extras.get("problems", ())
-        for each in self.problems:
-            if each in known:
-                continue
-            place = each["file"] if each["line"] is None else f"{each['file']}:{each['line']}"
-            kept = " (what it held before runs on)" if each.get("kept") else ""
-            log.error("%s: %s%s", place, each["error"], kept)
-        return zygote
-
-    async def _another_zygote(self) -> ZygoteProcess:
-        """One in place of a zygote that died; files may hold something else by now than what was registered."""
-        zygote = await self._zygote()
-        if zygote.definitions != self._definitions:
-            self._catching_up = asyncio.ensure_future(self._reload_or_say())
-        return zygote
-
-    async def _reload_or_say(self) -> None:
-        """Reload; what is wrong with the code is said, and a store that does not answer is waited for."""
-        while True:
-            try:
-                await self.reload()
-            except StoreUnavailable as error:
-                log.warning("not loaded anew: %s; next try in %.0f s", error, _AGAIN)
-                await asyncio.sleep(_AGAIN)
-                continue
-            except PenstockError as error:
-                log.error("not loaded anew: %s", error)
-            except Exception:
-                log.exception("not loaded anew")
-            return
-
-    async def _apply_schedules(self, zygote: ZygoteProcess) -> None:
-        unread = zygote.extras.get("unread", ())
-        applied = await self.app._ado(self.app._apply_schedules(zygote.schedules, self.source.origin, unread))
-        for warning in applied.warnings:
-            log.warning("%s", warning)
-
-    def _address(self, found: Mapping[str, Any] | None) -> dict[str, Any]:
-        if self._store is not None:
-            return {**(found or {}), "store": self._store}
-        if found is None:
-            raise InvalidInput(
-                f"{self.source.origin!r} keeps its jobs in memory or in a store object, which a worker cannot open.",
-                hint="Give a URL: --store sqlite:///jobs.db",
-            )
-        return dict(found)
+    def node(self, settings: WorkerSettings, *, ticking: bool = True) -> Node:
+        """A node for the code, which there must be."""
+        if self.source is None:
+            raise InvalidInput("This server has no code.", hint="Give module:app or --jobs DIR.")
+        return Node(
+            self.source, store=self.store, settings=settings, ticking=ticking, webhooks=self.webhooks,
+            secrets=self.secrets, archive=self.archive,
+        )  # fmt: skip
 
 
-async def tick(
-    source: Source, *, store: str | None = None, settings: WorkerSettings | None = None, drain: bool = False
-) -> Pass:
-    """Load the code, make one pass, and leave."""
-    node = Node(source, store=store, settings=settings)
+async def serve(plan: Plan, *, ready: Callable[[Server], None] | None = None, signals: bool = True) -> None:
+    """Answer over HTTP until SIGTERM or SIGINT; a second one waits neither for requests nor for jobs."""
+    make_room(plan.server.max_connections)
+    # A port that is taken should be known before anything is loaded.
+    sockets = bound(plan.server.host, plan.server.port)
+    part: _Part = _Worker(plan) if plan.source is not None and plan.working else _Duties(plan)
     try:
-        await node.load()
-        return await node.tick(drain=drain)
-    finally:
-        await node.close()
+        app = await part.open()
+        await _refuse_strangers(app, plan.server.host)
+        server = Server(create(app, plan.web, trigger=part.trigger), plan.server, sockets)
 
+        def stop() -> None:
+            server.stop()
+            part.stop()
 
-async def work(
-    source: Source,
-    *,
-    store: str | None = None,
-    settings: WorkerSettings | None = None,
-    watch: bool = False,
-    ready: Callable[[Worker], None] | None = None,
-    signals: bool = True,
-) -> None:
-    """Run a worker until SIGTERM or SIGINT; a second one is a hurry."""
-    node = Node(source, store=store, settings=settings)
-    try:
-        seen = await asyncio.to_thread(stamp, source.watched) if watch else {}
-        worker = await node.load()
         if signals:
             for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, worker.stop)
-        if ready is not None:
-            ready(worker)
-        watching = asyncio.ensure_future(node.watch(seen)) if watch else None
+                asyncio.get_running_loop().add_signal_handler(number, stop)
+        await _together(server.run(), part.run(), _announce(server, ready), stop)
+    finally:
+        for each in sockets:
+            each.close()
+        await part.close()
+
+
+class _Part(Protocol):
+    """What a server process does beside answering."""
+
+    async def open(self) -> Penstock: ...
+
+    async def run(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def trigger(self) -> Pass: ...
+
+
+class _Worker:
+    """It runs jobs."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._node = plan.node(plan.worker)
+        self._watch = plan.watch
+        self._seen: Stamp = {}
+
+    async def open(self) -> Penstock:
+        if self._watch:
+            self._seen = await asyncio.to_thread(stamp, self._node.source.watched)
+        await self._node.load()
+        return self._node.app
+
+    async def run(self) -> None:
+        async with contextlib.AsyncExitStack() as beside:
+            if self._watch:
+                beside.push_async_callback(_cancel, asyncio.ensure_future(self._node.watch(self._seen)))
+            await self._node.worker.run()
+
+    def stop(self) -> None:
+        self._node.stop()
+
+    async def close(self) -> None:
+        await self._node.close()
+
+    async def trigger(self) -> Pass:
+        return await self._node.dispatch(_TRIGGER_SECONDS)
+
+
+class _Duties:
+    """It does what is timed, and runs jobs only when it is told to: then as `penstock tick --drain` does."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._node = None if plan.source is None else plan.node(plan.worker)
+        self._app: Penstock | None = None
+        self._seen: Stamp = {}
+        self._passes = _Passes(plan)
+        self._stopping = asyncio.Event()
+
+    async def open(self) -> Penstock:
+        if self._node is None:
+            app = self._app = Penstock(**(self._plan.address or {}))
+            app.webhook_settings = self._plan.webhooks
+            await asyncio.to_thread(lambda: app.store)
+            return app
+        if self._plan.watch:
+            self._seen = await asyncio.to_thread(stamp, self._node.source.watched)
+        self._app = await self._node.declare()
+        return self._app
+
+    async def run(self) -> None:
+        doing = duties.Duties(
+            self._opened, webhooks=self._plan.webhooks, secrets=self._plan.secrets, archive=self._plan.archive
+        ).run()
+        tasks = [asyncio.ensure_future(doing), asyncio.ensure_future(self._stopping.wait())]
+        if self._node is not None and self._plan.watch:
+            tasks.append(asyncio.ensure_future(self._node.watch(self._seen)))
         try:
-            await worker.run()
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for each in ended:
+                each.result()
+            await self._passes.wait()
         finally:
-            if watching is not None:
-                watching.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await watching
+            for each in tasks:
+                await _cancel(each)
+
+    def stop(self) -> None:
+        self._passes.stop()
+        self._stopping.set()
+
+    async def close(self) -> None:
+        await self._passes.wait()
+        if self._node is not None:
+            await self._node.close()
+        elif self._app is not None:
+            await self._app.aclose()
+
+    async def trigger(self) -> Pass:
+        config, _ = await self._opened.aworker_config()
+        if not config.enabled:
+            return Pass(0, 0, 0)
+        if self._node is not None:
+            return await self._passes.trigger()
+        done = await duties.once(self._opened)
+        return Pass(0, done.errors, done.ticks)
+
+    @property
+    def _opened(self) -> Penstock:
+        if self._app is None:
+            raise InvalidInput("The store is not open yet.", hint="Call open() first.")
+        return self._app
+
+
+class _Passes:
+    """Dispatch cycles of a server that has code and no worker: each as `penstock tick --drain`, one at a time."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._node: Node | None = None
+        self._running: asyncio.Future[Pass] | None = None
+
+    async def trigger(self) -> Pass:
+        """One cycle; who comes while one runs is told what it did from then on."""
+        if self._running is None or self._running.done():
+            # Nobody waits for jobs beyond the pass itself: each runs to its end.
+            settings = replace(self._plan.worker, poll=0.2, drain=_ENDLESS, own_process=False)
+            self._node = self._plan.node(settings, ticking=False)
+            self._running = asyncio.ensure_future(_one_pass(self._node))
+        before = self._so_far
+        await asyncio.wait([self._running], timeout=_TRIGGER_SECONDS)
+        done = self._running.result() if self._running.done() else self._so_far
+        return Pass(done.processed - before.processed, done.errors - before.errors, done.ticks - before.ticks)
+
+    @property
+    def _so_far(self) -> Pass:
+        counts = self._node.counts if self._node is not None else {}
+        return Pass(counts.get("settled", 0), counts.get("failed", 0), 0)
+
+    def stop(self) -> None:
+        if self._running is not None and not self._running.done() and self._node is not None:
+            self._node.stop()
+
+    async def wait(self) -> None:
+        """Until nothing runs any more."""
+        if self._running is not None:
+            await asyncio.wait([self._running])
+
+
+async def _one_pass(node: Node) -> Pass:
+    try:
+        await node.load()
+        return await node.tick(drain=True)
     finally:
         await node.close()
+
+
+async def _refuse_strangers(app: Penstock, host: str) -> None:
+    """Without a token whoever reaches the server may do everything: then only this host may reach it."""
+    if await asyncio.to_thread(is_loopback, host) or await app.atokens():
+        return
+    raise InvalidInput(
+        f"There is no token yet, so the server may not be reached from other hosts, as on {host} it could.",
+        hint="Make one first: penstock tokens create NAME --role admin. Or serve on 127.0.0.1.",
+    )
+
+
+async def _announce(server: Server, ready: Callable[[Server], None] | None) -> None:
+    await server.answers.wait()
+    if ready is not None:
+        ready(server)
+
+
+async def _together(
+    answering: Coroutine[Any, Any, None],
+    working: Coroutine[Any, Any, None],
+    announcing: Coroutine[Any, Any, None],
+    stop: Callable[[], None],
+) -> None:
+    """Run them side by side; when one ends, the other is stopped, and what went wrong is raised."""
+    tasks = [asyncio.ensure_future(answering), asyncio.ensure_future(working)]
+    beside = asyncio.ensure_future(announcing)
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if any(each.done() and each.exception() is not None for each in tasks):
+            stop()
+        await asyncio.gather(*tasks)
+    finally:
+        await _cancel(beside)
+        for each in tasks:
+            await _cancel(each)
+
+
+async def _cancel(task: asyncio.Future[Any]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock import InvalidInput, config
+from penstock.core.secrets import DEFAULT_PATTERNS
 
 
 def test_a_folder_without_a_file_says_nothing(tmp_path: Path) -> None:
@@ -32,6 +33,15 @@ def test_a_file_says_where_things_are(tmp_path: Path) -> None:
     assert found.worker == {"slots": 3, "environment": ("A", "B")}
 
 
+def test_a_file_says_by_which_names_secrets_are_known(tmp_path: Path) -> None:
+    _write(tmp_path, '[secrets]\npatterns = ["pin", "api_key"]\n')
+
+    found = config.load(tmp_path, {})
+
+    assert found.secret_patterns == ("pin", "api_key")
+    assert config.Config(tmp_path).secret_patterns == DEFAULT_PATTERNS
+
+
 def test_the_environment_is_heard_before_the_file(tmp_path: Path) -> None:
     _write(tmp_path, 'store = "sqlite:///file.db"\nschema = "mine"\n')
 
@@ -54,6 +64,10 @@ def test_the_environment_is_heard_before_the_file(tmp_path: Path) -> None:
         ("[worker]\nenvironment = [1]", r"cannot be environment of \[worker\]"),
         ("[worker]\nuser = 5", r"5 cannot be user of \[worker\]"),
         ("worker = 1", r"\[worker\] is a table"),
+        ("secrets = 1", r"\[secrets\] is a table"),
+        ("[secrets]\npattern = []", "Did you mean 'patterns'"),
+        ("[secrets]\npatterns = 1", r"patterns of \[secrets\] is a list"),
+        ('[secrets]\npatterns = [""]', "'' cannot be a pattern of secret names"),
         ("[resources]\ndb = 1", r"\[resources\] holds lines"),
         ('[resources]\ndb = "nowhere"', r"\[resources\] holds lines"),
     ],
@@ -80,3 +94,45 @@ def test_whole_seconds_and_users_are_taken(tmp_path: Path) -> None:
 
 def _write(folder: Path, text: str) -> None:
     (folder / "penstock.toml").write_text(text)
+
+
+WEBHOOK_SECRET = "whsec_" + "QUJD" * 10
+
+
+def test_the_sending_of_webhooks_is_set_by_the_file_and_its_secret_by_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text(
+        '[webhooks]\nglobal_url = "http://hooks.internal:9000/x"\nallow_http = true\nports = [9000]\n'
+        'allowed_networks = ["10.0.0.0/8"]\ntimeout = 5\n'
+    )
+    found = config.load(tmp_path, {"PENSTOCK_WEBHOOK_SECRET": WEBHOOK_SECRET}).webhooks
+
+    assert (found.global_url, found.allow_http, found.ports) == ("http://hooks.internal:9000/x", True, (9000,))
+    assert (found.allowed_networks, found.timeout, found.global_secret) == (("10.0.0.0/8",), 5, WEBHOOK_SECRET)
+    assert WEBHOOK_SECRET not in repr(found)
+
+
+def test_the_secret_of_webhooks_may_stand_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text(f"{WEBHOOK_SECRET}\n")
+
+    found = config.load(tmp_path, {"PENSTOCK_WEBHOOK_SECRET_FILE": str(tmp_path / "secret")})
+
+    assert found.webhooks.global_secret == WEBHOOK_SECRET
+    with pytest.raises(InvalidInput, match="PENSTOCK_WEBHOOK_SECRET_FILE"):
+        config.load(tmp_path, {"PENSTOCK_WEBHOOK_SECRET_FILE": str(tmp_path / "none")})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "webhooks = 3", "[webhooks]\ntimout = 3", "[webhooks]\ntimeout = 0", '[webhooks]\nports = "443"',
+        '[webhooks]\nports = ["https"]', '[webhooks]\nallowed_networks = ["10.0.0.1/8"]', "[webhooks]\nallow_http = 1",
+        '[webhooks]\nglobal_url = "http://example.com/"', '[webhooks]\nglobal_secret = "short"',
+        "[webhooks]\nretries = [-1]",
+    ],
+)  # fmt: skip
+def test_settings_of_webhooks_that_cannot_be_are_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "penstock.toml").write_text(text)
+
+    with pytest.raises(InvalidInput) as refused:
+        config.load(tmp_path, {})
+    assert "short" not in str(refused.value)

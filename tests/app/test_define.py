@@ -71,7 +71,7 @@ def test_the_options_become_the_definition(memory_app: Penstock) -> None:
         key_concurrency=2,
         rate_limit="10/m",
         default_params={"copies": 2},
-        secret=["to"],
+        secret=["copies"],
         stale_after=timedelta(days=1),
         delete_after=0,
         memory="512MB",
@@ -87,7 +87,7 @@ def test_the_options_become_the_definition(memory_app: Penstock) -> None:
     assert handle.definition == Definition(
         key="work", version=3, description="Does it.", priority=20, max_attempts=7, backoff=Steps([1, 2]),
         timeout=60_000_000, cancel_grace=500_000, concurrency=4, concurrency_key="to",
-        key_concurrency=2, rate_limit=RateLimit(10, 60.0), default_params='{"copies":2}', secret_fields=("to",),
+        key_concurrency=2, rate_limit=RateLimit(10, 60.0), default_params='{"copies":2}', secret_fields=("copies",),
         stale_after=86_400_000_000, delete_after=0, memory=512_000_000, cpu=120, files=64, file_size=1_610_612_736,
         processes=8, environment=("HOME", "LANG"), hooks=("on_start", "on_end"),
     )  # fmt: skip
@@ -171,6 +171,7 @@ def test_an_option_may_be_written_in_several_ways(
         ({"default_params": [1]}, "work: default_params must be a mapping", ""),
         ({"default_params": {"to": object()}}, "work: default_params at /to is of type object", ""),
         ({"secret": "to"}, "work: secret must be a list of texts", ""),
+        ({"secret": ["to"], "concurrency_key": "to"}, "work: 'to' is secret and cannot be the concurrency_key", "hash"),
         ({"secret": ["copie"]}, "'copie' is not a parameter.*secret", "'copies'"),
         ({"description": 5}, "work: description must be a text", ""),
         ({"memory": "512"}, "work: memory: '512' is no size", '"512MB"'),

@@ -15,6 +15,7 @@ from penstock.core.event import Event
 from penstock.core.instant import DAY
 from penstock.core.plan import Plan
 from penstock.errands import StoreErrands
+from penstock.listening import Follower
 from penstock.stores.verbs import feed
 from tests.app import shapes
 from tests.app.conftest import NewApp
@@ -312,3 +313,24 @@ def test_inside_a_job_nobody_listens(memory_app: Penstock) -> None:
 
 def _threads() -> list[threading.Thread]:
     return [each for each in threading.enumerate() if each.name == THREAD]
+
+
+def test_who_goes_on_in_the_middle_of_a_page_tells_no_event_twice(memory_app: Penstock) -> None:
+    work = memory_app.job("work")(shapes.plain)
+    cursor = memory_app.store.run(feed.tip())
+    jobs = [work.enqueue(str(each)) for each in range(5)]
+    told: list[str | None] = []
+
+    def hear(event: Event) -> None:
+        told.append(event.job_id)
+        first.stop()
+
+    first = Follower(memory_app.store, cursor, hear)
+    first._read()
+    assert told == [jobs[0].id], "it was stopped while it told the first one"
+    second = Follower(memory_app.store, first.cursor, lambda event: told.append(event.job_id))
+    second._read()
+
+    for each in (first, second):
+        each._loop.close()
+    assert told == [job.id for job in jobs]

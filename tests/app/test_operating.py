@@ -61,12 +61,13 @@ async def test_the_whole_system_is_paused_and_resumed(app: Penstock, work: Any) 
 
     await app.apause_all("Moving house.")
     claimed_while_paused = hand.claim()
-    pause = app.store.run(admin.system_pause())
+    pause = app.system_pause()
     app.resume_all()
 
     assert claimed_while_paused == []
     assert pause is not None
     assert (pause.reason, pause.by, pause.until) == ("Moving house.", "python", None)
+    assert await app.asystem_pause() is None
     assert [each.job_id for each in hand.claim()] == [job.id]
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from penstock import InvalidDefinition, Penstock
 from penstock.core.errors import Conflict
-from penstock.stores.verbs import admin
+from penstock.stores.verbs import admin, jobs
+from tests.app.hand import Hand
 
 
 def download(ctx: Any, url: str) -> str:
@@ -157,3 +158,30 @@ def test_a_key_stands_for_the_same_phases_only(memory_app: Penstock) -> None:
         memory_app.pipeline("video", upload, download)
     with pytest.raises(InvalidDefinition, match="'video' version 1 is defined twice"):
         memory_app.pipeline("video", upload)
+
+
+def test_a_running_phase_tells_how_far_it_is_and_the_others_keep_what_they_had(app: Penstock) -> None:
+    handle = app.pipeline("video", upload, process)
+    job = handle.enqueue("x")
+    hand = Hand(app)
+    claimed = hand.claim_one(job.id)
+    hand.complete(claimed, "upload")
+    app.store.run(jobs.save_phase(hand.held(claimed), "process", 1, "running"))
+
+    app.store.run(jobs.save_progress([(hand.held(claimed), 70.0, "frame 4", "process")]))
+
+    first, second = app.phases(job.id)
+    assert (first.status, first.message) == ("completed", None)
+    assert (second.status, second.progress, second.message) == ("running", 40.0, "frame 4")
+
+
+def test_a_phase_of_which_nothing_was_told_yet_is_at_its_beginning(app: Penstock) -> None:
+    handle = app.pipeline("video", upload, process)
+    job = handle.enqueue("x")
+    hand = Hand(app)
+    claimed = hand.claim_one(job.id)
+    app.store.run(jobs.save_phase(hand.held(claimed), "upload", 0, "running"))
+
+    (phase,) = app.phases(job.id)
+
+    assert (phase.progress, phase.message) == (0.0, None)

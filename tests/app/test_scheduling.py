@@ -171,6 +171,22 @@ def test_a_change_of_what_somebody_else_changed_is_refused_if_asked_for(app: Pen
         app.change_schedule("s", priority=2, revision=0)
     assert app.change_schedule("s", priority=2, revision=2).revision == 3
     assert app.change_schedule("s", priority=3).revision == 4
+    with pytest.raises(RevisionConflict, match="revision 4, not 0"):
+        app.save_schedule("s", "report", cron="@weekly", revision=0)
+    with pytest.raises(RevisionConflict, match="revision 4, not 1"):
+        app.delete_schedule("s", revision=first.revision)
+    app.delete_schedule("s", revision=4)
+    assert app.save_schedule("s", "report", cron="@weekly", revision=0).revision == 1
+
+
+async def test_a_schedule_is_previewed_before_it_is_saved(app: Penstock) -> None:
+    ahead = await app.apreview_facts(3, cron="30 3 * * *", timezone="Asia/Kolkata")
+
+    assert [fire.local[11:] for fire in ahead.fires] == ["03:30:00+05:30"] * 3
+    assert app.preview_facts(1, every="90s").sentence == "Every 1 min 30 s."
+    assert app.schedules() == []
+    with pytest.raises(InvalidSchedule, match="does not say when"):
+        app.preview_facts(3)
 
 
 def test_a_change_of_nothing_is_refused(memory_app: Penstock) -> None:

@@ -119,7 +119,7 @@ def test_jobs_of_another_user_have_its_id_and_no_groups(stage: Stage) -> None:
 def test_a_worker_of_root_wants_to_be_told_as_whom_jobs_run(quiet_stage: Stage, flags: list[str]) -> None:
     worker = quiet_stage.worker(*flags, wait=False, root=False)
 
-    assert worker.wait() == 1
+    assert worker.wait() == 2
     says = "There is no user 'nobody-at-all'" if flags else "--user nobody"
     assert says in worker.output
     assert "Traceback" not in worker.output

@@ -214,6 +214,6 @@ def test_a_wrong_setting_in_penstock_toml_is_named(quiet_stage: Stage) -> None:
 
     worker = command(quiet_stage, "worker", wait=False)
 
-    assert worker.wait() == 1
+    assert worker.wait() == 2
     assert "slot" in worker.output
     assert "Traceback" not in worker.output

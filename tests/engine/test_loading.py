@@ -70,8 +70,8 @@ def test_a_project_that_cannot_be_run_is_refused_with_the_reason(quiet_stage: St
 
     worker = quiet_stage.project(source, wait=False)
 
-    assert worker.wait() == 1
-    assert worker.output.startswith("penstock: 'project:app' cannot be loaded: ") or what == "a death on import"
+    assert worker.wait() == 2
+    assert worker.output.startswith("error: 'project:app' cannot be loaded: ") or what == "a death on import"
     for text in says:
         assert text in worker.output
     assert "penstock/engine" not in worker.output
@@ -89,7 +89,7 @@ def test_a_project_that_cannot_be_run_is_refused_with_the_reason(quiet_stage: St
 def test_a_target_that_is_not_there_is_refused(quiet_stage: Stage, target: str, says: str) -> None:
     worker = quiet_stage.worker(target=target, wait=False)
 
-    assert worker.wait() == 1
+    assert worker.wait() == 2
     assert says in worker.output
     assert "Traceback" not in worker.output
 

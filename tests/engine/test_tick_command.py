@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from tests.engine.fleet import Gate, JobFolder, Stage, WorkerProcess, command
+from tests.stores.tables import change
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.xdist_group("engine-tick-command")
@@ -87,6 +89,61 @@ def test_drain_runs_all_that_waits(cron: Cron) -> None:
     assert (code, said) == (1, {"processed": 28, "errors": 1, "ticks": 0}), "one attempt failed"
 
 
+def test_a_drain_ends_though_a_schedule_ticks_faster_than_its_jobs_run(cron: Cron) -> None:
+    cron.jobs.save("often.py", "import time\nschedule = '1s'\noverlap = 'allow'\ndef run(ctx):\n    time.sleep(1.2)\n")
+    app = cron.stage.app
+    cron.tick()
+    before = len(app.schedule_ticks("often"))
+    wait_until(lambda: _is_due(app.get_schedule("often")), "it is due")
+
+    code, said, process = cron.tick("--drain", "--slots", "16")
+
+    assert code == 0, process.output
+    ticks = app.schedule_ticks("often")
+    assert said["ticks"] == len(ticks) - before > 0, "what is ticked is counted, all of it"
+    assert said["processed"] == len(ticks)
+    assert {job.status for job in app.iter_jobs(definition="often")} == {"succeeded"}
+
+
+def test_a_drain_ends_though_others_create_jobs_all_the_time(cron: Cron) -> None:
+    cron.jobs.save("slow.py", "import time\ndef run(ctx):\n    time.sleep(0.2)\n    return 1\n")
+    cron.tick()
+    app = cron.stage.app
+    waiting = [app.enqueue("slow") for _ in range(3)]
+    stopped = threading.Event()
+
+    def others() -> None:
+        wait_until(lambda: stopped.is_set() or waiting[0].refresh().status != "queued", "the drain has begun", 60)
+        while not stopped.wait(0.05):
+            app.enqueue("slow")
+
+    thread = threading.Thread(target=others)
+    thread.start()
+    try:
+        code, said, process = cron.tick("--drain", "--slots", "1")
+    finally:
+        stopped.set()
+        thread.join()
+
+    assert code == 0, process.output
+    assert [job.refresh().status for job in waiting] == ["succeeded"] * 3
+    assert said["processed"] >= 3
+    left = [job for job in app.iter_jobs(definition="slow") if job.status == "queued"]
+    assert left, "what came meanwhile waits for the next pass"
+
+
+def test_a_drain_runs_what_stood_back_behind_a_key(cron: Cron) -> None:
+    cron.jobs.save("by_key.py", "def run(ctx):\n    return 1\n")
+    cron.tick()
+    app = cron.stage.app
+    jobs = [app.enqueue("by_key", concurrency_key="one") for _ in range(4)]
+
+    code, said, process = cron.tick("--drain")
+
+    assert (code, said["processed"]) == (0, 4), process.output
+    assert {job.refresh().status for job in jobs} == {"succeeded"}
+
+
 def test_a_job_that_fails_is_an_error(cron: Cron) -> None:
     job = cron.stage.app.enqueue("bad")
 
@@ -105,6 +162,19 @@ def test_a_schedule_that_cannot_tick_is_an_error(cron: Cron) -> None:
 
     assert (code, said["errors"], said["ticks"]) == (1, 1, 0)
     assert "hopeless" in process.output
+
+
+def test_a_schedule_that_cannot_be_read_is_an_error_and_the_rest_is_done(cron: Cron) -> None:
+    app = cron.stage.app
+    app.save_schedule("bad", "fine", every="1s")
+    app.save_schedule("good", "fine", at=datetime.now(UTC) + timedelta(seconds=1))
+    change(app.store, "UPDATE {s}schedule SET body = '{' WHERE key = 'bad'")
+    wait_until(lambda: _is_due(app.get_schedule("good")) and _is_due(app.get_schedule("bad")), "both are due")
+
+    code, said, process = cron.tick("--drain")
+
+    assert (code, said) == (1, {"processed": 1, "errors": 1, "ticks": 1}), process.output
+    assert "schedule bad cannot be read" in process.output
 
 
 def test_a_paused_system_runs_nothing(cron: Cron) -> None:
@@ -161,9 +231,9 @@ def test_a_wrong_call_is_one_clear_line(quiet_stage: Stage, arguments: tuple[str
 
     done = subprocess.run(line, cwd=quiet_stage.folder, capture_output=True, text=True, timeout=60, check=False)
 
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("penstock: ")
+    assert done.stderr.startswith("error: ")
     assert words in done.stderr
 
 

@@ -99,6 +99,14 @@ _NEVER = {
             WHERE other.limit_key = job.limit_key AND NOT blocked AND status IN (1, 2, 3)
         ))
     """,
+    "no session has outlived the right of its token": """
+        SELECT session.id FROM {s}session JOIN {s}token ON token.id = session.token_id
+        WHERE revoked_at IS NOT NULL OR session.expires_at > token.expires_at
+    """,
+    "whatever happened to a token is on record": """
+        SELECT id FROM {s}token WHERE id NOT IN (SELECT target FROM {s}audit WHERE action = 'token.create')
+        OR (revoked_at IS NOT NULL AND id NOT IN (SELECT target FROM {s}audit WHERE action = 'token.revoke'))
+    """,
 }
 
 

@@ -320,3 +320,22 @@ def test_the_events_of_an_id_that_was_deleted_twice_are_counted_once(kit: Kit) -
     assert kit.run(feed.prune(1_000_000, limit=4)) == 4
     assert kit.run(feed.prune(1_000_000)) == 2
     assert kit.events(draft.id) == []
+
+
+def test_every_event_of_a_page_has_the_cursor_behind_it(kit: Kit) -> None:
+    origin = kit.run(feed.origin())
+    expected = [kit.create() for _ in range(7)]
+    everything, cursor, reached = [event.job_id for event in follow(kit, origin)[0]], origin, 0
+    assert everything == expected
+
+    for size in (3, 1, 500):
+        news = kit.run(feed.read(cursor, size))
+        for event, behind in feed.with_cursors(cursor, news):
+            reached += 1
+            assert event.job_id == everything[reached - 1]
+            for limit in (1, 500):
+                assert [each.job_id for each in follow(kit, behind, limit)[0]] == everything[reached:]
+        cursor = news.cursor
+
+    assert reached == 7
+    assert list(feed.with_cursors(cursor, kit.run(feed.read(cursor)))) == []

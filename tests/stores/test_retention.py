@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.core.admin import Sweep
 from penstock.core.instant import HOUR, to_datetime
+from penstock.core.plan import Statement
 from penstock.core.transitions import Status
 from penstock.stores.verbs import admin, control, feed
+from tests.stores.conftest import open_store
 from tests.stores.kit import START, Kit
 
 DAYS = 86_400
@@ -68,6 +72,40 @@ def test_each_definition_has_its_own_times(kit: Kit) -> None:
     kit.advance(1000 * DAYS)
     assert kit.run(admin.retire()) == NOTHING
     assert kit.status(never) is Status.STALE
+
+
+def test_definitions_that_say_nothing_have_the_stored_times(kit: Kit) -> None:
+    kit.define("own", stale_after=2 * HOUR, delete_after=3 * HOUR)
+    kit.define("plain")
+    assert kit.run(admin.apply_defaults()) == 0
+    early = kit.job_in(Status.SUCCEEDED, "plain")
+    kit.run(admin.put_setting("worker", '{"retention": {"staleAfter": 60.5, "deleteAfter": 30}}', by="ann"))
+
+    assert kit.run(admin.apply_defaults()) == 1
+    assert kit.run(admin.apply_defaults()) == 0
+    own, plain = kit.job_in(Status.SUCCEEDED, "own"), kit.job_in(Status.SUCCEEDED, "plain")
+
+    kit.advance(60)
+    assert kit.run(admin.retire()) == NOTHING
+    kit.advance(0.5)
+    assert kit.run(admin.retire()) == Sweep([plain], [])
+    kit.advance(30)
+    assert kit.run(admin.retire()) == Sweep([], [plain])
+    kit.advance(2 * 3600)
+    assert kit.run(admin.retire()) == Sweep([own], [])
+    kit.define("plain")
+    assert kit.run(admin.apply_defaults()) == 0
+    kit.run(admin.put_setting("worker", "{}", by="ann"))
+    assert kit.run(admin.apply_defaults()) == 1
+    assert kit.status(early) is Status.SUCCEEDED
+
+
+@pytest.mark.parametrize("text", ["[", "[]", '{"retention": {"staleAfter": -1}}'])
+def test_a_configuration_that_cannot_be_read_changes_no_times(kit: Kit, text: str) -> None:
+    kit.define("plain")
+    kit.run(admin.put_setting("worker", text, by="ann"))
+
+    assert kit.run(admin.apply_defaults()) == 0
 
 
 def test_after_a_long_rest_each_job_is_still_announced_before_it_goes(kit: Kit) -> None:
@@ -142,3 +180,22 @@ def test_many_sweepers_at_once_handle_each_job_once(store: Any) -> None:
     assert sorted(job_id for each in sweeps for job_id in each.stale) == ended
     assert sorted(job_id for each in sweeps for job_id in each.deleted) == ended
     assert [kit.events(job_id).count("job.stale") for job_id in ended] == [1] * 12
+
+
+@pytest.mark.parametrize("kind", ["postgres-16", "postgres-18"])
+def test_the_store_s_own_clock_does_not_make_retention_read_every_ended_job(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """A clock that is asked for with each row cannot be searched for in an index."""
+    searched = {
+        "hold_retired": "retire_at", "hold_stale": "retire_at", "take_doomed": "retire_at",
+        "drop_expired_keys": "expires_at", "drop_old_ticks": "at", "drop_old_hooks": "at",
+        "drop_expired_sessions": "expires_at", "drop_old_deliveries": "created_at",
+    }  # fmt: skip
+    for store in open_store(kind, request, tmp_path):
+        prepare = store._statement(None)
+        with store.connect() as connection:
+            for name, column in searched.items():
+                text, values = prepare(Statement(name, {"limit": 10, "age": 1, "hold": 1}))
+                plan = "\n".join(line for (line,) in connection.execute(f"EXPLAIN {text}", values))
+                assert re.search(rf"Index Cond: \(\(?{column} <", plan), f"{name}\n{plan}"

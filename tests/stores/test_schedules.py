@@ -121,6 +121,17 @@ def test_removing_a_schedule_keeps_the_record_of_its_ticks(kit: Kit) -> None:
     assert len(kit.run(schedules.ticks("nightly"))) == 1
 
 
+def test_a_schedule_is_removed_only_at_the_revision_that_was_read(kit: Kit) -> None:
+    stored = _save(kit)
+
+    with pytest.raises(RevisionConflict, match="revision 1, not 2"):
+        kit.run(schedules.remove("nightly", by="ann", revision=2))
+    assert kit.run(schedules.all()) == [stored]
+
+    kit.run(schedules.remove("nightly", by="ann", revision=1))
+    assert kit.run(schedules.all()) == []
+
+
 def test_due_are_those_whose_tick_has_come_the_earliest_first(kit: Kit) -> None:
     _save(kit, "late", next_run_at=START)
     _save(kit, "early", next_run_at=START - HOUR)
@@ -174,6 +185,26 @@ def test_every_change_is_written_down(kit: Kit) -> None:
     ]
     before, after = (json.loads(text) for text in entries[1][3:])
     assert (before["expression"], after["expression"]) == ("0 3 * * *", "0 4 * * *")
+
+
+def test_the_audit_does_not_show_secret_parameters(kit: Kit) -> None:
+    kit.define("work", secret_fields=("code",))
+    kit.define("work", version=2, secret_fields=("pin",))
+    params = '{"code":"canary","pin":"canary","my_token":"canary","n":1.50}'
+
+    _save(kit, params=params)
+    _save(kit, params=params, expression="0 4 * * *")
+    kit.run(schedules.remove("nightly", by="ann"))
+
+    shown = '{"code":"***","pin":"***","my_token":"***","n":1.50}'
+    told = [json.loads(text)["params"] for entry in _audit(kit) for text in entry[3:] if text is not None]
+    assert told == [shown] * 4
+
+
+def test_the_audit_shows_no_parameter_of_a_definition_that_nobody_knows(kit: Kit) -> None:
+    _save(kit, params='{"a":"canary","b":[1]}')
+
+    assert json.loads(_audit(kit)[0][4])["params"] == '{"a":"***","b":"***"}'
 
 
 def test_those_who_declare_the_same_schedule_at_once_make_it_once(shared_store: Any) -> None:

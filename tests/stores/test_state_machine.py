@@ -154,8 +154,8 @@ def _empty(store: PostgresStore) -> None:
     with store.connect() as connection:
         tables = (
             "definition", "worker", "job", "job_detail", "job_tag", "idempotency", "attempt", "progress", "phase",
-            "review", "log", "hook", "limiter", "bucket", "schedule", "tick", "tally", "tally_delta", "tally_minute",
-            "event", "setting", "audit",
+            "review", "log", "hook", "limiter", "bucket", "schedule", "tick", "tally", "tally_delta", "tally_span",
+            "tally_length", "event", "setting", "audit",
         )  # fmt: skip
         connection.execute("TRUNCATE " + ", ".join(f"{store.schema}.{table}" for table in tables))
         connection.execute(f"DELETE FROM {store.schema}.control WHERE key <> '*'")

@@ -175,7 +175,20 @@ def test_counts_by_minute_go_when_they_are_old(kit: Kit) -> None:
 
     assert kit.run(admin.tidy(DAY)) == 1
 
-    assert left(kit, "tally_minute") == 1
+    assert left(kit, "tally_span WHERE grain = 1") == 1
+    assert left(kit, "tally_span WHERE grain = 60") == 2
+
+
+def test_counts_by_hour_stay_thirteen_times_as_long_and_those_of_ever_for_ever(kit: Kit) -> None:
+    kit.running()
+    kit.run(admin.fold())
+    kit.advance(13 * 86_400 + 3600)
+    kit.define("other")
+
+    assert kit.run(admin.tidy(DAY)) > 0
+
+    assert left(kit, "tally_span WHERE grain > 0") == left(kit, "tally_length WHERE grain > 0") == 0
+    assert left(kit, "tally_length") == 1
 
 
 def test_no_more_than_the_limit_of_each_kind_goes_at_once(kit: Kit) -> None:

@@ -111,6 +111,19 @@ def test_a_paused_system(kit: Kit) -> None:
     assert "upgrade" in reason.text
 
 
+def test_workers_that_are_disabled(kit: Kit) -> None:
+    job_id = kit.create()
+    kit.worker()
+    kit.run(admin.put_setting("worker", '{"enabled": false}', by="anna"))
+
+    reason = only(kit, job_id)
+
+    assert (reason.code, reason.by, reason.until) == ("disabled", "anna", None)
+    assert "anna has disabled them in the worker configuration" in reason.text
+    kit.run(admin.put_setting("worker", '{"enabled": true}', by="bert"))
+    assert codes(kit, job_id) == ["behind"]
+
+
 def test_a_disabled_definition_runs_what_it_has(kit: Kit) -> None:
     job_id = kit.create()
     kit.worker()

@@ -2,23 +2,94 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from io import TextIOWrapper
 
-from cyclopts import App
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from penstock.core.errors import PenstockError
 
-app = App(name="penstock", help="Durable background jobs for Python.", version_flags=["--version"])
-app.command("penstock.cli.worker:worker", name="worker")
-app.command("penstock.cli.tick:tick", name="tick")
+
+def _version() -> str:
+    # Slow to import, and seldom asked for.
+    from importlib.metadata import version
+
+    return version("penstock")
+
+
+def _shown(default: object) -> object:
+    """A default that is worth a word in the help."""
+    return None if default in (False, ()) else default
+
+
+app = App(
+    name="penstock",
+    help="Durable background jobs for Python.",
+    version=_version,
+    version_flags=["--version"],
+    help_format="plaintext",
+    suppress_keyboard_interrupt=False,
+    default_parameter=Parameter(show_default=_shown),
+)
+_RUN, _LOOK, _OPERATE = Group("Run", sort_key=1), Group("Jobs", sort_key=2), Group("Operate", sort_key=3)
+
+app.command("penstock.cli.demo:demo", name="demo", group=_RUN, help="See what there is to see.")
+app.command("penstock.cli.init:init", name="init", group=_RUN, help="Make a project that runs.")
+app.command("penstock.cli.dev:dev", name="dev", group=_RUN, help="Serve with what helps while you write jobs.")
+app.command("penstock.cli.serve:serve", name="serve", group=_RUN, help="Answer over HTTP and run jobs.")
+app.command("penstock.cli.worker:worker", name="worker", group=_RUN, help="Claim jobs and run them.")
+app.command("penstock.cli.tick:tick", name="tick", group=_RUN, help="Do once what is timed, for hosts with cron.")
+app.command("penstock.cli.enqueue:enqueue", name="enqueue", group=_LOOK, help="Start a job.")
+app.command("penstock.cli.jobs:app", name="jobs", group=_LOOK, help="Look at jobs, follow and change them.")
+app.command("penstock.cli.definitions:app", name="definitions", group=_LOOK, help="What work there is, and its limits.")
+app.command("penstock.cli.schedules:app", name="schedules", group=_LOOK, help="What runs by itself.")
+app.command("penstock.cli.events:app", name="events", group=_LOOK, help="What happens.")
+app.command("penstock.cli.errors:app", name="errors", group=_LOOK, help="Failures, those that look alike together.")
+app.command("penstock.cli.status:status", name="status", group=_OPERATE, help="How it goes, on one screen.")
+app.command("penstock.cli.workers:app", name="workers", group=_OPERATE, help="Who works.")
+app.command("penstock.cli.alerts:app", name="alerts", group=_OPERATE, help="What somebody should look at.")
+app.command("penstock.cli.webhooks:app", name="webhooks", group=_OPERATE, help="Who is told of what.")
+app.command("penstock.cli.tokens:app", name="tokens", group=_OPERATE, help="Who may call the HTTP API.")
+app.command("penstock.cli.config:app", name="config", group=_OPERATE, help="What is set, and where; what is live.")
+app.command("penstock.cli.db:app", name="db", group=_OPERATE, help="Set up, check, back up and move a store.")
+app.command("penstock.cli.doctor:doctor", name="doctor", group=_OPERATE, help="What is wrong, and what to do.")
+app.command("penstock.cli.completion:completion", name="completion", group=_OPERATE, help="Complete commands by Tab.")
+app.command("penstock.cli.about:version", name="version", group=_OPERATE, help="Which version this is.")
 
 
 def main() -> None:
-    """Run the command that was typed; an error of ours is one clear line and exit code 1."""
+    """Run the command that was typed; an error is one clear line with what to do, and an exit code that tells."""
+    code: int = 1
     try:
-        app()
-    except PenstockError as error:
-        print(f"penstock: {error}", file=sys.stderr)
-        sys.exit(1)
+        _write_whatever_comes()
+        code = _run()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read has seen enough; the interpreter must not try to write the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    sys.exit(code)
+
+
+def _run() -> int:
+    as_json = "--json" in sys.argv[1:]
+    try:
+        result = app(exit_on_error=False, print_error=False, result_action="return_value")
+    except (PenstockError, CycloptsError) as error:
+        from penstock.cli import exits, output
+
+        if isinstance(error, CycloptsError):
+            error = exits.misused(error)
+        output.complain(error, as_json)
+        return exits.exit_of(error)
     except KeyboardInterrupt:
-        sys.exit(130)
+        return 130
+    return result if isinstance(result, int) else 0
+
+
+def _write_whatever_comes() -> None:
+    """A terminal that cannot show a letter gets its number in place of an error; a reader sees each line at once."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace", line_buffering=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import sys
 from dataclasses import asdict
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.worker import chosen_settings, chosen_source, new_loop, setting
+from penstock.cli.log_flags import LogFormat, LogLevel, configure
+from penstock.cli.worker import chosen_outward, chosen_settings, chosen_source, new_loop, setting
 from penstock.config import load
 
 
@@ -25,19 +25,21 @@ def tick(
     slots: Annotated[int | None, setting("slots", "Jobs that run at once.")] = None,
     user: Annotated[str | None, Parameter(help="Run jobs as this user (needs root).")] = None,
     allow_root: Annotated[bool | None, setting("allow_root", "Let jobs run as root.")] = None,
+    log_format: LogFormat = "console",
+    log_level: LogLevel = "warning",
 ) -> None:
     """Queue what is due, tick schedules, rescue and retire jobs, then end; exit code 1 when something failed.
 
     What was done is printed as one line of JSON.
     """
-    from penstock import serve
+    from penstock import node
 
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(message)s")
+    configure(log_format, log_level)
     # Nobody waits for jobs beyond the pass itself: each runs to its end.
     found = load()
     settings = chosen_settings(found, slots=slots, user=user, allow_root=allow_root, poll=0.2, drain=1e9)
     source = chosen_source(found, target, jobs, store)
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        done = runner.run(serve.tick(source, store=store, settings=settings, drain=drain))
+        done = runner.run(node.tick(source, store=store, settings=settings, drain=drain, **chosen_outward(found)))
     print(json.dumps(asdict(done)))
     sys.exit(1 if done.errors else 0)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from penstock.cli.log_flags import LogFormat, LogLevel, configure
 from penstock.config import Config, load
 from penstock.core.errors import InvalidInput
+from penstock.core.secrets import SecretPolicy
+from penstock.engine.archive import Archive
 from penstock.engine.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -56,16 +57,16 @@ def worker(
     name: Annotated[
         str | None, Parameter(help="What this worker is called in lists; by default the host's name.")
     ] = None,
+    log_format: LogFormat = "console",
+    log_level: LogLevel = "info",
 ) -> None:
     """Claim jobs and run them until SIGTERM or Ctrl-C; a second one does not wait for running jobs.
 
     What is not given is as penstock.toml says, else as shown here.
     """
-    from penstock.serve import work
+    from penstock.node import work
 
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S"
-    )
+    configure(log_format, log_level)
     found = load()
     settings = chosen_settings(
         found, slots=slots, inline_slots=inline_slots, ahead=ahead, lease=lease, heartbeat=heartbeat, poll=poll,
@@ -74,13 +75,20 @@ def worker(
     )  # fmt: skip
     source = chosen_source(found, target, jobs, store)
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(work(source, store=store, settings=settings, watch=watch))
+        runner.run(work(source, store=store, settings=settings, watch=watch, **chosen_outward(found)))
 
 
 def chosen_settings(found: Config, **flags: Any) -> WorkerSettings:
     """How to work: as the flags say that were given, else as penstock.toml does."""
     given = {name: value for name, value in flags.items() if value is not None}
     return WorkerSettings(**{**found.worker, **given})
+
+
+def chosen_outward(found: Config) -> dict[str, Any]:
+    """What penstock.toml and the environment say about webhooks, secrets and the archive."""
+    secrets = SecretPolicy(found.secret_patterns)
+    archive = None if found.archive is None else Archive(found.archive, secrets)
+    return {"webhooks": found.webhooks, "secrets": secrets, "archive": archive}
 
 
 def chosen_source(found: Config, target: str | None, jobs: str | None, store: str | None) -> Source:

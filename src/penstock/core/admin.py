@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+
+from penstock.core.event import Event
+from penstock.core.job import Attempt, Job, Phase, Review, StoredLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +41,28 @@ class Sweep:
 
     stale: list[str]
     deleted: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Remains:
+    """All that there is of a job that retention is about to delete."""
+
+    job: Job
+    mark: int
+    """Changes with the job, so that it is not deleted in another state than it was read in."""
+    secret_fields: tuple[str, ...] | None
+    """The parameters of its definition that are secret; None when its definition cannot be read."""
+    attempts: Sequence[Attempt]
+    phases: Sequence[Phase]
+    reviews: Sequence[Review]
+    logs: Sequence[StoredLog]
+    events: Sequence[Event]
+
+
+@dataclass(frozen=True, slots=True)
+class Unsound:
+    """A rule between the rows of the store that does not hold."""
+
+    rule: str
+    rows: tuple[str, ...]
+    """Names of rows that break it."""

@@ -148,6 +148,8 @@ class DefinitionRow:
     pause: Pause | None
     overrides: dict[str, object]
     registered_at: int
+    error: str | None = None
+    """Why what the store has cannot be read; then `definition` holds key and version, and is else as by default."""
 
 
 @dataclass(frozen=True, slots=True)

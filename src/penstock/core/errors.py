@@ -3,12 +3,16 @@
 PenstockError
 ├── InvalidInput            what was given cannot be used; nothing was written
 │   ├── InvalidPayload      parameters or a result that are not the JSON we keep
+│   │   └── MalformedPayload   they are not JSON at all
 │   ├── InvalidDefinition   a definition or one of its options is wrong
 │   └── InvalidSchedule     a schedule or its expression is wrong
 ├── NotFound                the thing named does not exist (any more)
 ├── Conflict                the thing exists, but not in a state that allows this
 │   ├── IdempotencyConflict the key was used before with other parameters
 │   └── RevisionConflict    somebody else changed it since it was read
+├── Unauthenticated         nobody is known by what was presented
+├── Forbidden               the role does not allow this
+├── InvalidSignature        a webhook that was not signed with a known secret, or too long ago
 ├── LeaseLost               the attempt or the worker no longer owns what it writes to
 ├── JobFailed               `result()` of a job that did not succeed
 ├── WaitTimeout             `wait()` ended before the job did
@@ -43,6 +47,10 @@ class InvalidPayload(InvalidInput):
         self.path = path
 
 
+class MalformedPayload(InvalidPayload):
+    """What was given is not JSON at all, or not in UTF-8."""
+
+
 class InvalidDefinition(InvalidInput):
     """A definition or one of its options is wrong."""
 
@@ -74,6 +82,23 @@ class IdempotencyConflict(Conflict):
 
 class RevisionConflict(Conflict):
     """Somebody else changed it since it was read."""
+
+
+class Unauthenticated(PenstockError):
+    """Nobody is known by what was presented; it never says why."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The token is missing or not valid.", hint="A new one is made by `penstock tokens create NAME --role ROLE`."
+        )
+
+
+class Forbidden(PenstockError):
+    """Who asks is known, but the role does not allow this."""
+
+
+class InvalidSignature(PenstockError):
+    """A webhook that was not signed with a known secret, or too long ago."""
 
 
 class LeaseLost(PenstockError):

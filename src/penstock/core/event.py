@@ -25,11 +25,15 @@ RELEASED = "job.released"
 RESCHEDULED = "job.rescheduled"
 STALE = "job.stale"
 DELETED = "job.deleted"
+WEBHOOK_DELIVERED = "job.webhook.delivered"
+WEBHOOK_FAILED = "job.webhook.failed"
 SCHEDULE_SKIPPED = "schedule.skipped"
 SCHEDULE_MISSED = "schedule.missed"
 WORKER_STARTED = "worker.started"
 WORKER_STOPPED = "worker.stopped"
 WORKER_LOST = "worker.lost"
+ALERT_RAISED = "alert.raised"
+ALERT_CLEARED = "alert.cleared"
 
 KINDS = tuple(
     value for name, value in sorted(globals().items()) if name.isupper() and isinstance(value, str) and "." in value

@@ -17,6 +17,9 @@ Duration = float | int | timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST = 100 * 365 * DAY
+EARLIEST = (datetime(1, 1, 2, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+LATEST = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
+"""Beyond these an instant has no date in some zones, and could be written but not read."""
 
 
 def microseconds(value: Duration, what: str) -> int:
@@ -36,7 +39,13 @@ def from_datetime(value: datetime, what: str) -> int:
             f"{what} has no time zone: {value.isoformat()}.",
             hint="Give an aware datetime, such as datetime.now(UTC).",
         )
-    return (value - _EPOCH) // timedelta(microseconds=1)
+    instant = (value - _EPOCH) // timedelta(microseconds=1)
+    if not EARLIEST <= instant <= LATEST:
+        raise InvalidInput(
+            f"{what} is out of range: {value.isoformat()}.",
+            hint="Times lie between the years 1 and 9999 in every zone.",
+        )
+    return instant
 
 
 def to_datetime(value: int) -> datetime:

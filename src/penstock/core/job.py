@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from penstock.core.errors import InvalidInput
@@ -122,6 +122,8 @@ class Job:
     stale_at: datetime | None
     cancel_requested_at: datetime | None
     worker: str | None
+    webhook_sent: bool | None = None
+    """Whether a webhook about it has reached a receiver; None: there was none to send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +164,14 @@ class Phase:
     fence: int
     started_at: datetime | None
     completed_at: datetime | None
+
+    def told_by(self, job: Job, phases: int) -> Phase:
+        """The same with how far it has come: while it runs, that is kept for the job as a whole."""
+        if self.status != "running" or job.progress is None:
+            return self
+        within = min(100.0, max(0.0, (job.progress / 100 * phases - self.position) * 100))
+        said = job.progress_message if job.current_phase == self.name else None
+        return replace(self, progress=round(within, 3), message=self.message if said is None else said)
 
 
 @dataclass(frozen=True, slots=True)

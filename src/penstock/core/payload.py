@@ -15,7 +15,7 @@ from itertools import accumulate
 from math import isfinite
 from typing import Any
 
-from penstock.core.errors import InvalidPayload
+from penstock.core.errors import InvalidPayload, MalformedPayload
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 64
@@ -49,24 +49,27 @@ def encode(value: object, what: str = "params") -> str:
     return _Walk(what).write(value) if text is None else text
 
 
-def decode(text: str | bytes, what: str = "params") -> object:
-    """Parse JSON that comes from outside; whatever `encode` would refuse is refused here too."""
+def decode(text: str | bytes, what: str = "params", most: int = MAX_BYTES) -> object:
+    """Parse JSON that comes from outside; whatever `encode` would refuse is refused here too.
+
+    Only a request that holds many payloads may have more bytes than a payload.
+    """
     data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
-    if len(data) > MAX_BYTES:
-        raise _too_large(what)
+    if len(data) > most:
+        raise _too_large(what, most)
     if data.startswith(b"\xef\xbb\xbf"):
-        raise InvalidPayload(f"{what} begins with a byte order mark.", hint="Send UTF-8 without one.")
+        raise MalformedPayload(f"{what} begins with a byte order mark.", hint="Send UTF-8 without one.")
     if _nests_too_deep(data):
         raise InvalidPayload(f"{what} is nested deeper than {MAX_DEPTH} levels.", hint=_FLATTEN)
     parser = _CAREFUL_PARSER if _has_long_number(data) else _PARSER
     try:
         value: object = parser.decode(data.decode())
     except UnicodeDecodeError as error:
-        raise InvalidPayload(f"{what} is not UTF-8 at byte {error.start}.", hint="Send UTF-8.") from None
+        raise MalformedPayload(f"{what} is not UTF-8 at byte {error.start}.", hint="Send UTF-8.") from None
     except json.JSONDecodeError as error:
-        raise InvalidPayload(f"{what} is not valid JSON: {error}.") from None
-    if _quick(value) is None:
-        _Walk(what).write(value)
+        raise MalformedPayload(f"{what} is not valid JSON: {error}.") from None
+    if _quick(value, most) is None:
+        _Walk(what, most=most).write(value)
     return value
 
 
@@ -115,15 +118,15 @@ _Path = tuple["_Path", str] | tuple[()]
 """The way to a part: the way to what holds it, and one step more."""
 
 
-def _quick(value: object) -> str | None:
+def _quick(value: object, most: int = MAX_BYTES) -> str | None:
     """The JSON text of a value beyond doubt; None means that it must be walked."""
-    if not _has_only_plain_types(value):
+    if not _has_only_plain_types(value, most):
         return None
     try:
         data = to_json(value)
     except ValueError:
         return None
-    if len(data) > MAX_BYTES:
+    if len(data) > most:
         return None
     # Looking for one byte is so much faster that it pays to do it first.
     if (b"\\" in data and b"\\u0000" in data) or (b"N" in data and b"NaN" in data) or b"Infinity" in data:
@@ -133,7 +136,7 @@ def _quick(value: object) -> str | None:
     return data.decode()
 
 
-def _has_only_plain_types(value: Any) -> bool:
+def _has_only_plain_types(value: Any, most: int) -> bool:
     """Whether it holds exactly the types JSON has, not too many and not too deep.
 
     The serializer would write other keys and types as well, each in its own way. Going level by level bounds
@@ -156,7 +159,7 @@ def _has_only_plain_types(value: Any) -> bool:
                         deeper.append(child)
             else:
                 return kind in scalars
-            if (count := count + len(part)) > MAX_BYTES:
+            if (count := count + len(part)) > most:
                 return False
         if not deeper:
             return True
@@ -198,17 +201,18 @@ _CAREFUL_PARSER = json.JSONDecoder(object_pairs_hook=_object, parse_int=lambda d
 class _Walk:
     """Copies a value into plain JSON types, refusing or repairing what the stores would not keep alike."""
 
-    def __init__(self, what: str, *, repairing: bool = False) -> None:
+    def __init__(self, what: str, *, repairing: bool = False, most: int = MAX_BYTES) -> None:
         self.what = what
+        self.most = most
         self.repairing = repairing
         self.repairs: list[str] = []
         self.inside: set[int] = set()
-        self.room = MAX_BYTES
+        self.room = most
 
     def write(self, value: object) -> str:
         data = to_json(self.plain(value, ()))
-        if len(data) > MAX_BYTES:
-            raise _too_large(self.what)
+        if len(data) > self.most:
+            raise _too_large(self.what, self.most)
         return data.decode()
 
     def plain(self, value: Any, path: _Path) -> object:
@@ -274,7 +278,7 @@ class _Walk:
     def take(self, size: int) -> None:
         self.room -= size
         if self.room < 0:
-            raise _too_large(self.what)
+            raise _too_large(self.what, self.most)
 
     def repair(self, text: str, path: _Path, problem: str, hint: str = _TEXT, told: str = _AS_TEXT) -> str:
         if not self.repairing:
@@ -306,6 +310,6 @@ def _digits(number: int) -> str:
     return str(number) if number.bit_length() < 2000 else hex(number)
 
 
-def _too_large(what: str) -> InvalidPayload:
+def _too_large(what: str, most: int) -> InvalidPayload:
     hint = "Keep large data elsewhere and pass a reference to it."
-    return InvalidPayload(f"{what} is larger than {MAX_BYTES} bytes of JSON.", hint=hint)
+    return InvalidPayload(f"{what} is larger than {most} bytes of JSON.", hint=hint)

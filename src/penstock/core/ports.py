@@ -1,9 +1,10 @@
 """What penstock asks of a store and of a queue. A new one can be written from this file alone.
 
-A store has five ports, by reader: `JobsPort` for workers and creators, `ControlPort` for operators,
-`SchedulesPort` for the scheduler, `FeedPort` for those who follow events, `AdminPort` for the rest. A verb
-answers with a `Plan`; `Store.run` (in the caller's thread) or `Store.arun` (in an event loop) carries it out in
-one transaction and gives the result. Rules for all of them:
+A store has ports by reader: `JobsPort` for workers and creators, `ControlPort` for operators,
+`SchedulesPort` for the scheduler, `FeedPort` for those who follow events, `AdminPort` for the rest; `AccessPort`, for
+those who let others in, and `WebhooksPort`, for those who send webhooks, stand in files of their own. A verb answers
+with a `Plan`; `Store.run` (in the caller's thread) or `Store.arun` (in an event loop) carries it out in one
+transaction and gives the result. Rules for all of them:
 
 - **Time.** `now` (microseconds since 1970) stands for the store's own clock in tests; None means the clock
   itself. Durations, not instants, cross the seam wherever that is possible.
@@ -21,9 +22,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from penstock.core.admin import AuditEntry, Setting, Sweep
+from penstock.core.access_port import AccessPort as AccessPort
+from penstock.core.access_port import AuditPort
+from penstock.core.admin import Setting
 from penstock.core.definition import Definition, DefinitionRow, Pause
 from penstock.core.event import Event, News
+from penstock.core.figures_port import FiguresPort
 from penstock.core.job import (
     Attempt,
     Claimed,
@@ -41,10 +45,12 @@ from penstock.core.job import (
 )
 from penstock.core.outcome import Settlement
 from penstock.core.plan import Plan
+from penstock.core.retention_port import RetentionPort
 from penstock.core.schedule import Schedule, ScheduleRow, Tick, Ticked
 from penstock.core.transitions import Status
+from penstock.core.webhooks_port import WebhooksPort as WebhooksPort
 from penstock.core.why import Reason
-from penstock.core.worker import HookCall, Pulse, Reclaimed, SettleReport, WorkerInfo, WorkerRow
+from penstock.core.worker import Duty, HookCall, Pulse, Reclaimed, SettleReport, WorkerInfo, WorkerRow
 
 T = TypeVar("T")
 Progress = tuple[Held, float, str | None, str | None]
@@ -144,9 +150,23 @@ class JobsPort(Protocol):
         ...
 
     def heartbeat(
-        self, worker: str, lease: int, *, lanes: Sequence[int] | None = None, slots: int | None = None
+        self,
+        worker: str,
+        lease: int,
+        *,
+        lanes: Sequence[int] | None = None,
+        slots: int | None = None,
+        duties: Sequence[Duty] | None = None,
+        figures: Mapping[str, float] | None = None,
     ) -> Plan[Pulse]:
-        """Extend a live lease and learn which jobs to cancel. A lease that has ended stays ended: `LeaseLost`."""
+        """Extend a live lease and learn which jobs to cancel. A lease that has ended stays ended: `LeaseLost`.
+
+        What is given of `lanes`, `slots`, `duties` and `figures` replaces what was known of the worker."""
+        ...
+
+    def claimable(self, lanes: Sequence[int], created_by: int) -> Plan[bool]:
+        """Whether a job of these lanes stands ready (not paused, not blocked) that was created by then, or whose parent
+        was: what somebody who began then has left to do."""
         ...
 
     def release_unheld(self, worker: str, held: Sequence[Held]) -> Plan[list[str]]:
@@ -241,12 +261,15 @@ class SchedulesPort(Protocol):
         been scheduled (`last_scheduled_at`) stays; `next_run_at` is taken over unless it is not after that mark."""
         ...
 
-    def get(self, key: str) -> Plan[ScheduleRow]: ...
+    def get(self, key: str) -> Plan[ScheduleRow]:
+        """One schedule. What is stored but cannot be read comes as a row with an `error`, here and in every list;
+        `save` and `remove` repair it."""
+        ...
 
     def all(self) -> Plan[list[ScheduleRow]]: ...
 
-    def remove(self, key: str, *, by: str) -> Plan[None]:
-        """Forget a schedule; its jobs stay. The record of its ticks stays with retention."""
+    def remove(self, key: str, *, by: str, revision: int | None = None) -> Plan[None]:
+        """Forget a schedule; its jobs stay. Another `revision`: `RevisionConflict`."""
         ...
 
     def pause(self, key: str, pause: Pause | None, *, by: str) -> Plan[None]: ...
@@ -255,8 +278,8 @@ class SchedulesPort(Protocol):
         """Enabled schedules, not paused, whose next tick has come, the earliest first."""
         ...
 
-    def next_tick(self) -> Plan[int | None]:
-        """When the next enabled, unpaused schedule ticks."""
+    def next_tick(self, without: Mapping[str, int] = ...) -> Plan[int | None]:
+        """When the next enabled, unpaused schedule ticks; those named (key and revision) do not count."""
         ...
 
     def tick(self, tick: Tick, draft: Draft | None, overlap: str) -> Plan[Ticked]:
@@ -297,7 +320,7 @@ class FeedPort(Protocol):
         ...
 
 
-class AdminPort(Protocol):
+class AdminPort(FiguresPort, AuditPort, RetentionPort, Protocol):
     """Definitions, reading, counting, settings, retention."""
 
     def register(self, definitions: Sequence[Definition]) -> Plan[dict[tuple[str, int], int]]:
@@ -306,10 +329,13 @@ class AdminPort(Protocol):
         Limits are per key: the newest version's, where no operator has said otherwise."""
         ...
 
-    def definitions(self) -> Plan[list[DefinitionRow]]: ...
+    def definitions(self) -> Plan[list[DefinitionRow]]:
+        """Every definition; one that cannot be read has an `error`, and `register` repairs it."""
+        ...
 
     def definition(self, key: str, version: int | None = None) -> Plan[DefinitionRow]:
-        """One definition; without a version the highest that a live worker serves, else the highest."""
+        """One definition; without a version the highest that a live worker serves, else the highest. One that cannot
+        be read: `InvalidDefinition`."""
         ...
 
     def get(self, job_ids: Sequence[str]) -> Plan[list[Job]]:
@@ -367,20 +393,12 @@ class AdminPort(Protocol):
 
     def settings(self) -> Plan[dict[str, Setting]]: ...
 
-    def put_setting(self, name: str, value: str, *, by: str, revision: int | None = None) -> Plan[Setting]:
-        """Keep a setting. With a `revision` it must be the stored one (0: none yet): `RevisionConflict`."""
-        ...
-
-    def audit(self, *, limit: int = 100, before: int | None = None) -> Plan[list[AuditEntry]]: ...
-
-    def retire(self, limit: int = 1000) -> Plan[Sweep]:
-        """Retention, one batch: ended jobs past their time are announced as stale, then deleted with all that
-        belongs to them."""
-        ...
-
-    def tidy(self, age: int, limit: int = 1000) -> Plan[int]:
-        """Remove expired idempotency keys, concurrency keys and buckets that nothing uses, ended workers, old ticks and
-        hooks that nobody has taken."""
+    def put_setting(
+        self, name: str, value: str, *, by: str, revision: int | None = None,
+        told: tuple[Mapping[str, object], Mapping[str, object]] | None = None,
+    ) -> Plan[Setting]:  # fmt: skip
+        """Keep a setting. With a `revision` it must be the stored one (0: none yet): `RevisionConflict`. The audit has
+        the revision and what is `told` of it before and after, never the value: it may be secret."""
         ...
 
 

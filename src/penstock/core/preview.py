@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from penstock.core.errors import InvalidInput
-from penstock.core.instant import DAY, HOUR, MINUTE, SECOND, to_datetime
+from penstock.core.instant import DAY, HOUR, LATEST, MINUTE, SECOND, to_datetime
 from penstock.core.rhythm import length, rhythm
 from penstock.core.schedule import Schedule
 from penstock.core.zones import zone
@@ -40,7 +40,7 @@ def preview(schedule: Schedule, now: int, number: int = 5) -> Preview:
     times = rhythm(schedule.kind, schedule.expression, schedule.timezone)
     fires: list[Fire] = []
     instant = times.next(now)
-    while instant is not None and len(fires) < number:
+    while instant is not None and instant <= LATEST and len(fires) < number:
         fires.append(_fire(instant, schedule.timezone, now))
         instant = times.next(instant)
     return Preview(times.sentence(), tuple(fires))

@@ -78,6 +78,8 @@ class ScheduleRow:
     """The newest tick that was made or passed over: nothing at or before it is ever made again."""
     created_at: datetime
     updated_at: datetime
+    error: str | None = None
+    """Why what the store has cannot be read; then `schedule` holds little more than the key, and never ticks."""
 
 
 @dataclass(frozen=True, slots=True)

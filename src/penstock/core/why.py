@@ -9,6 +9,7 @@ from datetime import datetime
 from penstock.core.definition import Pause
 from penstock.core.instant import maybe_datetime, to_datetime
 from penstock.core.transitions import WAITING, Status
+from penstock.core.worker_config import Disabled
 
 MOST_HOLDERS = 5
 """How many of the jobs that hold a slot are named."""
@@ -53,6 +54,7 @@ class Facts:
     cancel_at: int | None = None
     put_off: bool = False
     """A rate limit has given it a later time."""
+    disabled: Disabled | None = None
     system_pause: Pause | None = None
     pause: Pause | None = None
     served: bool = True
@@ -70,7 +72,7 @@ def reasons(facts: Facts) -> list[Reason]:
     """All that keeps a waiting job from running; for any other the one thing that it does."""
     if facts.status not in WAITING:
         return [_standing(facts)]
-    found = [*_not_yet(facts), *_paused(facts), *_unserved(facts), *_full(facts)]
+    found = [*_not_yet(facts), *_disabled(facts), *_paused(facts), *_unserved(facts), *_full(facts)]
     return found or [_behind(facts)]
 
 
@@ -105,6 +107,13 @@ def _not_yet(facts: Facts) -> list[Reason]:
 def _rate_limited(facts: Facts, until: int) -> Reason:
     text = f"The rate limit of {facts.definition!r} lets it start at {_time(until)} at the earliest."
     return Reason("rate_limited", text, until=to_datetime(until))
+
+
+def _disabled(facts: Facts) -> list[Reason]:
+    if (disabled := facts.disabled) is None:
+        return []
+    text = f"Workers take no jobs: {disabled.by} has disabled them in the worker configuration."
+    return [Reason("disabled", text, by=disabled.by)]
 
 
 def _paused(facts: Facts) -> list[Reason]:

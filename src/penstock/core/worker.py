@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from penstock.core.job import Held
@@ -22,6 +23,17 @@ class WorkerInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Duty:
+    """How it goes with one thing that a worker does again and again."""
+
+    name: str
+    last_success_age: float | None
+    """How many seconds ago it last went well; None: it never did."""
+    errors: int
+    last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerRow:
     """A worker as the store sees it."""
 
@@ -37,6 +49,12 @@ class WorkerRow:
     live: bool
     ended: str | None
     """How it ended: `stopped` or `lost`; None while nobody has said so."""
+    duties: tuple[Duty, ...] = ()
+    """What it said of its duties with one of its last heartbeats; the ages are those of now."""
+    lease_until: datetime | None = None
+    """When its lease ends, or ended, by the store's clock; None: in an earlier boot of its host."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """What it has counted by itself since it started: claims and the seconds they took, writes refused, forks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any
 
 from penstock.core.errors import LeaseLost
-from penstock.core.job import LogLine
 from penstock.core.outcome import Cause, Failure, Outcome, Usage
 from penstock.core.transitions import Trigger
 from penstock.engine import heard, processes
@@ -29,6 +28,7 @@ from penstock.engine.wire import Frame
 from penstock.engine.zygote_process import Ear, Exit, Fork, ZygoteProcess
 
 _LEVELS = frozenset({"debug", "info", "warning", "error"})
+_STREAM_DETAILS = {"stdout": '{"stream":"stdout"}', "stderr": '{"stream":"stderr"}'}
 _WATCH_FIRST = 0.05
 _WATCH = 0.1
 
@@ -62,7 +62,6 @@ class Attempt:
         self._timers: list[asyncio.TimerHandle] = []
         self._answers: Answers | None = None
         self._helpers: set[asyncio.Future[None]] = set()
-        self._stream_details = {"stdout": '{"stream":"stdout"}', "stderr": '{"stream":"stderr"}'}
         self._killed = False
         self._half_said = False
 
@@ -77,7 +76,7 @@ class Attempt:
         fork = self._launch(task)
         exit = await self._watch(fork)
         await self._clean_up()
-        return self._conclude(exit)
+        return self.holding.without_secrets(self._conclude(exit))
 
     def stop(self, why: Stop, grace: float) -> None:
         """Ask the handler to stop; when the grace is over, kill it."""
@@ -108,10 +107,10 @@ class Attempt:
 
     async def _watch(self, fork: Fork) -> Exit:
         """Listen to the child and to what it prints until it and all its processes are gone."""
-        clean = self.holding.clean
+        secrets = self.holding.secrets
         ear = Ear(fork.line, self._hear, lambda problem: self.kill(Stop.PROTOCOL, problem))
-        output = Output(fork.output, lambda line: self._printed("info", line, "stdout"), clean)
-        errors = Output(fork.errors, lambda line: self._printed("warning", line, "stderr"), clean)
+        output = Output(fork.output, lambda line: self._printed("info", line, "stdout"), secrets)
+        errors = Output(fork.errors, lambda line: self._printed("warning", line, "stderr"), secrets)
         lost = partial(self.kill, Stop.LOST_FENCE)
         answers = self._answers = Answers(fork.line, self.holding.do, lost, f"job {self.held.job_id}")
         self._later(_WATCH_FIRST, self._guard)
@@ -128,18 +127,19 @@ class Attempt:
             errors.close()
 
     def _hear(self, frame: Frame) -> None:
-        held, recorder = self.held, self.holding.recorder
+        holding = self.holding
         match frame["say"]:
             case "progress":
-                message = None if frame["message"] is None else self._clean(frame["message"])
-                recorder.progress(held, heard.percent(frame["percent"]), message, heard.maybe_name(frame["phase"]))
+                phase = heard.maybe_name(frame["phase"])
+                holding.progress(heard.percent(frame["percent"]), frame["message"], phase)
             case "log":
                 level = frame["level"] if frame["level"] in _LEVELS else "info"
-                recorder.log(held, self._line(level, frame["message"], frame["details"], frame["phase"]))
+                details, phase = heard.json_text(frame["details"]), heard.maybe_name(frame["phase"])
+                holding.log(level, frame["message"], details, phase)
             case "event":
-                recorder.event(held, heard.name(frame["kind"]), heard.json_text(frame["data"]))
+                holding.event(heard.name(frame["kind"]), heard.json_text(frame["data"]))
             case "phase":
-                self.holding.enter_phase(heard.name(frame["name"]), heard.position(frame["position"]))
+                holding.enter_phase(heard.name(frame["name"]), heard.position(frame["position"]))
             case "ask":
                 if self._answers is not None:
                     self._answers.ask(frame)
@@ -173,19 +173,7 @@ class Attempt:
 
     def _printed(self, level: str, line: str, stream: str) -> None:
         phase = self.holding.phase or self.holding.definition.phases[0]
-        self.holding.recorder.log(self.held, self._line(level, line, self._stream_details[stream], phase))
-
-    def _line(self, level: str, message: Any, details: Any, phase: Any) -> LogLine:
-        return LogLine(
-            level,
-            self._clean(message),
-            phase=heard.maybe_name(phase),
-            details=None if details is None else heard.json_text(self.holding.clean(str(details))),
-        )
-
-    def _clean(self, text: Any) -> str:
-        """A text without the values of secret parameters; they go first, so that no cut leaves a part of one."""
-        return heard.text(self.holding.clean(str(text)))
+        self.holding.log(level, line, _STREAM_DETAILS[stream], phase)
 
     def _later(self, seconds: float, call: Any) -> None:
         self._timers.append(asyncio.get_running_loop().call_later(seconds, call))
@@ -211,7 +199,7 @@ class Attempt:
             # Nobody had asked it to stop: it raised that by itself.
             self._said = replace(self._said, cause=Cause.RAISED)
         if self._said is not None and self._counts(self._said):
-            return replace(self.holding.without_secrets(self._said), usage=usage)
+            return replace(self._said, usage=usage)
         if self._stop is None and self._half_said and exit.code == 0:
             self._stop, self._detail = Stop.PROTOCOL, "its last words were no whole frame"
         if self._stop is not None:

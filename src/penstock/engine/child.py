@@ -22,7 +22,7 @@ from penstock.core.job import Created, Job
 from penstock.core.outcome import Cause, Failure, Outcome
 from penstock.core.transitions import Status, Trigger
 from penstock.core.verdicts import Cancelled
-from penstock.engine import confinement, heard, running
+from penstock.engine import confinement, heard, running, tracing
 from penstock.engine.context import AttemptContext, Numbering, Resources
 from penstock.engine.handlers import Application, Handle
 from penstock.engine.jobs_on_wire import job_from_json
@@ -98,12 +98,14 @@ def _attempt(
     try:
         resources.close()
     except BaseException as error:
-        reporter.log("warning", f"A resource could not be closed: {error!r:.500}", None, None)
+        reporter.log("warning", f"A resource could not be closed: {error!r}", None, None)
     # A handler may have closed or replaced them.
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
     reporter.say({"say": "outcome", **outcome_to_json(outcome)})
+    with contextlib.suppress(Exception):
+        tracing.flush()
     return outcome.usage.exit_code or 0
 
 
@@ -143,8 +145,8 @@ class LineReporter:
         self.phase = name
         self.say({"say": "phase", "name": name, "position": position})
 
-    def phase_done(self, name: str, position: int, result: str) -> None:
-        self._ask({"ask": "phase", "name": name, "position": position, "result": result})
+    def phase_done(self, name: str, position: int, result: str) -> str:
+        return str(self._ask({"ask": "phase", "name": name, "position": position, "result": result}))
 
     def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]:
         answer = self._ask({"ask": "create", "orders": [self._children.own(order, self.phase) for order in orders]})

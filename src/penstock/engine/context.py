@@ -32,8 +32,8 @@ class Reporter(Errands, Protocol):
 
     def phase_running(self, name: str, position: int) -> None: ...
 
-    def phase_done(self, name: str, position: int, result: str) -> Awaitable[None] | None:
-        """Keep the result of a phase; when this returns, or what it returns was awaited, it is committed."""
+    def phase_done(self, name: str, position: int, result: str) -> Awaitable[str] | str:
+        """Keep the result of a phase; when there is an answer, awaited if need be, what it says is committed."""
         ...
 
 
@@ -118,7 +118,7 @@ class AttemptContext:
         within = min(100.0, max(0.0, float(percent)))
         overall = (self.position + within / 100) / self._total * 100
         text = None if message is None else payload.sanitise_text(str(message), 500)
-        self._reporter.progress(overall, text, str(stage)[:200] if stage is not None else self.phase)
+        self._reporter.progress(overall, text, self.phase if stage is None else payload.sanitise_text(str(stage), 200))
 
     def emit_event(self, kind: str, payload: Mapping[str, Any] | None = None) -> None:
         if not isinstance(kind, str) or not 0 < len(kind) <= _LONGEST_KIND or kind.startswith(_OURS):

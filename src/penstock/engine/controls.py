@@ -1,35 +1,61 @@
-"""What operators have said and a worker must look at: limits of definitions and the custom settings."""
+"""What operators have said and a worker must look at: limits of definitions and the configuration of all workers."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from penstock.core.definition import Definition
+from penstock.core.errors import InvalidInput
 from penstock.core.ports import AdminPort, Store
-
-_CUSTOM = "worker.custom"
+from penstock.core.worker_config import SETTING, WorkerConfig, from_text
+from penstock.engine.service import log
+from penstock.engine.settings import LIVE, WorkerSettings, configured
 
 
 class Controls:
     """The last that was read; `version` is that of the heartbeat which told of it."""
 
-    def __init__(self, store: Store, admin: AdminPort) -> None:
+    def __init__(self, store: Store, admin: AdminPort, own: WorkerSettings, changed: Callable[[], None]) -> None:
         self.version = -1
         self.limited: set[int] = set()
         """The lanes with a limit that a claim must look at."""
+        self.config = WorkerConfig()
+        self.settings = own
+        """The worker's own settings, with what the configuration says instead."""
         self.custom: Mapping[str, Any] = {}
         self._store = store
         self._admin = admin
+        self._own = own
+        self._changed = changed
 
     async def read(self, lanes: Collection[int], version: int = -1) -> None:
         """Learn what holds for these lanes now."""
         rows = await self._store.arun(self._admin.definitions())
-        self.limited = {row.lane for row in rows if row.lane in lanes and _limits(row.definition, row.overrides)}
-        stored = (await self._store.arun(self._admin.settings())).get(_CUSTOM)
-        self.custom = _object(None if stored is None else stored.value)
+        # Of what cannot be read nobody knows the limits: the claim looks at them, which is never wrong.
+        self.limited = {
+            row.lane
+            for row in rows
+            if row.lane in lanes and (row.error is not None or _limits(row.definition, row.overrides))
+        }
+        config = await stored_config(self._store, self._admin, self.config)
+        if config.enabled is not self.config.enabled:
+            log.warning("the worker configuration says: take %s", "jobs again" if config.enabled else "no jobs")
+        self.config, self.custom = config, json.loads(config.custom)
+        self.settings = configured(self._own, config, LIVE)
         self.version = version
+        self._changed()
+
+
+async def stored_config(store: Store, admin: AdminPort, otherwise: WorkerConfig) -> WorkerConfig:
+    """The configuration of all workers; `otherwise` when what is stored cannot be used, which is said."""
+    stored = (await store.arun(admin.settings())).get(SETTING)
+    try:
+        return from_text(None if stored is None else stored.value)
+    except (InvalidInput, ValueError, TypeError, AttributeError) as error:
+        log.error("the stored worker configuration cannot be used, and the last good one holds: %s", error)
+        return otherwise
 
 
 def _limits(definition: Definition, overrides: Mapping[str, object]) -> bool:
@@ -39,8 +65,3 @@ def _limits(definition: Definition, overrides: Mapping[str, object]) -> bool:
         "rate_count": 0 if definition.rate_limit is None else definition.rate_limit.count,
     }
     return any(overrides.get(name, value) for name, value in own.items())
-
-
-def _object(value: str | None) -> Mapping[str, Any]:
-    found = json.loads(value) if value else {}
-    return found if isinstance(found, dict) else {}

@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-import json
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
-from penstock.core import payload
 from penstock.core.context import Errands
 from penstock.core.definition import Definition
 from penstock.core.errors import LeaseLost
-from penstock.core.job import Claimed, Held
+from penstock.core.instant import SECOND
+from penstock.core.job import Claimed, Held, LogLine
 from penstock.core.outcome import Outcome, Settlement, Standing, decide
 from penstock.core.ports import AdminPort, JobsPort, Store
-from penstock.core.transitions import Trigger
+from penstock.core.secrets import Scrubber, SecretPolicy
+from penstock.core.transitions import Status, Trigger
+from penstock.engine import heard
 from penstock.engine.answering import run_errand
+from penstock.engine.log_lines import JOB, about, logger
 from penstock.engine.recorder import Recorder
 from penstock.engine.task import Task
 from penstock.engine.wire import Frame
 
-_SHORTEST_SECRET = 4
-_SHORTEST_LINE = 8
-_MASK = "•••"
+log = logger("penstock.jobs")
+"""One line for each attempt that ends: worth having while developing, too much for a busy worker."""
+
+_LONGEST_ERROR = 65_536
+_LONGEST_PROGRESS = 500
 
 
 class Holding:
-    """One claimed job and its definition, with the store behind it."""
+    """One claimed job and its definition, with the store behind it.
+
+    Whatever an attempt says goes through here on its way to the store, and leaves the values of secret parameters here.
+    """
 
     def __init__(
         self,
@@ -39,6 +48,7 @@ class Holding:
         recorder: Recorder,
         errands: Errands,
         settings: Mapping[str, Any],
+        policy: SecretPolicy,
         *,
         started: bool,
     ) -> None:
@@ -46,7 +56,6 @@ class Holding:
         self.definition = definition
         self.held = Held(claimed.job_id, claimed.fence)
         self.worker = worker
-        self.recorder = recorder
         self.errands = errands
         self.phase: str | None = None
         self.started = started
@@ -54,21 +63,45 @@ class Holding:
         self._jobs = jobs
         self._admin = admin
         self._settings = settings
-        self._secrets = _secrets(claimed.params, definition.secret_fields)
+        self._policy = policy
+        self._recorder = recorder
 
-    def clean(self, text: str) -> str:
-        """A text without the values of secret parameters."""
-        for secret in self._secrets:
-            text = text.replace(secret, _MASK)
-        return text
+    @cached_property
+    def secrets(self) -> Scrubber:
+        """Takes the values of secret parameters out of texts."""
+        return self._policy.scrubber(self.definition.secret_fields, self.claimed.params)
+
+    def progress(self, percent: float, message: object, phase: str | None) -> None:
+        shown = None if message is None else self._text(message, _LONGEST_PROGRESS)
+        self._recorder.progress(self.held, percent, shown, self._name(phase))
+
+    def log(self, level: str, message: object, details: str | None, phase: str | None) -> None:
+        shown = None if details is None else self.secrets.clean_json(details)
+        self._recorder.log(self.held, LogLine(level, self._text(message), phase=self._name(phase), details=shown))
+
+    def event(self, kind: str, data: str | None) -> None:
+        shown = None if data is None else self.secrets.clean_json(data)
+        self._recorder.event(self.held, self.secrets.clean(kind), shown)
 
     def without_secrets(self, outcome: Outcome) -> Outcome:
-        """An outcome whose error does not show the values of secret parameters."""
-        failure = outcome.failure
-        if failure is None or not self._secrets:
+        """An outcome as it may be kept: its result, its error, its review."""
+        secrets, failure = self.secrets, outcome.failure
+        if not secrets:
             return outcome
-        shown = replace(failure, message=self.clean(failure.message), traceback=self.clean(failure.traceback))
-        return replace(outcome, failure=shown)
+        asked = outcome.trigger is Trigger.ASK_REVIEW
+        return replace(
+            outcome,
+            result=outcome.result and (secrets.clean_json if asked else secrets.clean_result)(outcome.result),
+            data=outcome.data and secrets.clean_json(outcome.data),
+            note=outcome.note and secrets.clean(outcome.note),
+            failure=failure
+            and replace(
+                failure,
+                type=secrets.clean(failure.type),
+                message=self._text(failure.message, _LONGEST_ERROR),
+                traceback=self._text(failure.traceback, _LONGEST_ERROR),
+            ),
+        )
 
     async def task(self) -> Task:
         """What the handler has to know; for jobs that ran before, with what is left of that."""
@@ -99,32 +132,35 @@ class Holding:
         """Carry out what the handler asks for."""
         match ask["ask"]:
             case "phase":
-                await self.keep_phase(str(ask["name"]), int(ask["position"]), str(ask["result"]))
-                return None
+                return await self.keep_phase(str(ask["name"]), int(ask["position"]), str(ask["result"]))
             case _:
                 return await run_errand(self.errands, ask)
 
     def enter_phase(self, name: str, position: int) -> None:
         """A phase begins."""
-        self.phase = name
-        self.recorder.phase(self.held, name, position)
+        self.phase = name = self.secrets.clean(name)
+        self._recorder.phase(self.held, name, position)
         percent = min(100.0, max(0.0, 100 * position / len(self.definition.phases)))
-        self.recorder.progress(self.held, percent, None, name)
+        self._recorder.progress(self.held, percent, None, name)
 
     def leave_phase(self, outcome: Outcome) -> None:
         """An attempt has ended: the phase that it failed in says so."""
         names = self.definition.phases
         if outcome.trigger is Trigger.FAIL and outcome.failure is not None and len(names) > 1 and self.phase in names:
-            self.recorder.phase(self.held, self.phase, names.index(self.phase), outcome.failure.message)
+            self._recorder.phase(self.held, self.phase, names.index(self.phase), outcome.failure.message)
 
-    async def keep_phase(self, name: str, position: int, result: str) -> None:
-        await self.recorder.flush(self.held)
+    async def keep_phase(self, name: str, position: int, result: str) -> str:
+        """Keep the result of a phase; what later phases are given is what was kept."""
+        kept = self.secrets.clean_result(result)
+        await self._recorder.flush(self.held)
         await self._store.arun(
-            self._jobs.save_phase(self.held, name, position, "completed", progress=100.0, result=result)
+            self._jobs.save_phase(self.held, name, position, "completed", progress=100.0, result=kept)
         )
+        return kept
 
     async def start(self) -> None:
         """Record that the attempt begins, if the claim did not; `LeaseLost` when it may not any more."""
+        JOB.set(self.claimed.job_id)
         if not self.started:
             refused = await self._store.arun(self._jobs.start([self.held]))
             if refused:
@@ -135,7 +171,10 @@ class Holding:
         """What the outcome means for the job."""
         claimed = self.claimed
         standing = Standing(claimed.attempt, claimed.max_attempts, claimed.lost)
-        return decide(claimed.job_id, claimed.fence, outcome, standing, self.definition.backoff, random)
+        settlement = decide(claimed.job_id, claimed.fence, outcome, standing, self.definition.backoff, random)
+        if log.isEnabledFor(logging.INFO):
+            self._tell(settlement)
+        return settlement
 
     async def _earlier(self) -> tuple[dict[str, str], dict[str, Any] | None]:
         """Results of phases, and the last decision about a review with the phase that had asked for it."""
@@ -156,28 +195,19 @@ class Holding:
             "phase": asked[-1] if asked else None,
         }
 
+    def _tell(self, settlement: Settlement) -> None:
+        """Log how the attempt ended; an error only by its kind, for its text may hold parameters."""
+        claimed, outcome = self.claimed, settlement.outcome
+        kind = "" if outcome.failure is None else f" ({outcome.failure.type})"
+        again = f", again in {settlement.delay / SECOND:.1f} s" if settlement.status is Status.SCHEDULED else ""
+        log.info(
+            "%s %s: attempt %d of %d %s%s -> %s%s", self.definition.key, claimed.job_id, claimed.attempt,
+            claimed.max_attempts, outcome.cause, kind, settlement.status, again, extra=about(claimed.job_id),
+        )  # fmt: skip
 
-def _secrets(params: str, names: tuple[str, ...]) -> list[str]:
-    """The texts that must not be shown, the longest first."""
-    if not names:
-        return []
-    given: Any = payload.load(params)
-    found: set[str] = set()
-    for name in names:
-        _collect(given.get(name), found)
-    return sorted(found, key=len, reverse=True)
+    def _text(self, text: object, longest: int = heard.LONGEST_LINE) -> str:
+        """A text that may be kept; secrets go first, so that no cut leaves a part of one."""
+        return heard.text(self.secrets.clean(str(text)), longest)
 
-
-def _collect(value: Any, found: set[str]) -> None:
-    if isinstance(value, dict):
-        for each in value.values():
-            _collect(each, found)
-    elif isinstance(value, list):
-        for each in value:
-            _collect(each, found)
-    elif value is not None and not isinstance(value, bool):
-        text = str(value)
-        # As it is, as JSON or Python would write it, and line by line.
-        forms = {text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]}
-        found |= {form for form in forms if len(form) >= _SHORTEST_SECRET}
-        found |= {line for line in text.splitlines() if len(line) >= _SHORTEST_LINE}
+    def _name(self, name: str | None) -> str | None:
+        return None if name is None else self.secrets.clean(name)

@@ -16,6 +16,7 @@ from penstock.core.ports import AdminPort, JobsPort, Store
 from penstock.core.worker import HookCall
 from penstock.engine.answering import Answers, run_errand
 from penstock.engine.child import outcome_from_json
+from penstock.engine.log_lines import JOB, about
 from penstock.engine.output import Output
 from penstock.engine.service import log
 from penstock.engine.surroundings import Surroundings
@@ -59,6 +60,9 @@ class Hooks:
         self._running: set[asyncio.Task[None]] = set()
         self.lanes: dict[int, Definition] = {}
         """The definitions with hooks that this worker has loaded."""
+        self.errors = 0
+        """How often a hook could not be called at all."""
+        self.last_error: str | None = None
 
     async def tick(self) -> float:
         if not self.lanes or not self._zygote().alive:
@@ -67,11 +71,22 @@ class Hooks:
         found = await self._store.arun(self._admin.get([call.job_id for call in calls])) if calls else []
         jobs = {job.id: job for job in found}
         for call in calls:
-            definition = self.lanes[call.lane]
-            for name in BY_EVENT.get(call.kind, ()):
-                if name in definition.hooks:
-                    self.call(definition, name, hook_task(call, definition, name, jobs.get(call.job_id)))
+            try:
+                self._call_all(call, jobs.get(call.job_id))
+            except Exception as error:
+                # They are taken: what is wrong with one must not cost the others.
+                self.errors += 1
+                self.last_error = f"job {call.job_id}, {call.kind}: {error}"
+                log.exception(
+                    "hooks of job %s for %s could not be called", call.job_id, call.kind, extra=about(call.job_id)
+                )
         return 0.0 if len(calls) == _BATCH else _IDLE
+
+    def _call_all(self, call: HookCall, job: Job | None) -> None:
+        definition = self.lanes[call.lane]
+        for name in BY_EVENT.get(call.kind, ()):
+            if name in definition.hooks:
+                self.call(definition, name, hook_task(call, definition, name, job))
 
     def call(self, definition: Definition, name: str, task: Task) -> None:
         """Call one hook, without waiting for it."""
@@ -85,7 +100,9 @@ class Hooks:
             await asyncio.wait(self._running, timeout=seconds)
 
     async def _call(self, definition: Definition, name: str, task: Task) -> None:
+        JOB.set(task.job_id)
         what = f"{name} of {definition.key} for job {task.job_id}"
+        secrets = self._surroundings.secrets.scrubber(definition.secret_fields, task.params)
         problem = ""
         zygote = self._zygote()
         try:
@@ -98,16 +115,17 @@ class Hooks:
         def hear(frame: Frame) -> None:
             nonlocal problem
             if frame["say"] == "log":
-                log.info("%s: %s", what, frame["message"])
+                log.info("%s: %s", what, secrets.clean(str(frame["message"])))
             elif frame["say"] == "ask":
                 answers.ask(frame)
             elif frame["say"] == "outcome":
                 failure = outcome_from_json(frame).failure
-                problem = "" if failure is None else f"{failure.type}: {failure.message}"
+                problem = "" if failure is None else secrets.clean(f"{failure.type}: {failure.message}")
 
         answers = Answers(fork.line, partial(run_errand, self._errands), lambda _: zygote.kill(fork), what)
         ear = Ear(fork.line, hear, lambda _: zygote.kill(fork))
-        outputs = [Output(each, lambda line: log.info("%s: %s", what, line)) for each in (fork.output, fork.errors)]
+        printed = partial(log.info, "%s: %s", what)
+        outputs = [Output(each, printed, secrets) for each in (fork.output, fork.errors)]
         try:
             exit = await _ended(zygote, fork, self._timeout)
             if exit is None:

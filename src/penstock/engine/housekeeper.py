@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
+from penstock.core.errors import StoreUnavailable
 from penstock.core.instant import DAY
 from penstock.core.ports import AdminPort, FeedPort, Store
+from penstock.engine.archive import Archive
 from penstock.engine.service import log
+
+T = TypeVar("T")
 
 _EVERY = 10.0
 _NOT_LEADING = 300.0
@@ -15,6 +22,8 @@ _NOT_LEADING = 300.0
 
 _CLEAN_EVERY = 60.0
 _BATCH = 1000
+_FOLDED = 10_000
+_ARCHIVED_AT_ONCE = 50
 _AGE = 7 * DAY
 _FEED_AGE = 14 * DAY
 
@@ -22,11 +31,19 @@ _FEED_AGE = 14 * DAY
 class Housekeeper:
     """Does a batch of each at a time; the worker that has been there longest does it for all."""
 
-    def __init__(self, store: Store, admin: AdminPort, feed: FeedPort, me: Callable[[], str]) -> None:
+    def __init__(
+        self, store: Store, admin: AdminPort, feed: FeedPort, me: Callable[[], str], archive: Archive | None = None
+    ) -> None:
+        """With an `archive`, no job is deleted before its line is on the disk."""
         self._store = store
         self._admin = admin
         self._feed = feed
         self._me = me
+        self._archive = archive
+        self.errors: Counter[str] = Counter()
+        """How often each part has failed."""
+        self.problem: Exception | None = None
+        """What the last round failed with, if one of its parts did."""
         self._done_at = float("-inf")
         self._cleaned_at = float("-inf")
 
@@ -36,19 +53,52 @@ class Housekeeper:
             return _EVERY
         more = await self.once()
         self._done_at = time.monotonic()
+        if self.problem is not None:
+            raise self.problem
         return 0.05 if more else _EVERY
 
     async def once(self) -> bool:
-        """One batch of everything; True when there is more to do."""
-        await self._store.arun(self._admin.fold())
-        swept = await self._store.arun(self._admin.retire(_BATCH))
-        if swept.deleted:
-            log.info("%d job(s) past their time were deleted", len(swept.deleted))
-        more = len(swept.deleted) >= _BATCH
-        if time.monotonic() - self._cleaned_at >= _CLEAN_EVERY:
-            removed = await self._store.arun(self._admin.tidy(_AGE, _BATCH))
-            removed = max(removed, await self._store.arun(self._feed.prune(_FEED_AGE, _BATCH)))
-            if removed < _BATCH:
-                self._cleaned_at = time.monotonic()
-            more = more or removed >= _BATCH
-        return more
+        """One batch of everything; True when there is more to do. Where a part fails, the others go on."""
+        self.problem = None
+        folded = await self._part("fold", self._store.arun(self._admin.fold()))
+        await self._part("defaults", self._store.arun(self._admin.apply_defaults()))
+        deleted, more = await self._part("retire", self._retire()) or (0, False)
+        if deleted:
+            log.info("%d job(s) past their time were deleted", deleted)
+        more |= (folded or 0) >= _FOLDED
+        if time.monotonic() - self._cleaned_at < _CLEAN_EVERY:
+            return more
+        tidied = await self._part("tidy", self._store.arun(self._admin.tidy(_AGE, _BATCH)))
+        pruned = await self._part("prune", self._store.arun(self._feed.prune(_FEED_AGE, _BATCH)))
+        removed = max(tidied or 0, pruned or 0)
+        if removed < _BATCH and None not in (tidied, pruned):
+            self._cleaned_at = time.monotonic()
+        return more or removed >= _BATCH
+
+    async def _retire(self) -> tuple[int, bool]:
+        """How many jobs were deleted, and whether there may be more."""
+        swept = await self._store.arun(self._admin.retire(_BATCH, delete=self._archive is None))
+        if self._archive is None:
+            return len(swept.deleted), len(swept.deleted) + len(swept.stale) >= _BATCH
+        remains = await self._store.arun(self._admin.take_remains(_ARCHIVED_AT_ONCE))
+        if not remains:
+            return 0, len(swept.stale) >= _BATCH
+        await asyncio.to_thread(self._archive.keep, remains)
+        gone = await self._store.arun(self._admin.delete_remains({each.job.id: each.mark for each in remains}))
+        return len(gone), len(gone) >= _ARCHIVED_AT_ONCE or len(swept.stale) >= _BATCH
+
+    async def _part(self, name: str, work: Awaitable[T]) -> T | None:
+        """What a part gives; None when it failed, which is counted and told."""
+        try:
+            return await work
+        except StoreUnavailable:
+            self.errors[name] += 1
+            raise
+        except Exception as error:
+            self.errors[name] += 1
+            error.add_note(f"It happened in the part {name!r} of housekeeping.")
+            if self.problem is None:
+                self.problem = error
+            else:
+                log.error("housekeeping: %s failed as well", name, exc_info=error)
+            return None

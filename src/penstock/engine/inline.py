@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Mapping, Sequence
 from contextvars import copy_context
 from typing import Any
 
 from penstock.core.errors import LeaseLost
-from penstock.core.job import Created, Job, LogLine
+from penstock.core.job import Created, Job
 from penstock.core.outcome import Cause, Failure, Outcome
 from penstock.core.transitions import Status, Trigger
 from penstock.engine import running
@@ -19,7 +20,13 @@ from penstock.engine.loaded import Loaded
 from penstock.engine.records import JobRecords
 
 RECORDS = JobRecords()
-"""To be added to the root logger by whoever runs inline attempts."""
+
+
+def take_records() -> None:
+    """From now on what inline attempts log is kept with them, and only then seen by others, without secrets."""
+    root = logging.getLogger()
+    if RECORDS not in root.handlers:
+        root.handlers.insert(0, RECORDS)
 
 
 class InlineAttempt:
@@ -48,7 +55,7 @@ class InlineAttempt:
         reporter = DirectReporter(self.holding)
         self._ctx = AttemptContext(task, self._app, reporter, self._resources, len(self._handle.steps))
         surroundings = copy_context()
-        surroundings.run(RECORDS.attach_here, reporter, self._ctx)
+        surroundings.run(RECORDS.attach_here, reporter, self._ctx, self.holding.secrets)
         work = running.arun(self._handle, task, self._ctx, reporter)
         self._work = asyncio.get_running_loop().create_task(work, context=surroundings)
         definition = self.holding.definition
@@ -104,19 +111,18 @@ class DirectReporter:
         self._holding = holding
 
     def progress(self, percent: float, message: str | None, phase: str) -> None:
-        self._holding.recorder.progress(self._holding.held, percent, message, phase)
+        self._holding.progress(percent, message, phase)
 
     def log(self, level: str, message: str, details: str | None, phase: str | None) -> None:
-        clean = self._holding.clean
-        self._holding.recorder.log(self._holding.held, LogLine(level, clean(message), phase=phase, details=details))
+        self._holding.log(level, message, details, phase)
 
     def event(self, kind: str, data: str | None) -> None:
-        self._holding.recorder.event(self._holding.held, kind, data)
+        self._holding.event(kind, data)
 
     def phase_running(self, name: str, position: int) -> None:
         self._holding.enter_phase(name, position)
 
-    def phase_done(self, name: str, position: int, result: str) -> Awaitable[None]:
+    def phase_done(self, name: str, position: int, result: str) -> Awaitable[str]:
         return self._holding.keep_phase(name, position, result)
 
     def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]:

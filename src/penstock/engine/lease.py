@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.core.ports import JobsPort, Store
-from penstock.core.worker import Pulse, WorkerInfo
+from penstock.core.worker import Duty, Pulse, WorkerInfo
 from penstock.engine import processes
 from penstock.engine.heartbeat import Heartbeat
 from penstock.engine.settings import WorkerSettings
@@ -17,6 +17,8 @@ _SETTLED_IN = 2.0
 """So long a worker's own heartbeats must have been answered before it takes others for dead."""
 _AFTER_OUTAGE = 15.0
 """So long after a heartbeat has failed the others may not have found their way back to the store either."""
+
+_REPORT_EVERY = 10.0
 
 
 class Lease:
@@ -32,6 +34,8 @@ class Lease:
         pulse: Callable[[Pulse], None],
         lost: Callable[[str, str], None],
         unkillable: Callable[[], bool],
+        duties: Callable[[], Sequence[Duty]],
+        figures: Callable[[], Mapping[str, float]],
     ) -> None:
         self.worker = ""
         self.beats = 0
@@ -44,9 +48,13 @@ class Lease:
         self._pulse = pulse
         self._lost = lost
         self._unkillable = unkillable
+        self._duties = duties
+        self._figures = figures
+        self._reported = 0.0
         self._begun = 0.0
         self._failed = -_AFTER_OUTAGE
         self._lanes: tuple[int, ...] | None = None
+        self._slots: int | None = None
         self._heartbeat: Heartbeat | None = None
 
     @property
@@ -71,7 +79,7 @@ class Lease:
         begun = processes.boot_time()
         await self._store.arun(self._jobs.register_worker(worker, self._length))
         self.worker, self.beats, self._begun = worker.id, 0, begun
-        self._lanes = None
+        self._lanes, self._slots, self._reported = None, None, 0.0
         until = begun + self._settings.lease - self._settings.margin
         self._trust(until)
         loop = asyncio.get_running_loop()
@@ -82,7 +90,7 @@ class Lease:
             _tell(loop, self._hear, worker.id, pulse)
 
         self._heartbeat = Heartbeat(
-            lambda: self._own.run(self._jobs.heartbeat(worker.id, self._length, lanes=self._lanes)),
+            lambda: self._beat(worker.id),
             self._settings,
             trusted=trusted,
             distrusted=lambda why: _tell(loop, self._lost, worker.id, why),
@@ -106,6 +114,10 @@ class Lease:
         self._lanes = lanes
         self.poke()
 
+    def tell_slots(self, slots: int) -> None:
+        """Let the store know from the next heartbeat on how many slots the worker has now."""
+        self._slots = slots
+
     def poke(self) -> None:
         """Beat soon: there may be something to learn, such as a cancel."""
         if self._heartbeat is not None:
@@ -117,6 +129,19 @@ class Lease:
             await asyncio.to_thread(self._heartbeat.join, self._settings.lease)
         if self._own is not self._store:
             await asyncio.to_thread(self._own.close)
+
+    def _beat(self, worker: str) -> Pulse:
+        """In the heartbeat's thread: extend the lease; now and then say how the duties go."""
+        due = self.beats > 0 and processes.boot_time() - self._reported >= _REPORT_EVERY
+        duties, figures = (self._duties(), self._figures()) if due else (None, None)
+        pulse = self._own.run(
+            self._jobs.heartbeat(
+                worker, self._length, lanes=self._lanes, slots=self._slots, duties=duties, figures=figures
+            )
+        )
+        if due:
+            self._reported = processes.boot_time()
+        return pulse
 
     def _note_failure(self) -> None:
         self._failed = processes.boot_time()

@@ -7,6 +7,8 @@ import codecs
 import os
 from collections.abc import Callable
 
+from penstock.core.secrets import Scrubber
+
 MOST_BYTES = 256 * 1024
 """So much of each stream of an attempt is kept."""
 
@@ -17,10 +19,11 @@ _CHUNK = 65_536
 class Output:
     """Reads one stream of a child until it ends; what is beyond the cap is read, counted and dropped."""
 
-    def __init__(self, descriptor: int, keep: Callable[[str], None], clean: Callable[[str], str] = str) -> None:
+    def __init__(self, descriptor: int, keep: Callable[[str], None], secrets: Scrubber) -> None:
         self._descriptor = descriptor
         self._keep = keep
-        self._clean = clean
+        # Cleaned as one text, so that no end of a piece or of a line hides what must not be shown.
+        self._clean = secrets.stream()
         self._decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
         self._rest: list[str] = []
         self._kept = 0
@@ -35,7 +38,8 @@ class Output:
             pass
         self._stop()
         os.close(self._descriptor)
-        self._take(self._decode(b"", True), last=True)
+        rest = self._clean.feed(self._decode(b"", True))
+        self._take(rest + self._clean.end(cut=self._cut > 0), last=True)
         if self._cut:
             self._keep(f"… {self._cut} bytes more were printed and are cut here.")
 
@@ -55,7 +59,7 @@ class Output:
             data = data[:room]
         if data:
             self._kept += len(data)
-            self._take(self._decode(data))
+            self._take(self._clean.feed(self._decode(data)))
         return True
 
     def _take(self, text: str, *, last: bool = False) -> None:
@@ -71,8 +75,7 @@ class Output:
             self._keep_line(line)
 
     def _keep_line(self, line: str) -> None:
-        # Cleaned as a whole, so that nothing that must not be shown is hidden from sight by a cut.
-        text = self._clean(line.rstrip("\r"))
+        text = line.rstrip("\r")
         for start in range(0, len(text) or 1, _LONGEST_LINE):
             self._keep(text[start : start + _LONGEST_LINE])
 

@@ -6,15 +6,17 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from penstock.core.errors import LeaseLost, StoreError
+from penstock.core.errors import LeaseLost, StoreError, StoreUnavailable
 from penstock.core.job import Held, LogLine
 from penstock.core.plan import Plan
 from penstock.core.ports import JobsPort, Store
+from penstock.engine.log_lines import about
 from penstock.engine.service import log
 
 INTERVAL = 0.25
 MOST_LINES = 10_000
 _BATCH = 500
+_AGAIN = 0.5
 
 
 @dataclass(slots=True)
@@ -75,6 +77,19 @@ class Recorder:
             self._of(held).lines.append(LogLine("warning", f"… {cut} lines more were logged and are cut here."))
         await self.flush(held)
 
+    async def finish_surely(self, held: Held, mine: Callable[[], bool]) -> None:
+        """The same, as often as it takes while the attempt's lease lasts."""
+        while True:
+            try:
+                return await self.finish(held)
+            except StoreUnavailable:
+                if not mine():
+                    return None
+                await asyncio.sleep(_AGAIN)
+            except Exception:
+                log.exception("the last words of job %s could not be kept", held.job_id, extra=about(held.job_id))
+                return None
+
     async def flush(self, held: Held) -> None:
         """Write down now what one attempt has said so far."""
         if held in self._notes or self._writing.locked():
@@ -118,7 +133,7 @@ class Recorder:
         except StoreError:
             raise
         except Exception:
-            log.exception("what job %s said could not be kept", held.job_id)
+            log.exception("what job %s said could not be kept", held.job_id, extra=about(held.job_id))
             notes.clear()
 
     def _put_back(self, held: Held, notes: _Notes) -> None:

@@ -7,12 +7,13 @@ from contextvars import ContextVar
 from typing import Any
 
 from penstock.core import payload
+from penstock.core.secrets import Scrubber
 from penstock.engine import running
 from penstock.engine.context import AttemptContext, Reporter
 
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
 
-Place = tuple[Reporter, AttemptContext]
+Place = tuple[Reporter, AttemptContext, Scrubber | None]
 
 
 class JobRecords(logging.Handler):
@@ -25,20 +26,23 @@ class JobRecords(logging.Handler):
 
     def attach(self, reporter: Reporter, ctx: AttemptContext) -> None:
         """From now on everything that this process logs belongs to one attempt."""
-        self._whole = reporter, ctx
+        self._whole = reporter, ctx, None
 
-    def attach_here(self, reporter: Reporter, ctx: AttemptContext) -> None:
-        """What is logged in the present context, and in tasks begun in it, belongs to one attempt."""
-        self._own.set((reporter, ctx))
+    def attach_here(self, reporter: Reporter, ctx: AttemptContext, secrets: Scrubber) -> None:
+        """What is logged in the present context, and in tasks begun in it, belongs to one attempt; those who handle
+        a record after this one do not see the attempt's secrets in it."""
+        self._own.set((reporter, ctx, secrets))
 
     def emit(self, record: logging.LogRecord) -> None:
         place = self._own.get() or self._whole
         if place is None:
             return
-        reporter, ctx = place
+        reporter, ctx, secrets = place
         try:
             level = next((name for number, name in _LEVELS if record.levelno >= number), "debug")
             reporter.log(level, record.getMessage(), _details(record), ctx.phase)
+            if secrets:
+                _clean(record, secrets)
         except Exception:
             self.handleError(record)
 
@@ -49,3 +53,14 @@ def _details(record: logging.LogRecord) -> str:
         facts["traceback"] = running.failure(record.exc_info[1]).traceback
     text, _ = payload.sanitise(facts)
     return text
+
+
+def _clean(record: logging.LogRecord, secrets: Scrubber) -> None:
+    message = record.getMessage()
+    if (shown := secrets.clean(message)) != message:
+        record.msg, record.args = shown, None
+    if record.exc_info and record.exc_info[1] is not None:
+        # Formatters write this instead of the exception itself.
+        record.exc_text = secrets.clean(running.failure(record.exc_info[1]).traceback)
+    if record.stack_info:
+        record.stack_info = secrets.clean(record.stack_info)

@@ -12,6 +12,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Coroutine, Generator
+from contextlib import nullcontext
 from typing import Any
 
 from penstock.core import payload
@@ -19,6 +20,7 @@ from penstock.core.errors import InvalidPayload
 from penstock.core.outcome import Cause, Failure, Outcome, Usage
 from penstock.core.transitions import Trigger
 from penstock.core.verdicts import Cancelled, Fail, NeedsReview, Retry, Snooze
+from penstock.engine import tracing
 from penstock.engine.context import AttemptContext, Reporter
 from penstock.engine.handlers import Handle, Step
 from penstock.engine.task import Task
@@ -31,11 +33,17 @@ Steps = Generator[Any, Any, str | None]
 
 def run(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter) -> Outcome:
     """Run the phases that are not done yet; coroutines get a loop of their own."""
-    return _ended(handle, lambda: _drive(_phases(handle, task, ctx, reporter)))
+    with tracing.attempt(task) as seen:
+        return seen.ended(_ended(handle, lambda: _drive(_phases(handle, task, ctx, reporter))))
 
 
 async def arun(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter) -> Outcome:
     """The same in a running loop, for handlers that are coroutines throughout."""
+    with tracing.attempt(task) as seen:
+        return seen.ended(await _arun(handle, task, ctx, reporter))
+
+
+async def _arun(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter) -> Outcome:
     steps = _phases(handle, task, ctx, reporter)
     try:
         value = next(steps)
@@ -71,8 +79,8 @@ def ending(handle: Handle | None, error: BaseException) -> Outcome:
             )
         case SystemExit():
             code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
-            text = f"The handler called sys.exit({error.code!r:.80}) and returned nothing."
-            told = Failure("SystemExit", payload.sanitise_text(text), fingerprint=f"exit-{code}")
+            text = f"The handler called sys.exit({payload.sanitise_text(repr(error.code), 200)}) and returned nothing."
+            told = Failure("SystemExit", text, fingerprint=f"exit-{code}")
             return Outcome(Trigger.FAIL, Cause.EXITED, failure=told, usage=Usage(exit_code=code & 0xFF))
         case _:
             return Outcome(Trigger.FAIL, Cause.RAISED, failure=failure(error), retryable=_retryable(handle, error))
@@ -168,14 +176,14 @@ def _phases(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter)
         else:
             if len(steps) > 1:
                 reporter.phase_running(step.name, position)
-            value = step.call(ctx, arguments)
-            if hasattr(value, "__await__"):
-                value = yield value
+            with tracing.phase(step.name) if len(steps) > 1 else nullcontext():
+                value = step.call(ctx, arguments)
+                if hasattr(value, "__await__"):
+                    value = yield value
             last = _result(handle, value)
         if len(steps) > 1:
             kept = reporter.phase_done(step.name, position, last)
-            if kept is not None:
-                yield kept
+            last = kept if isinstance(kept, str) else (yield kept)
         ctx.results[step.name] = payload.load(last)
     return last
 

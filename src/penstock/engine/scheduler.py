@@ -7,7 +7,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from penstock.core import pausing
-from penstock.core.errors import PenstockError, SchemaError, StoreFull, StoreUnavailable
+from penstock.core.errors import (
+    InvalidPayload,
+    InvalidSchedule,
+    PenstockError,
+    SchemaError,
+    StoreFull,
+    StoreUnavailable,
+)
 from penstock.core.instant import SECOND
 from penstock.core.job import Draft
 from penstock.core.ports import AdminPort, SchedulesPort, Store
@@ -17,10 +24,11 @@ from penstock.engine.service import log
 
 _SAFETY = 1.0
 _SOON = 0.005
-_BESIDE_RESTING = 0.25
+_STUCK = 0.25
 _BATCH = 100
 _MOST_TURNS = 500
 """Ticks of one schedule in a row; then it is the others' turn."""
+_LONGEST_ERROR = 300
 _FIRST_REST = 1.0
 _LONGEST_REST = 60.0
 
@@ -61,6 +69,13 @@ class Scheduler:
         self.ticked = 0
         """Ticks that this scheduler dealt with, those included that made no job."""
         self.errors = 0
+        """How often a schedule could not be ticked."""
+        self.last_error: str | None = None
+
+    @property
+    def asleep(self) -> dict[str, int]:
+        """The schedules that rest at present, each with its revision."""
+        return {key: rest.revision for key, rest in self.resting.items() if self._steady() < rest.until}
 
     async def tick(self, now: int | None = None) -> float:
         """Tick what is due; in how many seconds to look again."""
@@ -74,16 +89,18 @@ class Scheduler:
         unfinished = [await self._attend(row, present, now) for row in awake]
         if any(unfinished) or (awake and len(due) == limit):
             return 0.0
-        coming = await self._store.arun(self._schedules.next_tick(), now=now)
+        coming = await self._store.arun(self._schedules.next_tick(self.asleep), now=now)
         if coming is None:
             return _SAFETY
-        if coming <= present:  # it rests
-            return _BESIDE_RESTING
+        if coming <= present:  # it should have been dealt with: whatever is wrong, nobody hurries
+            return _STUCK
         return min(_SAFETY, max(_SOON, (coming - present) / SECOND))
 
     async def _attend(self, row: ScheduleRow, present: int, now: int | None) -> bool:
         """Tick one schedule, and say whether more of it is due; what is wrong with it does not stop the others."""
         try:
+            if row.error is not None:
+                raise _unreadable(row.error)
             turns = pausing.plan(row, present)
             await self._make(row.schedule, turns[:_MOST_TURNS], now)
         except (StoreUnavailable, StoreFull, SchemaError):
@@ -117,8 +134,19 @@ class Scheduler:
         self.errors += 1
         rest = self.resting.get(row.schedule.key)
         seconds = _FIRST_REST if rest is None else min(_LONGEST_REST, rest.seconds * 2)
+        # A value that does not fit may be a secret: others see only where it stands.
+        what = f"{type(error).__name__} at {error.path or '/'}" if isinstance(error, InvalidPayload) else str(error)
+        self.last_error = f"{row.schedule.key}: {what}"[:_LONGEST_ERROR]
         self.resting[row.schedule.key] = Resting(self._steady() + seconds, seconds, row.revision, str(error))
-        if isinstance(error, PenstockError):
+        if row.error is not None:
+            # No use to say it again: it cannot become readable by itself.
+            if rest is None or rest.revision != row.revision or rest.error != str(error):
+                log.error("schedule %s %s", row.schedule.key, error)
+        elif isinstance(error, PenstockError):
             log.warning("schedule %s cannot tick: %s; next try in %.0f s", row.schedule.key, error, seconds)
         else:
             log.exception("schedule %s cannot tick; next try in %.0f s", row.schedule.key, seconds)
+
+
+def _unreadable(problem: str) -> InvalidSchedule:
+    return InvalidSchedule(f"cannot be read: {problem}.", hint="Save it anew or delete it; the others go on.")

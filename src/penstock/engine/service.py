@@ -4,31 +4,58 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from penstock.core.errors import StoreUnavailable
+from penstock.core.worker import Duty
+from penstock.engine.log_lines import logger
 
 _LONGEST_PAUSE = 5.0
+_LONGEST_ERROR = 300
 
-log = logging.getLogger("penstock.engine")
+log = logger("penstock.engine")
+
+
+class Counting(Protocol):
+    """What goes on when something fails, and counts it by itself."""
+
+    errors: int
+    last_error: str | None
 
 
 class Service:
     """Calls `tick` until it is stopped; a tick says in how many seconds it wants to be called again."""
 
     def __init__(
-        self, name: str, tick: Callable[[], Awaitable[float]], *, longest_pause: float = _LONGEST_PAUSE
+        self,
+        name: str,
+        tick: Callable[[], Awaitable[float]],
+        *,
+        longest_pause: float = _LONGEST_PAUSE,
+        counting: Counting | None = None,
     ) -> None:
         self.name = name
         self.succeeded_at: float | None = None
         """When a tick last went well, on the monotonic clock."""
         self.errors = 0
+        self.last_error: str | None = None
+        self._counting = counting
         self._tick = tick
         self._longest_pause = longest_pause
         self._awake = asyncio.Event()
         self._stopping = False
+
+    def report(self) -> Duty:
+        """How it goes, to be told to others; from any thread."""
+        succeeded, own = self.succeeded_at, self._counting
+        return Duty(
+            name=self.name,
+            last_success_age=None if succeeded is None else time.monotonic() - succeeded,
+            errors=self.errors + (own.errors if own else 0),
+            last_error=self.last_error or (own.last_error if own else None),
+        )
 
     def wake(self) -> None:
         """Let the next tick come now; only from the loop's own thread."""
@@ -53,6 +80,7 @@ class Service:
             except Exception as error:
                 failures += 1
                 self.errors += 1
+                self.last_error = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
                 pause = min(self._longest_pause, 0.1 * 2 ** min(failures, 10))
                 self._complain(error, failures, pause)
             if pause > 0 and not self._stopping:

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
+from penstock.core import worker_config
 from penstock.core.errors import InvalidInput
+from penstock.core.secrets import SecretPolicy
+from penstock.core.worker_config import WorkerConfig
+from penstock.engine.service import log
+
+LIVE = ("slots", "inline_slots", "poll", "drain")
+"""What a running worker takes over from the stored configuration."""
+AT_START = ("lease", "heartbeat")
+"""What a worker takes over when it starts, and keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +51,8 @@ class WorkerSettings:
     """Where the private folders of jobs are made; by default under the system's folder for temporary files."""
     processes: int = 256
     """Processes that one job may have where its definition says nothing."""
+    secrets: SecretPolicy = field(default_factory=SecretPolicy)
+    """By which names secrets are known that no definition has declared."""
     own_process: bool = True
     """The worker has its process to itself, so that any child it did not start is an orphan of a job."""
 
@@ -51,7 +63,7 @@ class WorkerSettings:
         for name in ("slots", "inline_slots"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise InvalidInput(f"{name} must be an integer of at least 1, not {getattr(self, name)!r}.")
-        if self.heartbeat * 2 > self.lease - self.margin:
+        if worker_config.too_slow(self.heartbeat, self.lease):
             raise InvalidInput(
                 f"A heartbeat every {self.heartbeat:g} s is too slow for a lease of {self.lease:g} s.",
                 hint="The lease should last for at least three heartbeats.",
@@ -60,4 +72,14 @@ class WorkerSettings:
     @property
     def margin(self) -> float:
         """So long before its lease ends a worker stops to trust it."""
-        return max(0.2 * self.lease, min(1.0, 0.3 * self.lease))
+        return worker_config.margin(self.lease)
+
+
+def configured(own: WorkerSettings, config: WorkerConfig, names: Sequence[str]) -> WorkerSettings:
+    """A worker's own settings, with what the stored configuration says of these instead; what does not fit is said."""
+    said = {name: getattr(config, name) for name in names if getattr(config, name) is not None}
+    try:
+        return replace(own, **said)
+    except InvalidInput as error:
+        log.error("%s of the worker configuration cannot be used here: %s", ", ".join(said), error)
+        return own

@@ -12,6 +12,7 @@ from penstock.core.outcome import Failure, Outcome, Settlement
 from penstock.core.ports import JobsPort, Store
 from penstock.core.transitions import Trigger
 from penstock.core.worker import SettleReport
+from penstock.engine.log_lines import about
 from penstock.engine.service import log
 
 _BATCH = 500
@@ -85,7 +86,8 @@ class Settler:
                     [job for report in reports for job in report.repeated],
                     [held for report in reports for held in report.refused],
                 )
-            log.exception("the ending of job %s cannot be written as it is", settlements[0].job_id)
+            job_id = settlements[0].job_id
+            log.exception("the ending of job %s cannot be written as it is", job_id, extra=about(job_id))
             return await self._store.arun(self._jobs.settle(worker, [_plainer(settlements[0])]))
 
 

@@ -9,10 +9,11 @@ import pwd
 import shutil
 import stat
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from penstock.core.definition import Definition
 from penstock.core.errors import InvalidInput
+from penstock.core.worker_config import DefaultLimits
 from penstock.engine.confinement import Rules, allowed_environment
 from penstock.engine.folders import WorkerFolder
 from penstock.engine.holding import Holding
@@ -20,12 +21,17 @@ from penstock.engine.service import log
 from penstock.engine.settings import WorkerSettings
 
 _PRIVATE = 0o700
+_LIMITS = tuple(each.name for each in fields(DefaultLimits))
 
 
 class Surroundings:
     """Makes the rules under which the children of one worker run."""
 
     def __init__(self, settings: WorkerSettings, definitions: Iterable[Definition]) -> None:
+        self.limits = DefaultLimits()
+        """What holds for definitions that say nothing."""
+        self.secrets = settings.secrets
+        """What must not be seen of parameters."""
         self._settings = settings
         self._user = _user(settings, definitions)
         self._folder = WorkerFolder(settings.folder)
@@ -45,15 +51,15 @@ class Surroundings:
         """What a child may use that runs this definition; its folder is to be given back."""
         user, group = self._user
         folder = self._private_folder()
-        processes = self._settings.processes if definition.processes is None else definition.processes
+        limits = {name: _first(getattr(definition, name), getattr(self.limits, name)) for name in _LIMITS}
         return Rules(
             folder=folder,
             environment={**self._visible(definition), "HOME": folder, "TMPDIR": folder, "PENSTOCK_JOB_ID": job_id},
-            memory=definition.memory,
-            cpu=definition.cpu,
-            files=definition.files,
-            file_size=definition.file_size,
-            processes=processes,
+            memory=limits["memory"],
+            cpu=limits["cpu"],
+            files=limits["files"],
+            file_size=limits["file_size"],
+            processes=_first(limits["processes"], self._settings.processes),
             user=user,
             group=group,
         )
@@ -107,6 +113,10 @@ class Surroundings:
             names = (*self._settings.environment, *definition.environment)
             self._seen[pair] = allowed_environment(names, os.environ)
         return self._seen[pair]
+
+
+def _first(limit: int | None, otherwise: int | None) -> int | None:
+    return otherwise if limit is None else limit
 
 
 def _remove(folder: str) -> None:

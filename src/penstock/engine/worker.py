@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import platform
 import random
@@ -17,7 +16,7 @@ from penstock.core.job import Claimed, Held
 from penstock.core.outcome import Cause, Outcome
 from penstock.core.ports import AdminPort, JobsPort, Message, Queue, Store
 from penstock.core.transitions import Status, Trigger
-from penstock.core.worker import Pulse, SettleReport, WorkerInfo
+from penstock.core.worker import Duty, Pulse, SettleReport, WorkerInfo
 from penstock.engine import hooks, processes
 from penstock.engine.attempt import Attempt, Stop
 from penstock.engine.controls import Controls
@@ -25,9 +24,11 @@ from penstock.engine.duties import Promoter, Rescuer
 from penstock.engine.handlers import Application
 from penstock.engine.heartbeat import EXIT_UNTRUSTED
 from penstock.engine.holding import Holding
-from penstock.engine.inline import RECORDS, InlineAttempt
+from penstock.engine.inline import InlineAttempt, take_records
+from penstock.engine.laps import Laps
 from penstock.engine.lease import Lease
 from penstock.engine.loaded import Loaded, register
+from penstock.engine.log_lines import about
 from penstock.engine.pool import Pool
 from penstock.engine.recorder import Recorder
 from penstock.engine.service import Service, log
@@ -74,7 +75,7 @@ class Worker:
         self._loaded = Loaded({}, inline)
         self._ids = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom)
         self._surroundings = Surroundings(self.settings, zygote.definitions)
-        self._controls = Controls(store, admin)
+        self._controls = Controls(store, admin, self.settings, self._heed_controls)
         self._forked = Pool(self.settings.slots, self.settings.ahead)
         self._inlined = Pool(self.settings.inline_slots, self.settings.ahead)
         self._running: dict[Held, Running] = {}
@@ -94,6 +95,8 @@ class Worker:
             pulse=self._hear_pulse,
             lost=lambda worker, why: self._loose.add(self._lose_lease(worker, why)),
             unkillable=lambda: bool(self._inlined.running),
+            duties=self.duties,
+            figures=lambda: self._claims.figures("claim", forks=self._zygotes.forks, refused=self.counts["refused"]),
         )
         self._recorder = Recorder(store, jobs, self._refused)
         self._settler = Settler(store, jobs, self._settled, lambda: self._forked.busy)
@@ -112,15 +115,18 @@ class Worker:
             Service("record", self._recorder.tick),
             promoter := Service("promote", Promoter(store, jobs, lambda ids: self.claimer.wake()).tick),
             Service("rescue", self._rescuer.tick),
-            hook_service := Service("hooks", self._hooks.tick),
+            hook_service := Service("hooks", self._hooks.tick, counting=self._hooks),
         ]
         self._promoter = promoter
         self._hook_service = hook_service
         self._duties = duties(self)
         self.services += self._duties
         self.counts = {"claimed": 0, "settled": 0, "failed": 0, "refused": 0}
+        self._claims = Laps()
         self.idle = asyncio.Event()
-        """Set once it has looked for jobs in vain while none ran."""
+        """Set once it has looked for jobs in vain while none ran, or was not to look."""
+        self.claiming = True
+        """Whether it shall look for jobs; what runs goes on in any case."""
 
     @property
     def id(self) -> str:
@@ -131,6 +137,10 @@ class Worker:
     def zygote(self) -> ZygoteProcess:
         """The process that has the code loaded at present."""
         return self._zygotes.present
+
+    def duties(self) -> list[Duty]:
+        """How it goes with each of its services: the last success, the errors; from any thread."""
+        return [each.report() for each in self.services]
 
     def stop(self) -> None:
         """Claim nothing any more and drain; a second call goes straight to the kill. Only from the loop's thread."""
@@ -180,9 +190,8 @@ class Worker:
 
     def _use(self, loaded: Loaded) -> None:
         self._loaded = loaded
-        root = logging.getLogger()
-        if loaded.inline is not None and RECORDS not in root.handlers:
-            root.addHandler(RECORDS)
+        if loaded.inline is not None:
+            take_records()
         self._inlined.lanes = loaded.inline_lanes
         self._forked.lanes = loaded.process_lanes
         self._hooks.lanes = loaded.hooked
@@ -198,8 +207,7 @@ class Worker:
         )  # fmt: skip
         await self._lease.begin(worker)
         self._stray = False
-        count = len(self._loaded.definitions)
-        log.info("worker %s runs %d definition(s) with %d slot(s)", worker.id, count, self.settings.slots)
+        log.info("worker %s runs %d definition(s) with %d slot(s)", worker.id, len(worker.lanes), self.settings.slots)
 
     def _hear_pulse(self, pulse: Pulse) -> None:
         for held in pulse.cancels:
@@ -241,6 +249,10 @@ class Worker:
             return self.settings.poll
         if (rest := self._rests_until - time.monotonic()) > 0:
             return rest
+        if not self.claiming:
+            if not self.held():
+                self.idle.set()
+            return self.settings.poll
         messages, self._messages = self._messages, []
         try:
             await self._release_strays(worker)
@@ -255,22 +267,22 @@ class Worker:
             raise
         if messages:
             await self._queue.acknowledge(messages)
-        if not more and not self._held():
+        if not more and not self.held():
             self.idle.set()
         return 0.0 if more else self.settings.poll
 
     async def _fill(self, worker: str, pool: Pool) -> bool:
         """Claim what the pool has room for; True when there may be more."""
         room = pool.room
-        if room < 1 or not pool.lanes:
+        if room < 1 or not pool.lanes or not self._controls.config.enabled:
             return False
         ahead = pool.ahead > 0
         free = [lane for lane in pool.lanes if lane not in self._controls.limited]
         limited = [] if ahead and pool.free < 1 else [lane for lane in pool.lanes if lane in self._controls.limited]
         limit = room if not limited else min(room, max(1, pool.free))
-        claimed = await self.store.arun(
-            self._jobs.claim(worker, [*free, *limited], limit, limited=limited, start=not ahead)
-        )
+        plan = self._jobs.claim(worker, [*free, *limited], limit, limited=limited, start=not ahead)
+        with self._claims.timed():
+            claimed = await self.store.arun(plan)
         self.counts["claimed"] += len(claimed)
         for each in claimed:
             if each.lane not in self._loaded.definitions:
@@ -287,19 +299,20 @@ class Worker:
     async def _release_strays(self, worker: str) -> None:
         """Put back what names this worker although it does not hold it."""
         if self._stray:
-            released = await self.store.arun(self._jobs.release_unheld(worker, self._held()))
+            released = await self.store.arun(self._jobs.release_unheld(worker, self.held()))
             self._stray = False
             if released:
                 log.warning("%d job(s) were given back: the answer to their claim was lost", len(released))
 
-    def _held(self) -> list[Held]:
+    def held(self) -> list[Held]:
+        """The attempts that it has claimed and not settled."""
         return [*self._running, *(each.held for pool in (self._forked, self._inlined) for each in pool.waiting)]
 
     def _holding(self, claimed: Claimed, worker: str, *, started: bool) -> Holding:
         definition = self._loaded.definitions[claimed.lane]
         return Holding(
             claimed, definition, worker, self.store, self._jobs, self._admin, self._recorder, self._errands,
-            self._controls.custom, started=started,
+            self._controls.custom, self.settings.secrets, started=started,
         )  # fmt: skip
 
     def _launch(self) -> None:
@@ -309,8 +322,7 @@ class Worker:
         for holding in self._forked.take():
             self._begin(self._forked, holding, Attempt(holding, self._zygotes.present, self._surroundings))
         for holding in self._inlined.take():
-            attempt = InlineAttempt(holding, self._loaded)
-            self._begin(self._inlined, holding, attempt)
+            self._begin(self._inlined, holding, InlineAttempt(holding, self._loaded))
 
     def _begin(self, pool: Pool, holding: Holding, attempt: Running) -> None:
         self._running[holding.held] = attempt
@@ -327,7 +339,7 @@ class Worker:
             pool.running.pop(holding.held, None)
             self._refill(pool)
             holding.leave_phase(outcome)
-            await self._finish_words(holding)
+            await self._recorder.finish_surely(holding.held, lambda: self.id == holding.worker)
             settlement = holding.settlement(outcome, random.random())
             self.counts["failed"] += outcome.trigger is Trigger.FAIL
             if outcome.trigger is Trigger.RELEASE:
@@ -367,19 +379,6 @@ class Worker:
             log.exception("job %s could not be run", holding.held.job_id)
         return Outcome(Trigger.RELEASE, Cause.RELEASED)
 
-    async def _finish_words(self, holding: Holding) -> None:
-        """See to it that all an attempt said is kept before it is settled, while its lease lasts."""
-        while True:
-            try:
-                return await self._recorder.finish(holding.held)
-            except StoreUnavailable:
-                if self.id != holding.worker:
-                    return None
-                await asyncio.sleep(0.5)
-            except Exception:
-                log.exception("the last words of job %s could not be kept", holding.held.job_id)
-                return None
-
     def _cancel(self, held: Held) -> None:
         attempt = self._running.get(held)
         if attempt is not None:
@@ -406,14 +405,14 @@ class Worker:
         self.counts["refused"] += 1
         attempt = self._running.get(held)
         if attempt is not None:
-            log.warning("job %s is not this worker's any more; its attempt is killed", held.job_id)
+            log.warning("job %s is somebody else's now; its attempt is killed", held.job_id, extra=about(held.job_id))
             attempt.kill(Stop.LOST_FENCE)
 
     def _settled(self, report: SettleReport) -> None:
         self.counts["settled"] += len(report.applied) + len(report.repeated)
         self.counts["refused"] += len(report.refused)
         for held in report.refused:
-            log.warning("the ending of job %s came too late: somebody else has it", held.job_id)
+            log.warning("the ending of job %s came too late: another has it", held.job_id, extra=about(held.job_id))
         if self._hooks.lanes:
             self._hook_service.wake()
 
@@ -445,6 +444,15 @@ class Worker:
         except StoreUnavailable as error:
             log.warning("what operators have changed is read with the next heartbeat: %s", error)
         self.claimer.wake()
+
+    def _heed_controls(self) -> None:
+        """Work from now on as operators want it."""
+        self.settings = self._controls.settings
+        self._forked.slots, self._inlined.slots = self.settings.slots, self.settings.inline_slots
+        self._surroundings.limits = self._controls.config.limits
+        self._lease.tell_slots(self.settings.slots)
+        if not self._controls.config.enabled:
+            self._give_back_waiting()
 
     def _use_new_zygote(self) -> None:
         self._zygotes.present.trust(self._lease.trusted_until)

@@ -114,6 +114,11 @@ class ZygoteProcess:
         return self._process.pid
 
     @property
+    def forks(self) -> int:
+        """How many children it was asked for."""
+        return self._numbers
+
+    @property
     def alive(self) -> bool:
         return not self.dead.done()
 

@@ -32,6 +32,12 @@ class Zygotes:
         self._replaced = replaced
         self._own_process = own_process
         self._strangers: set[int] = set()
+        self._earlier_forks = 0
+
+    @property
+    def forks(self) -> int:
+        """How many children were asked for, of this zygote and those before it."""
+        return self._earlier_forks + self.present.forks
 
     def open(self) -> None:
         """Look whose parent this process is: any other child that comes to it, but a zygote, is an orphan of a job."""
@@ -54,6 +60,7 @@ class Zygotes:
     def adopt(self, zygote: ZygoteProcess) -> None:
         """From now on attempts run on another zygote; the old one lives until its own have ended."""
         old, self.present = self.present, zygote
+        self._earlier_forks += old.forks
         self._retiring.add(old)
         old.dead.add_done_callback(lambda _: self._retiring.discard(old))
         old.leave()
@@ -81,6 +88,7 @@ class Zygotes:
                 await another.close()
                 continue
             self.present = another
+            self._earlier_forks += present.forks
             self._replaced()
 
     async def close(self) -> None:

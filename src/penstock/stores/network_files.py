@@ -9,7 +9,7 @@ from penstock.core.errors import StoreError
 
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _MOUNTS = Path("/proc/self/mountinfo")
-_NETWORK = frozenset(
+NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.glusterfs"}
 )
 
@@ -17,7 +17,7 @@ _NETWORK = frozenset(
 def refuse(path: str) -> None:
     """Raise when `path` lies on a network file system."""
     kind = file_system(Path(path).resolve().parent)
-    if kind in _NETWORK:
+    if kind in NETWORK:
         raise StoreError(
             f"{path} lies on a network file system ({kind}), where SQLite's locks do not hold and data gets lost.",
             hint="Put the file on a local disk, or use PostgreSQL.",

@@ -88,6 +88,11 @@ class PostgresStore:
         facts = conninfo_to_dict(self._conninfo)
         return f"PostgreSQL schema {self.schema!r} in {facts.get('dbname')!r} on {facts.get('host', 'this host')}"
 
+    @property
+    def pooled(self) -> bool:
+        """Whether a pooler in transaction mode stands in front of the database."""
+        return self._pooler
+
     def open(self) -> None:
         """Connect and look whether the schema is the one this code knows; migrate first when told to."""
         self._notice_fork()

@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 
-FILES = ("jobs", "workers", "hooks", "control", "schedules", "feed", "admin", "why")
+FILES = (
+    "jobs", "workers", "hooks", "control", "schedules", "feed", "admin", "why", "webhooks", "access", "audit", "stats",
+    "retention", "soundness", "alerts",
+)  # fmt: skip
 _FIELD = re.compile(r"\{(\w+)\}")
 
 

@@ -11,11 +11,11 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.app import Penstock
-from penstock.core import payload
 from penstock.core.context import Errands
-from penstock.core.job import Claimed, Created, Job, LogLine
+from penstock.core.job import Claimed, Created, Job
 from penstock.core.outcome import Cause, Failure, Outcome
 from penstock.core.ports import Store
+from penstock.core.secrets import Scrubber, SecretPolicy
 from penstock.core.transitions import Status, Trigger
 from penstock.engine import child, hooks, running
 from penstock.engine.context import AttemptContext, Numbering, Reporter, Resources
@@ -27,7 +27,7 @@ from penstock.engine.service import log
 from penstock.engine.task import Task
 from penstock.stores import ports
 
-_LONGEST_LINE = 8_000
+_POLICY = SecretPolicy()
 
 
 class When(StrEnum):
@@ -84,7 +84,7 @@ class Runner:
         """One attempt from its start to its settlement."""
         holding = Holding(
             claimed, handle.definition, self._worker, self._store, ports.jobs, ports.admin, self._recorder,
-            self._errands, self._settings, started=not claimed.lost,
+            self._errands, self._settings, _POLICY, started=not claimed.lost,
         )  # fmt: skip
         self._loop.run(holding.start())
         task = self._loop.run(holding.task())
@@ -120,11 +120,14 @@ class Runner:
         return _lost() if reporter.crashed else holding.without_secrets(outcome)
 
     def _call_hook(self, handle: Handle, task: Task) -> None:
-        reporter = HookReporter(f"{task.hook} of {task.key} for job {task.job_id}", task, self._errands)
+        what = f"{task.hook} of {task.key} for job {task.job_id}"
+        secrets = _POLICY.scrubber(handle.definition.secret_fields, task.params)
+        reporter = HookReporter(what, task, self._errands, secrets)
         with self._inside(handle, task, reporter) as ctx:
             outcome = child.call_hook(handle, task, ctx)
         if outcome.failure is not None:
-            log.warning("%s failed: %s: %s", reporter.what, outcome.failure.type, outcome.failure.message)
+            message = secrets.clean(outcome.failure.message)
+            log.warning("%s failed: %s: %s", what, outcome.failure.type, message)
 
     @contextlib.contextmanager
     def _inside(self, handle: Handle, task: Task, reporter: Reporter) -> Iterator[AttemptContext]:
@@ -172,24 +175,23 @@ class AttemptReporter(OwnErrands):
         self._crashes = crashes
 
     def progress(self, percent: float, message: str | None, phase: str) -> None:
-        self._holding.recorder.progress(self._holding.held, percent, message, phase)
+        self._holding.progress(percent, message, phase)
 
     def log(self, level: str, message: str, details: str | None, phase: str | None) -> None:
-        text = self._holding.clean(payload.sanitise_text(message, _LONGEST_LINE))
-        facts = None if details is None else self._holding.clean(details)
-        self._holding.recorder.log(self._holding.held, LogLine(level, text, phase=phase, details=facts))
+        self._holding.log(level, message, details, phase)
 
     def event(self, kind: str, data: str | None) -> None:
-        self._holding.recorder.event(self._holding.held, kind, data)
+        self._holding.event(kind, data)
 
     def phase_running(self, name: str, position: int) -> None:
         self.phase = self._holding.phase = name
         self._holding.enter_phase(name, position)
         self._die_if_told(name, When.BEGUN)
 
-    def phase_done(self, name: str, position: int, result: str) -> None:
-        self._loop.run(self._holding.keep_phase(name, position, result))
+    def phase_done(self, name: str, position: int, result: str) -> str:
+        kept = self._loop.run(self._holding.keep_phase(name, position, result))
         self._die_if_told(name, When.KEPT)
+        return kept
 
     def _die_if_told(self, phase: str, when: When) -> None:
         if self._crashes.strikes(self._task.key, phase, when):
@@ -200,21 +202,23 @@ class AttemptReporter(OwnErrands):
 class HookReporter(OwnErrands):
     """Hears what a hook says; only its log lines are kept, in the log of this process."""
 
-    def __init__(self, what: str, task: Task, errands: Errands) -> None:
+    def __init__(self, what: str, task: Task, errands: Errands, secrets: Scrubber) -> None:
         super().__init__(task, errands)
-        self.what = what
+        self._what = what
+        self._secrets = secrets
         self.phase = task.hook or self.phase
 
     def progress(self, percent: float, message: str | None, phase: str) -> None: ...
 
     def log(self, level: str, message: str, details: str | None, phase: str | None) -> None:
-        log.info("%s: %s", self.what, message)
+        log.info("%s: %s", self._what, self._secrets.clean(message))
 
     def event(self, kind: str, data: str | None) -> None: ...
 
     def phase_running(self, name: str, position: int) -> None: ...
 
-    def phase_done(self, name: str, position: int, result: str) -> None: ...
+    def phase_done(self, name: str, position: int, result: str) -> str:
+        return result
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ from penstock import options as given
 from penstock.core import payload
 from penstock.core.instant import microseconds
 from penstock.core.job import Job
+from penstock.core.secrets import mask_params
 from penstock.signature import plain_text
 
 _READ: Mapping[str, Callable[[Job], Any]] = {
@@ -26,7 +27,6 @@ _READ: Mapping[str, Callable[[Job], Any]] = {
     "parent": lambda job: job.parent,
     "status": lambda job: job.status.value,
 }
-_MASK = "•••"
 _MOST_SHOWN = 50
 
 
@@ -72,10 +72,9 @@ class Wanted:
         return all(_same(name, _READ[name](job), value) for name, value in self._options.items())
 
     def _line(self, job: Job, secret: Sequence[str]) -> str:
-        params: Any = payload.load(job.params)
-        shown = {name: _MASK if name in secret else value for name, value in params.items()}
+        shown = mask_params(job.params, secret)
         facts = "".join(f", {name}={_READ[name](job)!r}" for name in self._options if name != "status")
-        return f"  {job.definition} {payload.encode(shown)} ({job.status}{facts})"
+        return f"  {job.definition} {shown} ({job.status}{facts})"
 
 
 def _same(name: str, found: Any, wanted: Any) -> bool:

@@ -29,6 +29,7 @@ from penstock.stores.sqlite import SqliteStore
 from penstock.stores.sqlite_memory import Guest
 from penstock.testing.attempts import Crashes, Runner, When
 from penstock.testing.enqueued import Wanted
+from penstock.testing.timed import Timed
 
 Which = DefinitionHandle[Any, Any] | str
 
@@ -71,6 +72,7 @@ class TestApp:
         self._stack = ExitStack()
         self._worker = ""
         self._cursor = ""
+        self._timed: Timed | None = None
 
     @property
     def now(self) -> datetime:
@@ -106,9 +108,14 @@ class TestApp:
         return await asyncio.to_thread(self.drain, limit)
 
     def advance(self, seconds: Duration) -> None:
-        """Move the clock, and queue what becomes due by that; `drain` runs it."""
+        """Move the clock, tick schedules on the way, and queue what becomes due by that; `drain` runs it.
+
+        Ended jobs whose time is over are announced as stale and removed, as retention does it.
+        """
         self._opened()
-        self._clock.advance(microseconds(seconds, "seconds") / 1e6)
+        duration = microseconds(seconds, "seconds")
+        if self._timed is not None:
+            self._timed.advance(duration)
         self._promote()
         self._tell_listeners()
 
@@ -161,12 +168,14 @@ class TestApp:
         info = WorkerInfo(id=self._worker, name="test kit", host="", pid=os.getpid(), lanes=())
         store.run(ports.jobs.register_worker(info, _LEASE))
         self._cursor = store.run(ports.feed.tip())
+        self._timed = Timed(self.app, self._clock, self._tell_listeners)
+        self._timed.declare()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._worker = ""
+        self._worker, self._timed = "", None
         self._stack.close()
 
     def _opened(self) -> Store:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x70656E73
 """Written into every SQLite file of ours ("pens"), so that no other database is taken for one."""
 
+UNFINISHED_MOVE = 1_000_000
+"""A migration of this number on record says that a move into the database has not come to its end."""
 
 SQLITE_RECORD = """CREATE TABLE IF NOT EXISTS migration (
     version INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum TEXT NOT NULL, applied_at INTEGER NOT NULL
@@ -61,6 +63,11 @@ def newest(dialect: str) -> int:
 def missing(dialect: str, applied: Mapping[int, str], place: str) -> list[Migration]:
     """What is still to be applied; raises when the database and this code do not fit together."""
     known = {each.version: each for each in all_of(dialect)}
+    if UNFINISHED_MOVE in applied:
+        raise SchemaError(
+            f"{place} holds a part of what `penstock db move` copies: it is under way, or was broken off.",
+            hint="Wait for it, or repeat it; it begins anew.",
+        )
     for version, checksum in sorted(applied.items()):
         if version not in known:
             raise SchemaError(
@@ -117,7 +124,7 @@ def migrate_sqlite(connection: apsw.Connection, place: str) -> None:
 def refuse_foreign(connection: apsw.Connection, place: str) -> None:
     """Raise when a SQLite file belongs to another program; nothing is written to it."""
     # In this order: whoever sets the file up meanwhile has marked it when its tables are there.
-    shared = _tables(connection) & _our_tables()
+    shared = _tables(connection) & set(tables("sqlite"))
     mark = connection.pragma("application_id")
     if mark not in (0, APPLICATION_ID):
         raise SchemaError(
@@ -139,8 +146,16 @@ def _tables(connection: apsw.Connection) -> set[str]:
     return {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
 
 
-def _our_tables() -> set[str]:
-    return {"migration", *(name for each in all_of("sqlite") for name in re.findall(r"CREATE TABLE (\w+)", each.text))}
+def tables(dialect: str) -> list[str]:
+    """Our tables in the order in which they are made, so that each stands behind those that it refers to."""
+    pattern = re.compile(r"CREATE TABLE (?:\{schema\}\.)?(\w+)")
+    return ["migration", *(name for each in all_of(dialect) for name in pattern.findall(each.text))]
+
+
+def indexes(dialect: str) -> list[str]:
+    """Our indexes, those apart that belong to a constraint."""
+    pattern = re.compile(r"CREATE (?:UNIQUE )?INDEX (\w+)")
+    return [name for each in all_of(dialect) for name in pattern.findall(each.text)]
 
 
 def _applied(connection: apsw.Connection) -> dict[int, str]:

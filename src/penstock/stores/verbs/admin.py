@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
-from penstock.core.admin import AuditEntry, Setting
+from penstock.core.admin import Setting
 from penstock.core.errors import RevisionConflict
-from penstock.core.instant import to_datetime
+from penstock.core.instant import maybe_datetime, to_datetime
 from penstock.core.plan import Statement, Steps, reads, writes_once
 from penstock.core.worker import WorkerRow
 from penstock.stores.verbs import audit as changes
+from penstock.stores.verbs import duties as reports
+from penstock.stores.verbs.alerts import keep_alerts as keep_alerts
+from penstock.stores.verbs.alerts import kept_alerts as kept_alerts
+from penstock.stores.verbs.audit import audit as audit
 from penstock.stores.verbs.counting import counts as counts
 from penstock.stores.verbs.counting import fold as fold
 from penstock.stores.verbs.listing import count as count
@@ -21,9 +26,18 @@ from penstock.stores.verbs.reading import reviews as reviews
 from penstock.stores.verbs.registration import definition as definition
 from penstock.stores.verbs.registration import definitions as definitions
 from penstock.stores.verbs.registration import register as register
+from penstock.stores.verbs.retention import apply_defaults as apply_defaults
+from penstock.stores.verbs.retention import delete_remains as delete_remains
 from penstock.stores.verbs.retention import retire as retire
+from penstock.stores.verbs.retention import take_remains as take_remains
 from penstock.stores.verbs.retention import tidy as tidy
 from penstock.stores.verbs.rows import Row
+from penstock.stores.verbs.rows import setting as _setting
+from penstock.stores.verbs.soundness import soundness as soundness
+from penstock.stores.verbs.stats import errors as errors
+from penstock.stores.verbs.stats import longest_running as longest_running
+from penstock.stores.verbs.stats import stats as stats
+from penstock.stores.verbs.stats import totals as totals
 from penstock.stores.verbs.why import system_pause as system_pause
 from penstock.stores.verbs.why import unserved as unserved
 from penstock.stores.verbs.why import why as why
@@ -53,36 +67,31 @@ def settings() -> Steps[dict[str, Setting]]:
 
 
 @writes_once
-def put_setting(name: str, value: str, *, by: str, revision: int | None = None) -> Steps[Setting]:
-    """Workers learn of it with their next heartbeat. The audit tells who and which revision: values may be secret."""
+def put_setting(
+    name: str, value: str, *, by: str, revision: int | None = None,
+    told: tuple[Mapping[str, object], Mapping[str, object]] | None = None,
+) -> Steps[Setting]:  # fmt: skip
+    """Workers learn of it with their next heartbeat."""
     saved = yield Statement("save_setting", {"name": name, "value": value, "by": by, "revision": revision})
     if not saved:
         raise _revision_conflict(name, revision, (yield Statement("find_setting", {"name": name})))
     setting = _setting(saved[0])
     yield Statement("bump_controls", {"by": by})
-    before = {"revision": setting.revision - 1} if setting.revision > 1 else None
-    yield changes.entry(by, "setting.put", name, before, {"revision": setting.revision})
+    old, new = told or ({}, {})
+    before = {"revision": setting.revision - 1, **old} if setting.revision > 1 else dict(old) or None
+    yield changes.entry(by, "setting.put", name, before, {"revision": setting.revision, **new})
     return setting
 
 
-@reads
-def audit(*, limit: int = 100, before: int | None = None) -> Steps[list[AuditEntry]]:
-    found = yield Statement("read_audit", {"limit": limit, "before": before})
-    return [AuditEntry(seq, to_datetime(at), *rest) for seq, at, *rest in found]
-
-
 def _worker(row: Row) -> WorkerRow:
-    worker, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, live, ended = row
+    worker, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, live, *rest = row
+    ended, duties, age, until, figures = rest
     return WorkerRow(
         id=worker, name=name, host=host, pid=pid, lanes=tuple(json.loads(lanes)), slots=slots,
         code_version=code_version, started_at=to_datetime(started_at), heartbeat_at=to_datetime(heartbeat_at),
-        live=bool(live), ended=ended,
+        live=bool(live), ended=ended, duties=reports.from_text(duties, age or 0), lease_until=maybe_datetime(until),
+        figures=reports.figures_from_text(figures),
     )  # fmt: skip
-
-
-def _setting(row: Row) -> Setting:
-    name, value, revision, updated_at, updated_by = row
-    return Setting(name, value, revision, to_datetime(updated_at), updated_by)
 
 
 def _revision_conflict(name: str, expected: int | None, found: list[Row]) -> RevisionConflict:

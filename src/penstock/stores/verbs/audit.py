@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from penstock.core.plan import Statement
+from penstock.core.admin import AuditEntry
+from penstock.core.instant import to_datetime
+from penstock.core.plan import Statement, Steps, reads
 
 Change = tuple[str, object, object]
 """What was changed, and what was known of it before and after: anything that JSON can hold, None for nothing."""
@@ -17,7 +19,7 @@ def entry(actor: str, action: str, target: str, before: object = None, after: ob
 
 
 def entries(actor: str, action: str, changes: Iterable[Change]) -> Statement:
-    """The statement that writes an audit row for each change."""
+    """The statement that writes an audit row for each change; an `Actor` brings the id of its request."""
     rows = list(changes)
     columns: dict[str, Sequence[object]] = {
         "actor": [actor] * len(rows),
@@ -25,8 +27,26 @@ def entries(actor: str, action: str, changes: Iterable[Change]) -> Statement:
         "target": [target for target, _, _ in rows],
         "before": [_text(before) for _, before, _ in rows],
         "after": [_text(after) for _, _, after in rows],
+        "request_id": [getattr(actor, "request_id", None)] * len(rows),
     }
     return Statement("save_audit", columns=columns)
+
+
+@reads
+def audit(
+    *,
+    limit: int = 100,
+    before: int | None = None,
+    actor: str | None = None,
+    action: str | None = None,
+    target: str | None = None,
+) -> Steps[list[AuditEntry]]:
+    """A part of the admin port."""
+    wanted = {"audit_by": ("actor", actor), "audit_of": ("action", action), "audit_to": ("target", target)}
+    conditions = {part: pair for part, pair in wanted.items() if pair[1] is not None}
+    values: dict[str, object] = {"limit": limit, "before": before, **dict(conditions.values())}
+    found = yield Statement("read_audit", values, parts=tuple(conditions))
+    return [AuditEntry(seq, to_datetime(at), *rest) for seq, at, *rest in found]
 
 
 def _text(value: object) -> str | None:

@@ -6,8 +6,10 @@ import dataclasses
 import json
 
 from penstock.core.definition import Definition, RateLimit
+from penstock.core.errors import InvalidDefinition
 from penstock.core.retry import from_json as policy_from_json
 
+_LONGEST_ERROR = 300
 _FIELDS = frozenset(field.name for field in dataclasses.fields(Definition))
 _TUPLES = frozenset(field.name for field in dataclasses.fields(Definition) if isinstance(field.default, tuple))
 
@@ -29,3 +31,19 @@ def from_text(text: str) -> Definition:
     for name in _TUPLES & facts.keys():
         facts[name] = tuple(facts[name])
     return Definition(**facts)
+
+
+def read(key: str, version: int, text: str, overrides: str) -> tuple[Definition, dict[str, object], str | None]:
+    """A definition and what operators want of it, or else why they cannot be read: others must be readable still."""
+    try:
+        return from_text(text), dict(json.loads(overrides)), None
+    except Exception as error:
+        return Definition(key=key, version=version), {}, f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
+
+
+def unreadable(key: str, version: int | None, problem: str) -> InvalidDefinition:
+    which = key if version is None else f"{key} version {version}"
+    return InvalidDefinition(
+        f"What the store has of definition {which} cannot be read: {problem}.",
+        hint="A worker that starts with its code makes it known anew.",
+    )

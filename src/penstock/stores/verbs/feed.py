@@ -13,6 +13,7 @@ REVISION counts how often events had been removed at that time; while it stays, 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -58,6 +59,44 @@ def read(cursor: str, limit: int = 500) -> Steps[News]:
         after = _Cursor(page.revision, place.seen, target, events[-1].seq)
         return News(events, str(after), more=True)
     return News(events, str(_Cursor(page.revision, target)), more=target != page.now)
+
+
+def with_cursors(cursor: str, news: News) -> Iterator[tuple[Event, str]]:
+    """What `read(cursor)` gave, each event with the cursor of a reader that has come just behind it."""
+    if not news.events:
+        return
+    before, behind = _parsed(cursor), _parsed(news.cursor)
+    target = behind.seen if behind.target is None else behind.target
+    for event in news.events[:-1]:
+        yield event, str(_Cursor(behind.revision, before.seen, target, event.seq))
+    yield news.events[-1], news.cursor
+
+
+def is_whole(cursor: str) -> bool:
+    """Whether a reader there has seen all of a moment, and is not in the midst of a span."""
+    return _parsed(cursor).target is None
+
+
+def covers(cursor: str, other: str) -> bool:
+    """Whether a reader at a cursor has seen all that one at the other has; both must be whole."""
+    here, there = _moment(_parsed(cursor).seen), _moment(_parsed(other).seen)
+    return there.end <= here.end and all(each in there.still_open for each in here.still_open if each < there.end)
+
+
+def up_to(cursor: str, end: str) -> str | None:
+    """The cursor of a reader that goes on from a whole cursor to another whole one, and no further.
+
+    None when there is nothing between them."""
+    start, moment = _parsed(cursor), _parsed(end).seen
+    return None if start.seen == moment else str(replace(start, target=moment, last=0))
+
+
+def seen_until(cursor: str) -> tuple[int, int]:
+    """The number of the newest event that a reader of a SQLite store has seen, and the revision of its cursor."""
+    place = _parsed(cursor)
+    if ":" in place.seen:
+        raise _not_a_cursor(cursor)
+    return max(int(place.seen), place.last), place.revision
 
 
 @reads
@@ -111,6 +150,22 @@ def _parsed(cursor: str) -> _Cursor:
     if not all(_sound(moment) for moment in (seen, target) if moment is not None):
         raise _not_a_cursor(cursor)
     return _Cursor(int(revision), seen, target, int(last or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """Everything before `end` has been seen, but for what was still open."""
+
+    end: int
+    still_open: frozenset[int] = frozenset()
+
+
+def _moment(text: str) -> _Moment:
+    _, colon, rest = text.partition(":")
+    if not colon:
+        return _Moment(int(text) + 1)
+    end, _, still_open = rest.partition(":")
+    return _Moment(int(end), frozenset(int(each) for each in still_open.split(",") if each))
 
 
 def _sound(moment: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
@@ -13,7 +13,8 @@ from penstock.core.job import Claimed, Created, Draft, Held, LogLine, Phase
 from penstock.core.outcome import Settlement
 from penstock.core.plan import Statement, Steps, reads, writes, writes_once
 from penstock.core.transitions import BY_CODE
-from penstock.core.worker import Pulse, SettleReport, WorkerInfo
+from penstock.core.worker import Duty, Pulse, SettleReport, WorkerInfo
+from penstock.stores.verbs import duties as reports
 from penstock.stores.verbs import endings, limits, rows
 from penstock.stores.verbs.hooks import take_hooks as take_hooks
 from penstock.stores.verbs.rescue import reclaim as reclaim
@@ -193,14 +194,29 @@ def register_worker(worker: WorkerInfo, lease: int) -> Steps[None]:
 
 
 @writes
-def heartbeat(worker: str, lease: int, *, lanes: Sequence[int] | None = None, slots: int | None = None) -> Steps[Pulse]:
-    values = {"worker": worker, "lease": lease, "slots": slots}
+def heartbeat(
+    worker: str,
+    lease: int,
+    *,
+    lanes: Sequence[int] | None = None,
+    slots: int | None = None,
+    duties: Sequence[Duty] | None = None,
+    figures: Mapping[str, float] | None = None,
+) -> Steps[Pulse]:
+    values: dict[str, object] = {"worker": worker, "lease": lease, "slots": slots}
     values["lanes"] = None if lanes is None else json.dumps(lanes)
+    values["duties"] = None if duties is None else reports.to_text(duties)
+    values["figures"] = None if figures is None else json.dumps(dict(figures))
     if not (yield Statement("heartbeat", values)):
         raise LeaseLost(f"The lease of worker {worker} has ended; it must register anew.")
     found = yield Statement("pulse", {"worker": worker})
     cancels = [Held(job_id, fence) for job_id, fence, _, _ in found if job_id is not None]
     return Pulse(cancels, controls=found[0][2], newest_schema=found[0][3])
+
+
+@reads
+def claimable(lanes: Sequence[int], created_by: int) -> Steps[bool]:
+    return bool((yield Statement("claimable", {"lanes": list(lanes), "created_by": created_by})))
 
 
 @writes

@@ -43,7 +43,10 @@ def override(key: str, overrides: Mapping[str, object], *, by: str) -> Steps[Non
     _check(key, overrides)
     control = yield from _hold_definition(key)
     ((body,),) = yield Statement("newest_body", {"key": key})
-    wanted = {**own_limits(forms.from_text(body)), **overrides}
+    definition, _, problem = forms.read(key, 1, body, "{}")
+    if problem is not None:
+        raise forms.unreadable(key, None, problem)
+    wanted = {**own_limits(definition), **overrides}
     if wanted["rate_count"] and not wanted["rate_period"]:
         raise InvalidInput(
             f"{key}: a rate_count needs a rate_period.", hint="Give it in microseconds: 1000000 is a second."

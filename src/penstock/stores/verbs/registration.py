@@ -57,9 +57,13 @@ def definition(key: str, version: int | None = None) -> Steps[DefinitionRow]:
         keys = [each for (each,) in (yield Statement("definition_keys"))]
         raise NotFound("definition", key, hint=_advice(key, keys))
     if version is not None:
-        return _of_version(found, key, version)
-    served = _lanes((yield Statement("served_lanes")))
-    return max(found, key=lambda row: (row.lane in served, row.definition.version))
+        chosen = _of_version(found, key, version)
+    else:
+        served = _lanes((yield Statement("served_lanes")))
+        chosen = max(found, key=lambda row: (row.lane in served, row.definition.version))
+    if chosen.error is not None:
+        raise forms.unreadable(key, chosen.definition.version, chosen.error)
+    return chosen
 
 
 def _take_over(held: Iterable[Row], newest: Mapping[str, Definition]) -> Steps[None]:
@@ -90,15 +94,17 @@ def _is_hooked(definition: Definition) -> bool:
 
 
 def _row(row: Row) -> DefinitionRow:
-    lane, body, enabled, reason, by, at, until, overrides, registered_at, now = row
+    key, version, lane, body, enabled, reason, by, at, until, overrides, registered_at, now = row
+    definition, wanted, error = forms.read(key, version, body, overrides)
     paused = at is not None and (until is None or until > now)
     return DefinitionRow(
         lane=lane,
-        definition=forms.from_text(body),
+        definition=definition,
         enabled=bool(enabled),
         pause=Pause(reason, by, at, until) if paused else None,
-        overrides=json.loads(overrides),
+        overrides=wanted,
         registered_at=registered_at,
+        error=error,
     )
 
 

@@ -8,7 +8,7 @@ from penstock.core import event as kinds
 from penstock.core.job import Held
 from penstock.core.outcome import Cause, Failure, Outcome, Settlement, Standing, decide
 from penstock.core.plan import Rows, Statement, Steps, writes
-from penstock.core.retry import RetryPolicy
+from penstock.core.retry import Backoff, RetryPolicy
 from penstock.core.transitions import Status, Trigger
 from penstock.core.worker import Reclaimed
 from penstock.stores.verbs import definitions, endings, rows
@@ -78,7 +78,15 @@ def _policies(found: Rows) -> Steps[dict[int, RetryPolicy]]:
     if not lanes:
         return {}
     bodies = yield Statement("lane_bodies", columns={"lane": lanes})
-    return {lane: definitions.from_text(body).backoff for lane, body in bodies}
+    return {lane: _backoff(body) for lane, body in bodies}
+
+
+def _backoff(body: str) -> RetryPolicy:
+    """When to try again; where the definition cannot be read, as by default: its jobs must be freed all the same."""
+    try:
+        return definitions.from_text(body).backoff
+    except Exception:
+        return Backoff()
 
 
 def _lose(row: rows.Row, policies: dict[int, RetryPolicy], random: float) -> Settlement:

@@ -2,13 +2,56 @@
 
 from __future__ import annotations
 
-from penstock.core.admin import Sweep
-from penstock.core.plan import Statement, Steps, writes
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from penstock.core import worker_config
+from penstock.core.admin import Remains, Sweep
+from penstock.core.definition import Definition
+from penstock.core.errors import PenstockError
+from penstock.core.event import Event
+from penstock.core.instant import MINUTE, SECOND, to_datetime
+from penstock.core.job import Attempt, Phase, Review, StoredLog
+from penstock.core.plan import Rows, Statement, Steps, writes
+from penstock.stores.verbs import rows
+from penstock.stores.verbs.reading import get
+from penstock.stores.verbs.registration import definitions
+
+T = TypeVar("T")
+
+_PLAIN = Definition(key="plain")
+"""What a definition has that says nothing."""
+
+_BY_AGE = (
+    "drop_ended_workers", "drop_old_ticks", "drop_old_spans", "drop_old_lengths", "drop_old_hooks", "drop_old_tokens",
+    "drop_old_alerts",
+)  # fmt: skip
 
 
 @writes
-def retire(limit: int = 1000) -> Steps[Sweep]:
-    held = yield Statement("hold_retired", {"limit": limit})
+def apply_defaults() -> Steps[int]:
+    found = yield Statement("find_setting", {"name": worker_config.SETTING})
+    try:
+        told = worker_config.from_text(found[0][1] if found else None).retention
+    except (PenstockError, ValueError, TypeError, AttributeError):
+        # Whoever works with the configuration says what is wrong with it.
+        return 0
+    known = [row for row in (yield from definitions().steps()) if row.error is None]
+    if not known:
+        return 0
+    columns: dict[str, Sequence[int]] = {"lane": [row.lane for row in known]}
+    for name in ("stale_after", "delete_after"):
+        said, plain = getattr(told, name), getattr(_PLAIN, name)
+        default = plain if said is None else round(said * SECOND)
+        own = [getattr(row.definition, name) for row in known]
+        columns[name] = [default if value == plain else value for value in own]
+    return len((yield Statement("save_retention", columns=columns)))
+
+
+@writes
+def retire(limit: int = 1000, *, delete: bool = True) -> Steps[Sweep]:
+    held = yield Statement("hold_retired" if delete else "hold_stale", {"limit": limit})
     stale = [job_id for job_id, announced in held if not announced]
     doomed = [job_id for job_id, announced in held if announced]
     deleted: list[str] = []
@@ -20,14 +63,73 @@ def retire(limit: int = 1000) -> Steps[Sweep]:
 
 
 @writes
+def take_remains(limit: int = 50, hold: int = MINUTE) -> Steps[list[Remains]]:
+    marks: dict[str, int] = dict((yield Statement("take_doomed", {"limit": limit, "hold": hold})))
+    if not marks:
+        return []
+    found = yield from get(sorted(marks)).steps()
+    ids = [job.id for job in found]
+    secret = {
+        (row.definition.key, row.definition.version): None if row.error else row.definition.secret_fields
+        for row in (yield from definitions().steps())
+    }
+    attempts: Mapping[str, Sequence[Attempt]] = yield from _by_job("attempts_of", ids, rows.attempt)
+    phases: Mapping[str, Sequence[Phase]] = yield from _by_job("phases_of", ids, rows.phase)
+    reviews: Mapping[str, Sequence[Review]] = yield from _by_job("reviews_of", ids, rows.review)
+    logs: Mapping[str, Sequence[StoredLog]] = yield from _by_job("logs_of", ids, lambda row: rows.log(row[1:]))
+    events: Mapping[str, Sequence[Event]] = yield from _by_job("events_of", ids, _event, key=3)
+    return [
+        Remains(
+            job=job,
+            mark=marks[job.id],
+            secret_fields=secret.get((job.definition, job.version)),
+            attempts=attempts[job.id],
+            phases=phases[job.id],
+            reviews=reviews[job.id],
+            logs=logs[job.id],
+            events=events[job.id],
+        )
+        for job in found
+    ]
+
+
+@writes
+def delete_remains(marks: Mapping[str, int]) -> Steps[list[str]]:
+    if not marks:
+        return []
+    columns: dict[str, Sequence[Any]] = {"id": list(marks), "updated_at": list(marks.values())}
+    held = [job_id for (job_id,) in (yield Statement("hold_archived", columns=columns))]
+    if not held:
+        return []
+    return [job_id for job_id, *_ in (yield Statement("delete_jobs", columns={"id": held}))]
+
+
+@writes
 def tidy(age: int, limit: int = 1000) -> Steps[int]:
     """At most `limit` of each kind; how many went in all."""
     gone = len((yield Statement("drop_expired_keys", {"limit": limit})))
     gone += yield from _drop_limiters(limit)
     gone += len((yield Statement("drop_full_buckets", {"limit": limit})))
-    for name in ("drop_ended_workers", "drop_old_ticks", "drop_old_minutes", "drop_old_hooks"):
+    gone += len((yield Statement("drop_expired_sessions", {"limit": limit})))
+    gone += len((yield Statement("drop_old_deliveries", {"age": age, "limit": limit})))
+    gone += yield from _drop_receivers(age, limit)
+    for name in _BY_AGE:
         gone += len((yield Statement(name, {"age": age, "limit": limit})))
     return gone
+
+
+def _by_job(name: str, ids: Sequence[str], read: Callable[[Any], T], key: int = 0) -> Steps[Mapping[str, Sequence[T]]]:
+    """What a statement finds of these jobs, by job."""
+    found: Rows = yield Statement(name, columns={"id": ids})
+    by_job: dict[str, list[T]] = defaultdict(list)
+    for row in found:
+        by_job[row[key]].append(read(row))
+    return by_job
+
+
+def _event(row: rows.Row) -> Event:
+    seq, kind, at, job_id, subject, fence, data = row
+    return Event(seq, kind, to_datetime(at), job_id, subject, fence, data)
 
 
 def _drop_limiters(limit: int) -> Steps[int]:
@@ -36,3 +138,11 @@ def _drop_limiters(limit: int) -> Steps[int]:
     if not unused:
         return 0
     return len((yield Statement("drop_unused_limiters", columns={"limit_key": unused})))
+
+
+def _drop_receivers(age: int, limit: int) -> Steps[int]:
+    """The same for receivers of webhooks: whoever makes a delivery holds its receiver."""
+    idle = [key for (key,) in (yield Statement("hold_idle_receivers", {"age": age, "limit": limit}))]
+    if not idle:
+        return 0
+    return len((yield Statement("drop_idle_receivers", columns={"key": idle})))

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from penstock.core import event as kinds
+from penstock.core.admin import Setting
 from penstock.core.instant import maybe_datetime, to_datetime
 from penstock.core.job import Attempt, Claimed, Job, Phase, Review, StoredLog
 from penstock.core.outcome import Settlement
@@ -76,7 +77,7 @@ def job(row: Row) -> Job:
         job_id, definition, version, status, stored, params, result, error, error_type, attempts, max_attempts, lost,
         fence, generation, priority, percent, message, phase_name, reference_type, reference_id, tags, idempotency_key,
         limit_key, unique_key, blocked, webhook_url, schedule, scheduled_for, parent, rerun_of, actor, created_at,
-        due_at, queued_at, started_at, finished_at, updated_at, stale_at, cancel_at, worker,
+        due_at, queued_at, started_at, finished_at, updated_at, stale_at, cancel_at, worker, webhook_sent,
     ) = row  # fmt: skip
     return Job(
         id=job_id, definition=definition, version=version, status=BY_CODE[status],
@@ -91,6 +92,7 @@ def job(row: Row) -> Job:
         queued_at=maybe_datetime(queued_at), started_at=maybe_datetime(started_at),
         finished_at=maybe_datetime(finished_at), updated_at=to_datetime(updated_at),
         stale_at=maybe_datetime(stale_at), cancel_requested_at=maybe_datetime(cancel_at), worker=worker,
+        webhook_sent=None if webhook_sent is None else bool(webhook_sent),
     )  # fmt: skip
 
 
@@ -123,6 +125,11 @@ def review(row: Row) -> Review:
         job_id, fence, note, data, to_datetime(asked_at), decision, decided_by, decided_note,
         maybe_datetime(decided_at), result,
     )  # fmt: skip
+
+
+def setting(row: Row) -> Setting:
+    name, value, revision, updated_at, updated_by = row
+    return Setting(name, value, revision, to_datetime(updated_at), updated_by)
 
 
 def unscoped(key: str | None) -> str | None:

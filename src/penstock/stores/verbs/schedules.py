@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from penstock.core import event as kinds
@@ -13,10 +15,12 @@ from penstock.core.instant import maybe_datetime, to_datetime
 from penstock.core.job import Draft
 from penstock.core.plan import Statement, Steps, reads, writes, writes_once
 from penstock.core.schedule import Kind, Missed, Overlap, Schedule, ScheduleRow, Tick, Ticked
-from penstock.stores.verbs import audit, jobs, rows
+from penstock.core.secrets import mask_params
+from penstock.stores.verbs import audit, definitions, jobs, rows
 
 _APART = ("key", "owner", "enabled", "next_run_at")
 """Fields that have a column of their own and are left out of the text."""
+_LONGEST_ERROR = 300
 
 
 def to_text(schedule: Schedule) -> str:
@@ -40,21 +44,19 @@ def save(schedule: Schedule, *, by: str, revision: int | None = None) -> Steps[S
     if stored is None and not revision:
         made = yield Statement("create_schedule", _values(_ended_if_over(schedule)))
         if made:
-            yield audit.entry(by, "schedule.create", schedule.key, None, _facts(schedule))
+            yield audit.entry(by, "schedule.create", schedule.key, None, (yield from _facts(schedule)))
             return _row(made[0])
         stored = yield from _find(schedule.key)
     if revision is not None and (stored is None or stored.revision != revision):
-        raise RevisionConflict(
-            f"Schedule {schedule.key!r} is at revision {stored.revision if stored else 0}, not {revision}.",
-            hint="Read it again and repeat your change.",
-        )
+        raise _other_revision(schedule.key, stored, revision)
     if stored is None:
         raise NotFound("schedule", schedule.key, hint="Somebody removed it just now; save it again.")
     wanted = _ended_if_over(_after_mark(schedule, stored))
-    if wanted == stored.schedule:
+    if wanted == stored.schedule and stored.error is None:
         return stored
     changed = yield Statement("replace_schedule", _values(wanted))
-    yield audit.entry(by, "schedule.replace", schedule.key, _facts(stored.schedule), _facts(wanted))
+    before, after = (yield from _stored_facts(stored)), (yield from _facts(wanted))
+    yield audit.entry(by, "schedule.replace", schedule.key, before, after)
     return _row(changed[0])
 
 
@@ -72,10 +74,12 @@ def all() -> Steps[list[ScheduleRow]]:
 
 
 @writes
-def remove(key: str, *, by: str) -> Steps[None]:
+def remove(key: str, *, by: str, revision: int | None = None) -> Steps[None]:
     stored = yield from _hold(key)
+    if revision is not None and stored.revision != revision:
+        raise _other_revision(key, stored, revision)
     yield Statement("remove_schedule", {"key": key})
-    yield audit.entry(by, "schedule.remove", key, _facts(stored.schedule))
+    yield audit.entry(by, "schedule.remove", key, (yield from _stored_facts(stored)))
 
 
 @writes
@@ -95,8 +99,9 @@ def due(limit: int = 100) -> Steps[list[ScheduleRow]]:
 
 
 @reads
-def next_tick() -> Steps[int | None]:
-    found = yield Statement("next_tick")
+def next_tick(without: Mapping[str, int] = MappingProxyType({})) -> Steps[int | None]:
+    resting = [f"{revision} {key}" for key, revision in without.items()]
+    found = yield Statement("next_tick", {"resting": resting})
     instant: int | None = found[0][0]
     return instant
 
@@ -106,7 +111,7 @@ def tick(tick: Tick, draft: Draft | None, overlap: str) -> Steps[Ticked]:
     """The verdict of an instant that is passed over is `missed`. When the job cannot be created (its definition is
     unknown or disabled), that error is raised and the schedule stands where it stood."""
     stored = yield from _find(tick.schedule)
-    if stored is None or not _is_next(stored, tick):
+    if stored is None or stored.error is not None or not _is_next(stored, tick):
         return Ticked("taken")
     verdict = "missed" if draft is None else "made"
     if draft is not None and (yield from _overlaps(tick.schedule, overlap)):
@@ -162,6 +167,13 @@ def _missing(key: str) -> NotFound:
     return NotFound("schedule", key, hint="It was never declared here, or it has been removed.")
 
 
+def _other_revision(key: str, stored: ScheduleRow | None, expected: int) -> RevisionConflict:
+    return RevisionConflict(
+        f"Schedule {key!r} is at revision {stored.revision if stored else 0}, not {expected}.",
+        hint="Read it again and repeat your change.",
+    )
+
+
 def _after_mark(schedule: Schedule, stored: ScheduleRow) -> Schedule:
     """Nothing at or before the mark is ever made again."""
     given, mark = schedule.next_run_at, stored.last_scheduled_at
@@ -207,8 +219,19 @@ def _values(schedule: Schedule) -> dict[str, Any]:
     return {"body": to_text(schedule), **{name: getattr(schedule, name) for name in _APART}}
 
 
-def _facts(schedule: Schedule) -> dict[str, Any]:
-    return dataclasses.asdict(schedule)
+def _facts(schedule: Schedule) -> Steps[dict[str, Any]]:
+    """A schedule as the audit shows it: with secret parameters masked, or all of them while nobody knows which are."""
+    secret: set[str] = set()
+    known = yield Statement("read_definitions", {"key": schedule.definition})
+    for key, version, _, body, *_ in known:
+        definition, _, problem = definitions.read(key, version, body, "{}")
+        secret |= set(json.loads(schedule.params) if problem else definition.secret_fields)
+    shown = mask_params(schedule.params, tuple(secret if known else json.loads(schedule.params)))
+    return {**dataclasses.asdict(schedule), "params": shown}
+
+
+def _stored_facts(stored: ScheduleRow) -> Steps[dict[str, Any]]:
+    return (yield from _facts(stored.schedule)) if stored.error is None else {"error": stored.error}
 
 
 def _pause_facts(pause: Pause | None) -> dict[str, Any] | None:
@@ -217,11 +240,23 @@ def _pause_facts(pause: Pause | None) -> dict[str, Any] | None:
 
 def _row(row: rows.Row) -> ScheduleRow:
     key, body, owner, enabled, next_run_at, mark, reason, by, at, until, revision, created_at, updated_at = row
+    schedule, error = _read(body, key=key, owner=owner, enabled=bool(enabled), next_run_at=next_run_at)
     return ScheduleRow(
-        schedule=from_text(body, key=key, owner=owner, enabled=bool(enabled), next_run_at=next_run_at),
+        schedule=schedule,
         revision=revision,
         pause=None if at is None else Pause(reason, by, at, until),
         last_scheduled_at=maybe_datetime(mark),
         created_at=to_datetime(created_at),
         updated_at=to_datetime(updated_at),
+        error=error,
     )
+
+
+def _read(body: str, **apart: Any) -> tuple[Schedule, str | None]:
+    """A schedule, or else what there is beside its text and why that cannot be read: it must not keep others from
+    being read."""
+    try:
+        return from_text(body, **apart), None
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
+        return Schedule(definition="", kind=Kind.ONCE, expression="", **apart), what

@@ -12,6 +12,7 @@ from penstock.core.ids import is_id
 from penstock.core.plan import Statement, Steps, reads
 from penstock.core.transitions import BY_CODE, WAITING, Status
 from penstock.core.why import MOST_AHEAD, MOST_HOLDERS, Facts, Full, Reason, reasons
+from penstock.core.worker_config import SETTING, disabled_in
 from penstock.stores.verbs import limits, rows
 
 _COLUMNS = (
@@ -66,8 +67,10 @@ def _around(job_id: str, row: dict[str, Any], facts: Facts) -> Steps[Facts]:
     """What else keeps a waiting job: workers, limits, and what stands before it."""
     served = yield from _served()
     lanes: dict[int, int] = dict((yield Statement("key_lanes", {"key": row["key"]})))
+    setting = yield Statement("find_setting", {"name": SETTING})
     facts = replace(
         facts,
+        disabled=disabled_in(rows.setting(setting[0]) if setting else None),
         served=row["lane"] in served,
         versions=tuple(version for version, lane in sorted(lanes.items()) if lane in served),
         concurrency=(yield from _concurrency(row)),

@@ -45,7 +45,12 @@ CREATE TABLE worker (
     heartbeat_at INTEGER NOT NULL,
     boot TEXT NOT NULL,
     lease_until INTEGER NOT NULL,
-    ended TEXT CHECK (ended IN ('stopped', 'lost'))
+    ended TEXT CHECK (ended IN ('stopped', 'lost')),
+    -- What it last said of its duties (JSON), and when.
+    duties TEXT NOT NULL DEFAULT '[]',
+    duties_at INTEGER,
+    -- What it counts by itself (JSON), as of then.
+    figures TEXT NOT NULL DEFAULT '{}'
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX worker_lease ON worker (lease_until) WHERE ended IS NULL;
 
@@ -153,6 +158,8 @@ CREATE TABLE attempt (
     PRIMARY KEY (job_id, fence)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attempt_fingerprint ON attempt (fingerprint, job_id) WHERE fingerprint IS NOT NULL;
+-- What failed last, for the list of errors; attempts that succeed do not stand in it.
+CREATE INDEX attempt_failed ON attempt (ended_at, fingerprint) WHERE fingerprint IS NOT NULL;
 
 CREATE TABLE progress (
     job_id TEXT PRIMARY KEY,
@@ -219,7 +226,7 @@ CREATE TABLE bucket (
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE schedule (
-    key TEXT PRIMARY KEY,
+    key TEXT PRIMARY KEY CHECK (length(key) BETWEEN 1 AND 200 AND instr(key, char(0)) = 0),
     body TEXT NOT NULL,
     owner TEXT NOT NULL,
     enabled INTEGER NOT NULL,
@@ -257,14 +264,31 @@ CREATE TABLE tally_delta (
     lane INTEGER NOT NULL,
     minute INTEGER NOT NULL,
     status INTEGER NOT NULL,
-    n INTEGER NOT NULL
+    n INTEGER NOT NULL,
+    -- How long it took, for arrivals in running (in the queue) and from there (the attempt): the sum in microseconds,
+    -- and one letter for each: A to W is a bucket, ~ an attempt that was lost.
+    took INTEGER NOT NULL DEFAULT 0,
+    lengths TEXT
 ) STRICT;
-CREATE TABLE tally_minute (
+-- Arrivals in a status by span of time: grain is its length in minutes (1, 60; 0: ever), span its first minute.
+CREATE TABLE tally_span (
     lane INTEGER NOT NULL,
-    minute INTEGER NOT NULL,
+    grain INTEGER NOT NULL CHECK (grain IN (0, 1, 60)),
+    span INTEGER NOT NULL,
     status INTEGER NOT NULL,
     n INTEGER NOT NULL,
-    PRIMARY KEY (lane, minute, status)
+    took INTEGER NOT NULL,
+    PRIMARY KEY (lane, grain, span, status)
+) STRICT, WITHOUT ROWID;
+-- The same by how long it took: bucket is the code of the letter.
+CREATE TABLE tally_length (
+    lane INTEGER NOT NULL,
+    grain INTEGER NOT NULL CHECK (grain IN (0, 1, 60)),
+    span INTEGER NOT NULL,
+    status INTEGER NOT NULL,
+    bucket INTEGER NOT NULL,
+    n INTEGER NOT NULL,
+    PRIMARY KEY (lane, grain, span, status, bucket)
 ) STRICT, WITHOUT ROWID;
 
 -- One writer at a time: seq rises in the order of the commits, so a reader's cursor is a seq.
@@ -322,3 +346,115 @@ CREATE TABLE audit (
 ) STRICT;
 
 INSERT INTO control (key) VALUES ('*');
+
+-- Who may ask: tokens and the sessions that begin with one. Of their secrets only digests are kept.
+CREATE TABLE token (
+    id TEXT PRIMARY KEY,
+    digest TEXT NOT NULL CHECK (length(digest) = 64),
+    name TEXT NOT NULL,
+    role TEXT NOT NULL CHECK (role IN ('viewer', 'creator', 'admin', 'super_admin')),
+    created_at INTEGER NOT NULL,
+    created_by TEXT NOT NULL,
+    expires_at INTEGER,
+    revoked_at INTEGER,
+    last_used_at INTEGER
+) STRICT, WITHOUT ROWID;
+CREATE TABLE session (
+    id TEXT PRIMARY KEY,
+    digest TEXT NOT NULL CHECK (length(digest) = 64),
+    token_id TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX session_token ON session (token_id);
+CREATE INDEX session_expiry ON session (expires_at);
+CREATE INDEX audit_actor ON audit (actor, seq);
+CREATE INDEX audit_target ON audit (target, seq);
+
+-- Webhooks: who asked to be told, what is on its way to them, and how far the feed was read for that.
+CREATE INDEX job_detail_webhook ON job_detail (id) WHERE webhook_url IS NOT NULL;
+CREATE TABLE webhook (
+    id TEXT PRIMARY KEY,
+    url TEXT NOT NULL,
+    description TEXT NOT NULL,
+    kinds TEXT NOT NULL,
+    definitions TEXT NOT NULL,
+    enabled INTEGER NOT NULL,
+    disabled_reason TEXT,
+    secret TEXT NOT NULL,
+    old_secret TEXT,
+    old_secret_until INTEGER,
+    since INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    revision INTEGER NOT NULL DEFAULT 1
+) STRICT, WITHOUT ROWID;
+-- Endpoints, and the hosts of other URLs: how well they are, and whose turn it is.
+CREATE TABLE receiver (
+    key TEXT PRIMARY KEY,
+    failures INTEGER NOT NULL DEFAULT 0,
+    open_until INTEGER,
+    last_success_at INTEGER,
+    last_failure_at INTEGER,
+    served_at INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+CREATE TABLE delivery (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    endpoint TEXT NOT NULL,
+    event_seq INTEGER NOT NULL,
+    receiver TEXT NOT NULL,
+    url TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    job_id TEXT,
+    body TEXT NOT NULL,
+    status TEXT NOT NULL DEFAULT 'waiting' CHECK (status IN ('waiting', 'delivered', 'failed')),
+    tries INTEGER NOT NULL DEFAULT 0,
+    earlier_tries INTEGER NOT NULL DEFAULT 0,
+    due_at INTEGER NOT NULL,
+    owner TEXT,
+    created_at INTEGER NOT NULL,
+    ended_at INTEGER,
+    status_code INTEGER,
+    error TEXT,
+    UNIQUE (endpoint, event_seq),
+    CONSTRAINT delivery_ended CHECK ((ended_at IS NOT NULL) = (status <> 'waiting')),
+    CONSTRAINT delivery_owned CHECK (owner IS NULL OR status = 'waiting')
+) STRICT;
+CREATE INDEX delivery_waiting ON delivery (receiver, due_at, seq) WHERE status = 'waiting';
+CREATE INDEX delivery_taken ON delivery (receiver, due_at) WHERE status = 'waiting' AND owner IS NOT NULL;
+CREATE INDEX delivery_due ON delivery (due_at) WHERE status = 'waiting';
+CREATE INDEX delivery_job ON delivery (job_id, seq) WHERE job_id IS NOT NULL;
+CREATE INDEX delivery_endpoint ON delivery (endpoint, seq);
+CREATE INDEX delivery_age ON delivery (created_at);
+CREATE TABLE delivery_try (
+    delivery INTEGER NOT NULL REFERENCES delivery (seq) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    at INTEGER NOT NULL,
+    duration INTEGER NOT NULL,
+    status_code INTEGER,
+    error TEXT,
+    excerpt TEXT,
+    PRIMARY KEY (delivery, number)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE webhook_feed (
+    one INTEGER PRIMARY KEY DEFAULT 1 CHECK (one = 1),
+    cursor TEXT,
+    moved_at INTEGER NOT NULL DEFAULT 0,
+    since INTEGER NOT NULL DEFAULT 0
+) STRICT;
+INSERT INTO webhook_feed (one) VALUES (1);
+
+-- What somebody should look at: since when, and until when. Of those that stand there is one of each kind and subject.
+CREATE TABLE alert (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    message TEXT NOT NULL,
+    severity TEXT NOT NULL CHECK (severity IN ('warning', 'critical')),
+    since INTEGER,
+    raised_at INTEGER NOT NULL,
+    cleared_at INTEGER
+) STRICT;
+CREATE UNIQUE INDEX alert_standing ON alert (kind, subject) WHERE cleared_at IS NULL;
+CREATE INDEX alert_cleared ON alert (cleared_at) WHERE cleared_at IS NOT NULL;

@@ -44,7 +44,8 @@ SELECT key, version, lane FROM {schema}.definition WHERE key = ANY(%(key)s::text
 
 -- name: read_definitions
 -- Definitions (all, or the versions of one) with what operators say about them, and the time it is.
-SELECT lane, body, enabled, pause_reason, pause_by, pause_at, pause_until, overrides, registered_at, {now}
+SELECT definition.key, version, lane, body, enabled, pause_reason, pause_by, pause_at, pause_until, overrides,
+    registered_at, {now}
 FROM {schema}.definition JOIN {schema}.control USING (key)
 WHERE %(key)s::text IS NULL OR definition.key = %(key)s::text ORDER BY definition.key, version;
 
@@ -122,7 +123,8 @@ SELECT job.id::text, definition.key, definition.version, {told_now}, job.status,
     progress.percent, progress.message, progress.phase, detail.reference_type, detail.reference_id, detail.tags,
     detail.idempotency_key, job.limit_key, job.unique_key, job.blocked, detail.webhook_url, detail.schedule,
     detail.scheduled_for, detail.parent::text, detail.rerun_of::text, detail.actor, job.created_at, job.due_at,
-    job.queued_at, job.started_at, job.finished_at, job.updated_at, job.stale_at, job.cancel_at, job.worker::text
+    job.queued_at, job.started_at, job.finished_at, job.updated_at, job.stale_at, job.cancel_at, job.worker::text,
+    (SELECT bool_or(delivery.status = 'delivered') FROM {schema}.delivery WHERE delivery.job_id = job.id)
 FROM page JOIN {schema}.job ON job.id = page.id
 JOIN {schema}.job_detail AS detail ON detail.id = job.id
 JOIN {schema}.definition ON definition.lane = job.lane
@@ -145,22 +147,38 @@ SELECT key, version, status, sum(n)::bigint FROM (
 GROUP BY key, version, status HAVING sum(n) <> 0 ORDER BY key, version, status;
 
 -- name: fold
--- Add deltas to the counts, and arrivals in a status to its minute; how many were folded.
-WITH folded AS (
+-- Add deltas to the counts, and arrivals in a status to the spans of time in which they were; how many were folded.
+WITH folded AS MATERIALIZED (
     DELETE FROM {schema}.tally_delta WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM {schema}.tally_delta LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     ))
-    RETURNING lane, minute, status, n
+    RETURNING lane, minute, status, n, took, lengths
 ),
 counted AS (
     INSERT INTO {schema}.tally (lane, status, n)
     SELECT lane, status, sum(n) FROM folded GROUP BY lane, status ORDER BY lane, status
     ON CONFLICT (lane, status) DO UPDATE SET n = tally.n + excluded.n
 ),
+arrived AS MATERIALIZED (
+    SELECT lane, minute, status, sum(n) AS n, sum(took) AS took, string_agg(lengths, '') AS lengths
+    FROM folded WHERE n > 0 GROUP BY lane, minute, status
+),
 timed AS (
-    INSERT INTO {schema}.tally_minute (lane, minute, status, n)
-    SELECT lane, minute, status, sum(n) FROM folded WHERE n > 0 GROUP BY lane, minute, status ORDER BY lane, minute, status
-    ON CONFLICT (lane, minute, status) DO UPDATE SET n = tally_minute.n + excluded.n
+    INSERT INTO {schema}.tally_span (lane, grain, span, status, n, took)
+    SELECT lane, grain, CASE grain WHEN 0 THEN 0 ELSE minute - minute %% grain END AS span, status, sum(n), sum(took)
+    FROM arrived CROSS JOIN (VALUES (0), (1), (60)) AS grains (grain)
+    GROUP BY lane, grain, span, status ORDER BY lane, grain, span, status
+    ON CONFLICT (lane, grain, span, status) DO UPDATE SET n = tally_span.n + excluded.n, took = tally_span.took + excluded.took
+),
+measured AS (
+    INSERT INTO {schema}.tally_length (lane, grain, span, status, bucket, n)
+    SELECT lane, grain, CASE grain WHEN 0 THEN 0 ELSE minute - minute %% grain END AS span, status, code,
+        sum(octet_length(lengths) - octet_length(replace(lengths, chr(code), '')))
+    FROM arrived CROSS JOIN (SELECT generate_series(65, 87) UNION ALL SELECT 126) AS letters (code)
+    CROSS JOIN (VALUES (0), (1), (60)) AS grains (grain)
+    WHERE position(chr(code) IN lengths) > 0
+    GROUP BY lane, grain, span, status, code ORDER BY lane, grain, span, status, code
+    ON CONFLICT (lane, grain, span, status, bucket) DO UPDATE SET n = tally_length.n + excluded.n
 )
 SELECT count(*) FROM folded;
 
@@ -184,7 +202,8 @@ FROM {schema}.review WHERE job_id = %(id)s::uuid ORDER BY fence;
 
 -- name: read_workers
 -- All workers that are remembered, in the order in which they came.
-SELECT id::text, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, {live}, ended
+SELECT id::text, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, {live}, ended, duties,
+    {now} - duties_at, lease_until, figures
 FROM {schema}.worker ORDER BY started_at, id;
 
 -- name: read_settings
@@ -205,15 +224,10 @@ ON CONFLICT (name) DO UPDATE SET
 WHERE %(revision)s::integer IS NULL OR known.revision = %(revision)s::integer
 RETURNING name, value, revision, updated_at, updated_by;
 
--- name: read_audit
--- What operators changed, the newest first.
-SELECT seq, at, actor, action, target, before, after, request_id FROM {schema}.audit
-WHERE seq < coalesce(%(before)s::bigint, 9223372036854775807) ORDER BY seq DESC LIMIT %(limit)s;
-
 -- name: hold_retired
 -- Hold ended jobs whose next step of retention has come, the longest overdue first.
-SELECT id::text, retired FROM {schema}.job WHERE retire_at <= {now}
-ORDER BY retire_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
+SELECT id::text, retired FROM {schema}.job WHERE retire_at <= (SELECT {now})
+ORDER BY retire_at, job.id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: announce_stale
 -- Held jobs that have become stale are told of, and will be deleted next.
@@ -232,7 +246,7 @@ INSERT INTO {schema}.event (at, kind, job_id) SELECT updated_at, 'job.stale', id
 -- name: drop_expired_keys
 -- Idempotency keys that have ended; never one whose job is active.
 WITH chosen AS MATERIALIZED (
-    SELECT definition, key FROM {schema}.idempotency WHERE expires_at <= {now}
+    SELECT definition, key FROM {schema}.idempotency WHERE expires_at <= (SELECT {now})
         AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = idempotency.job_id AND job.status < 5)
     ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
@@ -268,18 +282,41 @@ RETURNING 1;
 -- name: drop_old_ticks
 -- Ticks of long ago; the newest of a schedule stays.
 WITH chosen AS MATERIALIZED (
-    SELECT schedule, instant FROM {schema}.tick WHERE at < {now} - %(age)s::bigint
+    SELECT schedule, instant FROM {schema}.tick WHERE at < (SELECT {now}) - %(age)s::bigint
         AND instant < (SELECT max(newest.instant) FROM {schema}.tick AS newest WHERE newest.schedule = tick.schedule)
     ORDER BY at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 DELETE FROM {schema}.tick USING chosen WHERE tick.schedule = chosen.schedule AND tick.instant = chosen.instant
 RETURNING 1;
 
--- name: drop_old_minutes
--- Counts by minute of long ago.
+-- name: drop_old_spans
+-- Counts by minute of long ago, and by hour of so long ago thirteen times.
 WITH chosen AS MATERIALIZED (
-    SELECT lane, minute, status FROM {schema}.tally_minute WHERE minute < ({now} - %(age)s::bigint) / 60000000
-    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+    SELECT old.* FROM {schema}.definition CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains (grain, times) CROSS JOIN LATERAL (
+        SELECT lane, grain, span, status FROM {schema}.tally_span
+        WHERE tally_span.lane = definition.lane AND tally_span.grain = grains.grain
+            AND span < ({now} - %(age)s::bigint * times) / 60000000
+        LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+    ) AS old
+    LIMIT %(limit)s
 )
-DELETE FROM {schema}.tally_minute USING chosen WHERE tally_minute.lane = chosen.lane AND tally_minute.minute = chosen.minute AND tally_minute.status = chosen.status
+DELETE FROM {schema}.tally_span USING chosen
+WHERE tally_span.lane = chosen.lane AND tally_span.grain = chosen.grain AND tally_span.span = chosen.span
+    AND tally_span.status = chosen.status
+RETURNING 1;
+
+-- name: drop_old_lengths
+-- The same of the counts by how long it took.
+WITH chosen AS MATERIALIZED (
+    SELECT old.* FROM {schema}.definition CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains (grain, times) CROSS JOIN LATERAL (
+        SELECT lane, grain, span, status, bucket FROM {schema}.tally_length
+        WHERE tally_length.lane = definition.lane AND tally_length.grain = grains.grain
+            AND span < ({now} - %(age)s::bigint * times) / 60000000
+        LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+    ) AS old
+    LIMIT %(limit)s
+)
+DELETE FROM {schema}.tally_length USING chosen
+WHERE tally_length.lane = chosen.lane AND tally_length.grain = chosen.grain AND tally_length.span = chosen.span
+    AND tally_length.status = chosen.status AND tally_length.bucket = chosen.bucket
 RETURNING 1;

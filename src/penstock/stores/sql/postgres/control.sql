@@ -184,10 +184,3 @@ SELECT body FROM {schema}.definition WHERE key = %(key)s ORDER BY version DESC L
 -- Concurrency keys of a definition that hold jobs back.
 SELECT DISTINCT job.limit_key, definition.key FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
 WHERE job.blocked AND definition.key = %(key)s ORDER BY 1;
-
--- name: save_audit
--- Which operator changed what.
-INSERT INTO {schema}.audit (at, actor, action, target, before, after)
-SELECT {now}, actor, action, target, before, after
-FROM unnest(%(actor)s::text[], %(action)s::text[], %(target)s::text[], %(before)s::text[], %(after)s::text[])
-    WITH ORDINALITY AS input (actor, action, target, before, after, n) ORDER BY n;

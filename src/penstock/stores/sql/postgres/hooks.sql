@@ -20,7 +20,7 @@ RETURNING hook.seq, hook.job_id::text, hook.lane, hook.fence, hook.kind, hook.da
 -- name: drop_old_hooks
 -- Calls that nobody has taken for long.
 WITH chosen AS MATERIALIZED (
-    SELECT lane, seq FROM {schema}.hook WHERE at < {now} - %(age)s::bigint
+    SELECT lane, seq FROM {schema}.hook WHERE at < (SELECT {now}) - %(age)s::bigint
     ORDER BY at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 DELETE FROM {schema}.hook USING chosen WHERE hook.lane = chosen.lane AND hook.seq = chosen.seq

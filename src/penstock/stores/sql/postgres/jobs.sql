@@ -6,6 +6,7 @@
 -- let put_off: job.status = 2 AND input.status = 0
 -- let put_back: job.status = 2 AND input.status = 1
 -- let held: job.fence = input.fence AND job.status IN (2, 3)
+-- let bounds: '{1000,2500,5000,10000,25000,50000,100000,250000,500000,1000000,2500000,5000000,10000000,30000000,60000000,120000000,300000000,600000000,1800000000,3600000000,14400000000,86400000000}'::bigint[]
 
 -- name: claim_keys
 -- Take idempotency keys in order; a key that is taken and not expired answers with the job that has it.
@@ -286,20 +287,39 @@ claimed AS (
         status = 2, fence = fence + 1, attempt = attempt + 1, worker = %(worker)s::uuid, rate_paid = false,
         started_at = CASE WHEN %(start)s::boolean AND lost = 0 THEN now END, updated_at = now
     FROM taken CROSS JOIN clock WHERE job.id = taken.id
-    RETURNING job.id, job.lane, fence, attempt, max_attempts, lost, generation, priority, rank, updated_at, limit_key
+    RETURNING job.id, job.lane, fence, attempt, max_attempts, lost, generation, priority, rank, updated_at, limit_key,
+        greatest(0, updated_at - queued_at) AS waited
 ),
 told AS (
     INSERT INTO {schema}.event (at, kind, job_id, fence)
     SELECT updated_at, 'job.started', id, fence FROM claimed WHERE %(start)s::boolean AND lost = 0
 ),
 counted AS (
-    INSERT INTO {schema}.tally_delta (lane, minute, status, n)
-    SELECT lane, min(updated_at) / 60000000, step.status, step.n * count(*)
+    INSERT INTO {schema}.tally_delta (lane, minute, status, n, took, lengths)
+    SELECT lane, min(updated_at) / 60000000, step.status, step.n * count(*),
+        coalesce(sum(waited) FILTER (WHERE step.n > 0), 0),
+        string_agg(chr(65 + width_bucket(waited - 1, {bounds})), '') FILTER (WHERE step.n > 0)
     FROM claimed CROSS JOIN (VALUES (1, -1), (2, 1)) AS step (status, n) GROUP BY lane, step.status, step.n
 )
 SELECT claimed.id::text, claimed.lane, fence, attempt, max_attempts, lost, generation, priority, params,
     reference_type, reference_id, traceparent, schedule, scheduled_for, tags, limit_key
 FROM claimed JOIN {schema}.job_detail AS detail ON detail.id = claimed.id ORDER BY rank, claimed.id;
+
+-- name: claimable
+-- Whether a job of these lanes can be claimed that was created by then, or whose parent was.
+SELECT 1 FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
+JOIN {schema}.control ON control.key = definition.key
+WHERE job.lane = ANY(%(lanes)s::integer[]) AND job.status = 1 AND NOT job.blocked
+    AND (control.pause_at IS NULL OR control.pause_until <= {now})
+    AND NOT EXISTS (
+        SELECT FROM {schema}.control AS system WHERE system.key = '*'
+            AND system.pause_at IS NOT NULL AND (system.pause_until IS NULL OR system.pause_until > {now})
+    )
+    AND (job.created_at <= %(created_by)s::bigint OR EXISTS (
+        SELECT FROM {schema}.job_detail JOIN {schema}.job AS parent ON parent.id = job_detail.parent
+        WHERE job_detail.id = job.id AND parent.created_at <= %(created_by)s::bigint
+    ))
+LIMIT 1;
 
 -- name: start
 -- Claimed jobs whose attempt begins now.
@@ -347,7 +367,8 @@ ended AS (
     FROM input CROSS JOIN clock CROSS JOIN {schema}.definition
     WHERE job.id = input.id AND {held} AND definition.lane = job.lane
     RETURNING job.id, job.fence, job.lane, job.status, job.attempt + input.attempt_back AS number, started_at,
-        job.updated_at, limit_key, definition.key, definition.hooked
+        job.updated_at, limit_key, definition.key, definition.hooked, input.cause AS ended_by,
+        CASE WHEN input.attempt_back = 0 AND input.cause <> 'lost' THEN greatest(0, job.updated_at - coalesce(started_at, job.updated_at)) END AS ran
 ),
 tried AS (
     INSERT INTO {schema}.attempt (
@@ -369,8 +390,11 @@ told AS (
     FROM ended JOIN input ON input.id = ended.id
 ),
 counted AS (
-    INSERT INTO {schema}.tally_delta (lane, minute, status, n)
-    SELECT lane, min(updated_at) / 60000000, step.status, step.n * count(*)
+    INSERT INTO {schema}.tally_delta (lane, minute, status, n, took, lengths)
+    SELECT lane, min(updated_at) / 60000000, step.status, step.n * count(*),
+        coalesce(sum(ran) FILTER (WHERE step.n > 0), 0),
+        string_agg(CASE ended_by WHEN 'lost' THEN '~' ELSE chr(65 + width_bucket(ran - 1, {bounds})) END, '')
+            FILTER (WHERE step.n > 0)
     FROM ended CROSS JOIN LATERAL (VALUES (CASE ended.status WHEN 7 THEN 3 ELSE 2 END, -1), (ended.status, 1)) AS step (status, n)
     GROUP BY lane, step.status, step.n
 )

@@ -22,9 +22,10 @@ SELECT {columns} FROM {schema}.schedule WHERE {running} AND next_run_at <= {now}
 ORDER BY next_run_at, key LIMIT %(limit)s;
 
 -- name: next_tick
--- When the next schedule ticks, or a pause ends that holds one back.
+-- When the next schedule ticks, or a pause ends that holds one back; those that rest (revision and key) do not count.
 SELECT min(greatest(next_run_at, pause_until)) FROM {schema}.schedule
-WHERE enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until IS NOT NULL);
+WHERE enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until IS NOT NULL)
+    AND revision || ' ' || key <> ALL(%(resting)s::text[]);
 
 -- name: create_schedule
 -- A schedule that was not there.

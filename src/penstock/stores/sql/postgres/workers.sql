@@ -10,7 +10,8 @@ ON CONFLICT (id) DO NOTHING RETURNING id::text;
 -- name: heartbeat
 -- A live worker's lease goes on; a lease that has ended stays ended.
 UPDATE {schema}.worker SET heartbeat_at = {now}, lease_until = {now} + %(lease)s,
-    lanes = coalesce(%(lanes)s, lanes), slots = coalesce(%(slots)s, slots)
+    lanes = coalesce(%(lanes)s, lanes), slots = coalesce(%(slots)s, slots), duties = coalesce(%(duties)s::text, duties),
+    duties_at = CASE WHEN %(duties)s::text IS NULL THEN duties_at ELSE {now} END, figures = coalesce(%(figures)s::text, figures)
 WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > {now} RETURNING id::text;
 
 -- name: pulse

@@ -36,7 +36,8 @@ SELECT definition.key, version, lane FROM {input} AS input CROSS JOIN definition
 
 -- name: read_definitions
 -- Definitions (all, or the versions of one) with what operators say about them, and the time it is.
-SELECT lane, body, enabled, pause_reason, pause_by, pause_at, pause_until, overrides, registered_at, :now
+SELECT definition.key, version, lane, body, enabled, pause_reason, pause_by, pause_at, pause_until, overrides,
+    registered_at, :now
 FROM definition JOIN control USING (key) WHERE :key IS NULL OR definition.key = :key ORDER BY definition.key, version;
 
 -- name: definition_keys
@@ -113,7 +114,8 @@ SELECT job.id, definition.key, definition.version, {told_now}, job.status, detai
     progress.percent, progress.message, progress.phase, detail.reference_type, detail.reference_id, detail.tags,
     detail.idempotency_key, job.limit_key, job.unique_key, job.blocked, detail.webhook_url, detail.schedule,
     detail.scheduled_for, detail.parent, detail.rerun_of, detail.actor, job.created_at, job.due_at,
-    job.queued_at, job.started_at, job.finished_at, job.updated_at, job.stale_at, job.cancel_at, job.worker
+    job.queued_at, job.started_at, job.finished_at, job.updated_at, job.stale_at, job.cancel_at, job.worker,
+    (SELECT max(delivery.status = 'delivered') FROM delivery WHERE delivery.job_id = job.id)
 FROM page CROSS JOIN job ON job.id = page.id
 JOIN job_detail AS detail ON detail.id = job.id
 JOIN definition ON definition.lane = job.lane
@@ -134,14 +136,26 @@ SELECT key, version, status, sum(n) FROM (
 GROUP BY key, version, status HAVING sum(n) <> 0 ORDER BY key, version, status;
 
 -- name: fold
--- Add deltas to the counts, and arrivals in a status to its minute; how many were folded.
+-- Add deltas to the counts, and arrivals in a status to the spans of time in which they were; how many were folded.
 INSERT INTO tally (lane, status, n)
 SELECT lane, status, sum(n) FROM (SELECT * FROM tally_delta ORDER BY rowid LIMIT :limit) WHERE true GROUP BY lane, status
 ON CONFLICT (lane, status) DO UPDATE SET n = n + excluded.n;
-INSERT INTO tally_minute (lane, minute, status, n)
-SELECT lane, minute, status, sum(n) FROM (SELECT * FROM tally_delta ORDER BY rowid LIMIT :limit)
-WHERE n > 0 GROUP BY lane, minute, status
-ON CONFLICT (lane, minute, status) DO UPDATE SET n = n + excluded.n;
+INSERT INTO tally_span (lane, grain, span, status, n, took)
+SELECT lane, column1, CASE column1 WHEN 0 THEN 0 ELSE minute - minute % column1 END AS first, status, sum(n), sum(took)
+FROM (SELECT * FROM tally_delta ORDER BY rowid LIMIT :limit) CROSS JOIN (VALUES (0), (1), (60))
+WHERE n > 0 GROUP BY lane, column1, first, status
+ON CONFLICT (lane, grain, span, status) DO UPDATE SET n = n + excluded.n, took = took + excluded.took;
+WITH RECURSIVE letter (code) AS (SELECT 65 UNION ALL SELECT CASE code WHEN 87 THEN 126 ELSE code + 1 END FROM letter WHERE code < 126),
+arrived AS MATERIALIZED (
+    SELECT lane, minute, status, group_concat(lengths, '') AS lengths
+    FROM (SELECT * FROM tally_delta ORDER BY rowid LIMIT :limit) WHERE n > 0 AND lengths IS NOT NULL GROUP BY lane, minute, status
+)
+INSERT INTO tally_length (lane, grain, span, status, bucket, n)
+SELECT lane, column1, CASE column1 WHEN 0 THEN 0 ELSE minute - minute % column1 END AS first, status, code,
+    sum(length(lengths) - length(replace(lengths, char(code), '')))
+FROM arrived CROSS JOIN letter CROSS JOIN (VALUES (0), (1), (60))
+WHERE instr(lengths, char(code)) > 0 GROUP BY lane, column1, first, status, code
+ON CONFLICT (lane, grain, span, status, bucket) DO UPDATE SET n = n + excluded.n;
 DELETE FROM tally_delta WHERE rowid IN (SELECT rowid FROM tally_delta ORDER BY rowid LIMIT :limit);
 SELECT changes();
 
@@ -165,7 +179,8 @@ FROM review WHERE job_id = :id ORDER BY fence;
 
 -- name: read_workers
 -- All workers that are remembered, in the order in which they came.
-SELECT id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, {live}, ended
+SELECT id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, {live}, ended, duties,
+    :now - duties_at, CASE WHEN boot = :boot THEN lease_until - :steady + :now END, figures
 FROM worker ORDER BY started_at, id;
 
 -- name: read_settings
@@ -185,11 +200,6 @@ ON CONFLICT (name) DO UPDATE SET
     value = excluded.value, revision = revision + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by
 WHERE :revision IS NULL OR setting.revision = :revision
 RETURNING name, value, revision, updated_at, updated_by;
-
--- name: read_audit
--- What operators changed, the newest first.
-SELECT seq, at, actor, action, target, before, after, request_id FROM audit
-WHERE seq < coalesce(:before, 9223372036854775807) ORDER BY seq DESC LIMIT :limit;
 
 -- name: hold_retired
 -- Ended jobs whose next step of retention has come, the longest overdue first.
@@ -244,9 +254,22 @@ DELETE FROM tick WHERE (schedule, instant) IN (
 )
 RETURNING 1;
 
--- name: drop_old_minutes
--- Counts by minute of long ago.
-DELETE FROM tally_minute WHERE (lane, minute, status) IN (
-    SELECT lane, minute, status FROM tally_minute WHERE minute < (:now - :age) / 60000000 LIMIT :limit
+-- name: drop_old_spans
+-- Counts by minute of long ago, and by hour of so long ago thirteen times.
+DELETE FROM tally_span WHERE (lane, grain, span, status) IN (
+    SELECT tally_span.lane, grain, span, status FROM definition CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains
+    CROSS JOIN tally_span ON tally_span.lane = definition.lane AND grain = grains.column1
+        AND span < (:now - :age * grains.column2) / 60000000
+    LIMIT :limit
+)
+RETURNING 1;
+
+-- name: drop_old_lengths
+-- The same of the counts by how long it took.
+DELETE FROM tally_length WHERE (lane, grain, span, status, bucket) IN (
+    SELECT tally_length.lane, grain, span, status, bucket FROM definition CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains
+    CROSS JOIN tally_length ON tally_length.lane = definition.lane AND grain = grains.column1
+        AND span < (:now - :age * grains.column2) / 60000000
+    LIMIT :limit
 )
 RETURNING 1;

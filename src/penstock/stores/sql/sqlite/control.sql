@@ -164,8 +164,3 @@ SELECT body FROM definition WHERE key = :key ORDER BY version DESC LIMIT 1;
 -- Concurrency keys of a definition that hold jobs back.
 SELECT DISTINCT job.limit_key, definition.key FROM job JOIN definition ON definition.lane = job.lane
 WHERE job.blocked AND definition.key = :key ORDER BY 1;
-
--- name: save_audit
--- Which operator changed what.
-INSERT INTO audit (at, actor, action, target, before, after)
-SELECT :now, actor, action, target, before, after FROM {input} ORDER BY rowid;

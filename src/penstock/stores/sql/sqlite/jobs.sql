@@ -8,6 +8,8 @@
 -- let put_back: job.status = 2 AND input.status = 1
 -- let at: max(coalesce(:due, :now + :delay), :now)
 -- let live: ended IS NULL AND boot = :boot AND lease_until > :steady
+-- let bucket_of_wait: char(65 + (waited > 1000) + (waited > 2500) + (waited > 5000) + (waited > 10000) + (waited > 25000) + (waited > 50000) + (waited > 100000) + (waited > 250000) + (waited > 500000) + (waited > 1000000) + (waited > 2500000) + (waited > 5000000) + (waited > 10000000) + (waited > 30000000) + (waited > 60000000) + (waited > 120000000) + (waited > 300000000) + (waited > 600000000) + (waited > 1800000000) + (waited > 3600000000) + (waited > 14400000000) + (waited > 86400000000))
+-- let bucket_of_run: char(65 + (ran > 1000) + (ran > 2500) + (ran > 5000) + (ran > 10000) + (ran > 25000) + (ran > 50000) + (ran > 100000) + (ran > 250000) + (ran > 500000) + (ran > 1000000) + (ran > 2500000) + (ran > 5000000) + (ran > 10000000) + (ran > 30000000) + (ran > 60000000) + (ran > 120000000) + (ran > 300000000) + (ran > 600000000) + (ran > 1800000000) + (ran > 3600000000) + (ran > 14400000000) + (ran > 86400000000))
 
 -- name: claim_keys
 -- Take idempotency keys in order; a key that is taken and not expired answers with the job that has it.
@@ -202,12 +204,27 @@ WHERE id IN (SELECT id FROM temp.taken);
 INSERT INTO event (at, kind, job_id, fence)
 SELECT :now, 'job.started', job.id, job.fence FROM temp.taken CROSS JOIN job USING (id)
 WHERE :start AND lost = 0;
-INSERT INTO tally_delta (lane, minute, status, n)
-SELECT lane, :now / 60000000, step.column1, step.column2 * count(*)
-FROM temp.taken CROSS JOIN (VALUES (1, -1), (2, 1)) AS step GROUP BY lane, step.column1;
+INSERT INTO tally_delta (lane, minute, status, n) SELECT lane, :now / 60000000, 1, -count(*) FROM temp.taken GROUP BY lane;
+INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
+SELECT lane, :now / 60000000, 2, count(*), sum(waited), group_concat({bucket_of_wait}, '')
+FROM (SELECT job.lane, max(0, :now - queued_at) AS waited FROM temp.taken CROSS JOIN job USING (id)) GROUP BY lane;
 SELECT job.id, job.lane, fence, attempt, max_attempts, lost, generation, priority, params,
     reference_type, reference_id, traceparent, schedule, scheduled_for, tags, limit_key
 FROM temp.taken CROSS JOIN job USING (id) CROSS JOIN job_detail USING (id) ORDER BY taken.position;
+
+-- name: claimable
+-- Whether a job of these lanes can be claimed that was created by then, or whose parent was.
+SELECT 1 FROM job JOIN definition ON definition.lane = job.lane JOIN control ON control.key = definition.key
+WHERE job.lane IN (SELECT value FROM json_each(:lanes)) AND job.status = 1 AND NOT job.blocked
+    AND (pause_at IS NULL OR pause_until <= :now)
+    AND NOT EXISTS (
+        SELECT 1 FROM control WHERE key = '*' AND pause_at IS NOT NULL AND (pause_until IS NULL OR pause_until > :now)
+    )
+    AND (job.created_at <= :created_by OR EXISTS (
+        SELECT 1 FROM job_detail CROSS JOIN job AS parent ON parent.id = job_detail.parent
+        WHERE job_detail.id = job.id AND parent.created_at <= :created_by
+    ))
+LIMIT 1;
 
 -- name: start
 -- Claimed jobs whose attempt begins now.
@@ -249,10 +266,16 @@ INSERT INTO event (at, kind, job_id, fence, data)
 SELECT :now, CASE job.status WHEN 7 THEN 'job.cancelled' ELSE kind END, job.id, job.fence, event_data
 FROM {input} AS input CROSS JOIN job USING (id);
 INSERT INTO tally_delta (lane, minute, status, n)
-SELECT lane, :now / 60000000,
-    CASE step.column1 WHEN 1 THEN job.status WHEN -1 THEN CASE job.status WHEN 7 THEN 3 ELSE 2 END END AS counted,
-    step.column1 * count(*)
-FROM {input} AS input CROSS JOIN job USING (id) CROSS JOIN (VALUES (-1), (1)) AS step GROUP BY lane, counted, step.column1;
+SELECT lane, :now / 60000000, CASE job.status WHEN 7 THEN 3 ELSE 2 END AS counted, -count(*)
+FROM {input} AS input CROSS JOIN job USING (id) GROUP BY lane, counted;
+INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
+SELECT lane, :now / 60000000, status, count(*), coalesce(sum(ran), 0),
+    group_concat(CASE WHEN cause = 'lost' THEN '~' WHEN ran IS NOT NULL THEN {bucket_of_run} END, '')
+FROM (
+    SELECT lane, job.status, cause, CASE WHEN attempt_back = 0 AND cause <> 'lost' THEN max(0, :now - coalesce(started_at, :now)) END AS ran
+    FROM {input} AS input CROSS JOIN job USING (id)
+)
+GROUP BY lane, status;
 SELECT job.id, job.fence, job.status, limit_key, key, job.lane, hooked
 FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane;
 

@@ -22,9 +22,10 @@ SELECT {columns} FROM schedule WHERE {running} AND next_run_at <= :now
 ORDER BY next_run_at, key LIMIT :limit;
 
 -- name: next_tick
--- When the next schedule ticks, or a pause ends that holds one back.
+-- When the next schedule ticks, or a pause ends that holds one back; those that rest (revision and key) do not count.
 SELECT min(max(next_run_at, coalesce(pause_until, next_run_at))) FROM schedule
-WHERE enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until IS NOT NULL);
+WHERE enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until IS NOT NULL)
+    AND revision || ' ' || key NOT IN (SELECT value FROM json_each(:resting));
 
 -- name: create_schedule
 -- A schedule that was not there.

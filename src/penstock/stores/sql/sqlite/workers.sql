@@ -12,7 +12,8 @@ ON CONFLICT (id) DO NOTHING RETURNING id;
 -- name: heartbeat
 -- A live worker's lease goes on; a lease that has ended stays ended.
 UPDATE worker SET heartbeat_at = :now, lease_until = :steady + :lease,
-    lanes = coalesce(:lanes, lanes), slots = coalesce(:slots, slots)
+    lanes = coalesce(:lanes, lanes), slots = coalesce(:slots, slots), duties = coalesce(:duties, duties),
+    duties_at = CASE WHEN :duties IS NULL THEN duties_at ELSE :now END, figures = coalesce(:figures, figures)
 WHERE id = :worker AND {live} RETURNING id;
 
 -- name: pulse

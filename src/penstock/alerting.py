@@ -1,0 +1,63 @@
+"""What an operator should look at: what holds now, and what was raised and cleared before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock import options as given
+from penstock.conversation import Talk
+from penstock.core import alerts as rules
+from penstock.core.alerts import Alert, Facts, StoredAlert
+from penstock.core.instant import SECOND
+from penstock.core.worker_config import SETTING, disabled_in, from_text
+from penstock.stats import Figures
+from penstock.stores.verbs import admin, schedules, webhooks
+
+
+class Alerting(Figures):
+    """Compares the figures with the thresholds of the worker configuration."""
+
+    def alerts(self) -> list[Alert]:
+        """All that somebody should look at now, the critical first."""
+        return self._do(self._alerts())
+
+    async def aalerts(self) -> list[Alert]:
+        return await self._ado(self._alerts())
+
+    def alert_history(
+        self, *, cleared: bool | None = None, limit: int = 100, before: int | None = None
+    ) -> list[StoredAlert]:
+        """Alerts that the duties have raised, the newest first; with `cleared`, only those that were, or were not.
+
+        `before` is the `seq` of the last one of a page, for the next page."""
+        return self._do(self._alert_history(cleared, limit, before))
+
+    async def aalert_history(
+        self, *, cleared: bool | None = None, limit: int = 100, before: int | None = None
+    ) -> list[StoredAlert]:
+        return await self._ado(self._alert_history(cleared, limit, before))
+
+    def _alert_history(self, cleared: bool | None, limit: int, before: int | None) -> Talk[list[StoredAlert]]:
+        place = None if before is None else given.integer(before, "before")
+        found: list[StoredAlert] = yield admin.kept_alerts(
+            cleared=cleared, limit=given.integer(limit, "limit"), before=place
+        )
+        return found
+
+    def _alerts(self) -> Talk[list[Alert]]:
+        settings: Any = yield admin.settings()
+        stored = settings.get(SETTING)
+        config = from_text(None if stored is None else stored.value)
+        now: int = yield admin.clock()
+        return rules.alerts(
+            Facts(
+                stats=(yield admin.stats(now - round(config.alerts.window * SECOND))),
+                thresholds=config.alerts,
+                disabled=disabled_in(stored),
+                system_pause=(yield admin.system_pause()),
+                unserved=(yield admin.unserved()),
+                schedules=(yield schedules.all()),
+                running=(yield admin.longest_running()),
+                endpoints=(yield webhooks.endpoints()),
+            )
+        )

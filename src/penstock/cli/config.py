@@ -1,0 +1,121 @@
+"""`penstock config`: what is set and where, and what holds for all workers while they run."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from penstock.cli.connection import DEFAULTS, Common, connect
+from penstock.cli.output import Cell, Output
+from penstock.cli.parameters import object_of
+from penstock.core.errors import InvalidInput, PenstockError
+
+app = App(name="config", help="What is set, and where; what holds for all workers while they run.")
+_LIVE = "/v1/worker/config"
+
+
+@app.command
+def show(*, common: Common = DEFAULTS) -> None:
+    """Show every setting with its value and where that comes from, then what is stored for all workers.
+
+    Secrets are masked. Where no store and no server is named or it does not answer, only the first part is shown.
+    """
+    from penstock.config import load
+    from penstock.settings import shown
+
+    out = Output(common.json)
+    found = load()
+    flags = {name: value for name in ("store", "server", "profile") if (value := getattr(common, name)) is not None}
+    sources = {**found.sources, **{name: f"--{name}" for name in flags}}
+    settings = shown({**found.given, **flags}, sources)
+    live = _live(common, out)
+    if common.json:
+        told = [
+            {
+                "name": each.known.name, "value": each.value, "source": each.source, "default": each.known.default,
+                "environment": _environment(each.known.default, each.known.environment), "flag": each.known.flag,
+                "sentence": each.known.sentence,
+            }
+            for each in settings
+        ]  # fmt: skip
+        out.document(json.dumps({"settings": told, "worker": live}, ensure_ascii=False))
+        return
+    rows: list[list[Cell]] = [
+        [each.known.name, _text(each.value), (each.source, "" if each.source == "default" else "green")]
+        for each in settings
+    ]
+    out.table(["SETTING", "VALUE", "SOURCE"], rows, none="There are no settings.")
+    if live is not None:
+        out.line("")
+        out.table(["FOR ALL WORKERS", "VALUE"], [[name, _text(value)] for name, value in _flat(live)], none="")
+
+
+@app.command(name="set")
+def set_live(
+    *changes: Annotated[str, Parameter(help="Such as slots=8, alerts.depth=500, slots=null or enabled=false.")],
+    common: Common = DEFAULTS,
+) -> None:
+    """Change what is stored for all workers; running ones follow within seconds. What is not named stays."""
+    if not changes:
+        raise InvalidInput(
+            "Nothing to change was named.", hint="Write name=value, such as slots=8 or alerts.depth=500."
+        )
+    out = Output(common.json)
+    with connect(common) as api:
+        config = api.get(_LIVE).data
+        revision = config.pop("revision")
+        for name, value in object_of(changes, None).items():
+            _put(config, name, value)
+        answer = api.ask("PUT", _LIVE, body=config, headers={"If-Match": f'"{revision}"'})
+    if common.json:
+        out.document(answer.text)
+        return
+    out.note(f"Stored as revision {answer.data['revision']}.")
+
+
+def _live(common: Common, out: Output) -> dict[str, Any] | None:
+    try:
+        with connect(common) as api:
+            told: dict[str, Any] = api.get(_LIVE).data
+    except PenstockError as error:
+        out.note(f"What is stored for all workers is not shown: {error.message}")
+        return None
+    return told
+
+
+def _put(config: dict[str, Any], name: str, value: Any) -> None:
+    """Change one field; what it may be is the API's matter."""
+    part, dot, inner = name.partition(".")
+    if dot and part != "custom":
+        if not isinstance(config.get(part), dict):
+            raise InvalidInput(f"{name!r} is not stored for workers.", hint="`penstock config show` lists what is.")
+        config[part][inner] = value
+    elif dot:
+        config["custom"] = {**config["custom"], inner: value}
+    else:
+        config[name] = value
+
+
+def _flat(live: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Fields in dotted names, those of the application as a whole."""
+    found: list[tuple[str, Any]] = []
+    for name, value in live.items():
+        if isinstance(value, dict) and name != "custom":
+            found += [(f"{name}.{inner}", each) for inner, each in value.items()]
+        else:
+            found.append((name, value))
+    return found
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _environment(default: Any, name: str) -> str | None:
+    return None if isinstance(default, dict) else name

@@ -1,0 +1,266 @@
+"""How commands speak to the API: over the network, or inside of this process on a store."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote, urlsplit
+
+from cyclopts import Group, Parameter
+
+from penstock.cli.exits import Refused
+from penstock.client.lines import Lines, Received
+from penstock.core.errors import InvalidInput, StoreUnavailable
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from penstock.config import Config
+
+_PATIENCE = 30.0
+_QUIET = 40.0
+"""A stream says something every 15 seconds; after so many without a word it is taken for dead."""
+_TRIES = 3
+_LONGEST_REST = 5.0
+_CONNECTION = Group("Where and how", sort_key=100)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Common:
+    """What every command takes that speaks to the API."""
+
+    server: Annotated[
+        str | None, Parameter(group=_CONNECTION, help="The server's URL; its token is PENSTOCK_TOKEN or a profile's.")
+    ] = None
+    store: Annotated[
+        str | None, Parameter(group=_CONNECTION, help="The store's URL, to work on it without a server.")
+    ] = None
+    profile: Annotated[
+        str | None, Parameter(group=_CONNECTION, help="Server and token from ~/.config/penstock/profiles.toml.")
+    ] = None
+    json: Annotated[
+        bool, Parameter(group=_CONNECTION, negative="", help="Print the API's answer: one JSON document.")
+    ] = False
+
+
+DEFAULTS = Common()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A good answer of the API."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str]
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.text) if self.text else None
+
+
+class Connection:
+    """Requests to one server, or to a store behind the same API."""
+
+    def __init__(self, http: httpx2.Client, name: str, *, remote: bool) -> None:
+        self.name = name
+        self.remote = remote
+        self._http = http
+        self._closed = threading.Event()
+
+    def get(self, path: str, **query: Any) -> Answer:
+        return self.ask("GET", path, query=query)
+
+    def post(self, path: str, body: object = None, **options: Any) -> Answer:
+        return self.ask("POST", path, body=body, **options)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Any] | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        repeatable: bool = False,
+        patience: float | None = _PATIENCE,
+    ) -> Answer:
+        """Make a request; one that can do no harm twice is made again when its answer is lost."""
+        arguments: dict[str, Any] = {"headers": dict(headers or {}), "params": _given(query), "timeout": patience}
+        if body is not None:
+            arguments["content"] = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+            arguments["headers"]["Content-Type"] = "application/json"
+        import httpx2
+
+        tries = _TRIES if self.remote else 1
+        for left in reversed(range(tries)):
+            try:
+                found = self._http.request(method, path, **arguments)
+            except httpx2.TransportError as error:
+                never_left = isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout)
+                if not left or not (method == "GET" or repeatable or never_left):
+                    raise self._unreachable(error) from None
+                time.sleep(0.2)
+                continue
+            rest = _rest(found)
+            if rest is not None and left:
+                time.sleep(rest)
+                continue
+            if found.status_code >= 300:
+                raise refusal(found.status_code, found.content)
+            return Answer(found.status_code, found.text, found.headers)
+        raise AssertionError("the last try answers")
+
+    def events(self, path: str, *, after: str | None = None, **query: Any) -> Iterator[Received]:
+        """A stream of events without an end; a cut is mended by going on behind the last event."""
+        import httpx2
+
+        lost = 0
+        while not self._closed.is_set():
+            lines = Lines()
+            headers = {"Accept": "text/event-stream", **({} if after is None else {"Last-Event-ID": after})}
+            try:
+                with self._http.stream("GET", path, params=_given(query), headers=headers, timeout=_QUIET) as answer:
+                    if answer.status_code != 200:
+                        raise refusal(answer.status_code, answer.read())
+                    lost = 0
+                    for part in answer.iter_bytes():
+                        for event in filter(None, map(lines.feed, lines.split(part))):
+                            after = event.id or after
+                            if event.kind not in ("ping", "bye"):
+                                yield event
+            except httpx2.TransportError as error:
+                lost += 1
+                if lost > _TRIES * 3 or self._closed.is_set():
+                    raise self._unreachable(error) from None
+            self._closed.wait(min(_LONGEST_REST, 0.2 * 2.0**lost))
+
+    def close(self) -> None:
+        self._closed.set()
+        self._http.close()
+
+    def _unreachable(self, error: Exception) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{self.name} does not answer: {type(error).__name__}: {str(error)[:200]}.",
+            hint="Is it running? `penstock serve` starts a server; --store works without one.",
+        )
+
+
+def path(*parts: str) -> str:
+    """A path of the API; parts are quoted."""
+    return "/v1/" + "/".join(quote(each, safe="") for each in parts)
+
+
+def refusal(status: int, body: bytes) -> Refused:
+    """The error that an answer stands for."""
+    try:
+        told = json.loads(body)["error"]
+        return Refused(told["code"], told["message"], told["hint"], told["details"])
+    except (ValueError, KeyError, TypeError):
+        text = body[:200].decode(errors="replace")
+        return Refused("unavailable", f"The server answered {status}: {text!r}.", "Is this a penstock server?")
+
+
+@contextmanager
+def connect(common: Common) -> Iterator[Connection]:
+    """The API as the flags, the environment or penstock.toml name it."""
+    found = _opened(common)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def operator() -> str:
+    """Who types, for the audit."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):
+        return "cli"
+
+
+def _opened(common: Common) -> Connection:
+    if sum(each is not None for each in (common.server, common.store, common.profile)) > 1:
+        raise InvalidInput("Give one of --server, --store and --profile.")
+    if common.server is not None:
+        return _remote(common.server)
+    from penstock.cli import profiles
+
+    named = common.profile if common.profile or common.store else os.environ.get("PENSTOCK_PROFILE")
+    if named:
+        profile = profiles.read(named)
+        return _remote(profile.server, profile.token)
+    if common.store is None and (server := os.environ.get("PENSTOCK_SERVER")):
+        return _remote(server)
+    from penstock.config import load
+
+    found = load()
+    if common.store is not None:
+        return _inside(replace(found, store=common.store))
+    if os.environ.get("PENSTOCK_STORE") or (found.server is None and found.store is not None):
+        return _inside(found)
+    if found.server is not None:
+        return _remote(found.server)
+    raise InvalidInput(
+        "No server and no store was named.",
+        hint="Give --server http://127.0.0.1:7367 or --store sqlite:///jobs.db, or set one in penstock.toml.",
+    )
+
+
+def _remote(url: str, token: str | None = None) -> Connection:
+    import httpx2
+
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidInput(f"{url[:80]!r} is no server's URL.", hint="Write it as in http://127.0.0.1:7367.")
+    from penstock.cli import profiles
+
+    token = token or profiles.token()
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    http = httpx2.Client(base_url=url.rstrip("/"), headers=headers, timeout=_PATIENCE, follow_redirects=False)
+    # A URL may hold a password.
+    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return Connection(http, f"The server at {shown}", remote=True)
+
+
+def _inside(found: Config) -> Connection:
+    import httpx2
+
+    from penstock import Penstock
+    from penstock.client.inside import InsideTransport
+    from penstock.core.secrets import SecretPolicy
+    from penstock.web.application import create
+    from penstock.web.settings import WebSettings
+
+    app = Penstock(**found.address)
+    app.webhook_settings = found.webhooks
+    web = create(app, WebSettings(secrets=SecretPolicy(found.secret_patterns)), trusted=operator())
+
+    async def closing() -> None:
+        streams = web.state.site.streams
+        streams.close()
+        await streams.wait_closed()
+        await app.aclose()
+
+    http = httpx2.Client(transport=InsideTransport(web, closing), base_url="http://127.0.0.1", timeout=_PATIENCE)
+    return Connection(http, "The store", remote=False)
+
+
+def _given(query: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {name: value for name, value in (query or {}).items() if value not in (None, (), [])}
+
+
+def _rest(found: httpx2.Response) -> float | None:
+    """Seconds after which an answer that says "not now" may be another one."""
+    if found.status_code not in (429, 502, 503, 504):
+        return None
+    wished = found.headers.get("retry-after", "1")
+    return min(_LONGEST_REST, float(wished)) if wished.isdigit() else 1.0

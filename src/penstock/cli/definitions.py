@@ -1,0 +1,217 @@
+"""`penstock definitions`: what work there is, and what operators say about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from penstock.cli.connection import DEFAULTS, Answer, Common, connect, path
+from penstock.cli.output import Cell, Output, one_line
+from penstock.cli.writing import full, moment, seconds, span
+from penstock.core.errors import InvalidInput
+
+app = App(name="definitions", help="What work there is, and what operators say about it.")
+
+Key = Annotated[str, Parameter(help="The definition's key.")]
+MaybeKey = Annotated[str | None, Parameter(help="The definition's key.")]
+All = Annotated[bool, Parameter(name="--all", negative="", help="The whole system, in place of one definition.")]
+Until = Annotated[str | None, Parameter(help="Until when at most: a time, or a length of time from now.")]
+Reason = Annotated[str, Parameter(help="Why; everybody sees it.")]
+
+
+@app.command(name=["list", "ls"])
+def list_definitions(
+    *,
+    limit: Annotated[int, Parameter(help="How many, up to 500.")] = 100,
+    cursor: Annotated[str | None, Parameter(help="Go on behind an earlier page.")] = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """List definitions by their keys."""
+    out = Output(common.json)
+    with connect(common) as api:
+        answer = api.get("/v1/definitions", limit=limit, cursor=cursor)
+    if common.json:
+        out.document(answer.text)
+        return
+    rows: list[list[Cell]] = []
+    for each in answer.data["definitions"]:
+        counts = each["counts"]
+        rows.append(
+            [each["key"], f"v{each['versions'][0]['version']}", _state(each), str(each["liveWorkers"]),
+             str(counts.get("scheduled", 0) + counts.get("queued", 0)), str(counts.get("running", 0)),
+             str(counts.get("failed", 0)), each["versions"][0]["description"].split("\n")[0]]
+        )  # fmt: skip
+    out.table(
+        ["DEFINITION", "VERSION", "STATE", "WORKERS", "WAITING", "RUNNING", "FAILED", "DESCRIPTION"],
+        rows,
+        none="No definition is known yet; a worker that has one makes it known.",
+    )
+    if answer.data["nextCursor"] is not None:
+        out.note(f"There are more; go on with --cursor {answer.data['nextCursor']}")
+
+
+@app.command
+def show(key: Key, /, *, common: Common = DEFAULTS) -> None:
+    """Show a definition with all its versions."""
+    with connect(common) as api:
+        _show(Output(common.json), api.get(path("definitions", key)))
+
+
+@app.command
+def pause(
+    key: MaybeKey = None, /, *, reason: Reason, until: Until = None, everything: All = False, common: Common = DEFAULTS
+) -> None:
+    """Start no job of a definition, or of any with --all, until it is resumed; those that run go on."""
+    body = {"reason": reason, "until": None if until is None else moment(until, past=False)}
+    _change(common, _one(key, everything), "pause", body)
+
+
+@app.command
+def resume(key: MaybeKey = None, /, *, everything: All = False, common: Common = DEFAULTS) -> None:
+    """Let the jobs of a paused definition start again; with --all end the pause of everything."""
+    _change(common, _one(key, everything), "resume")
+
+
+@app.command
+def enable(key: Key, /, *, common: Common = DEFAULTS) -> None:
+    """Allow the creation of jobs of a definition again."""
+    _change(common, key, "enable")
+
+
+@app.command
+def disable(key: Key, /, *, common: Common = DEFAULTS) -> None:
+    """Refuse the creation of jobs of a definition; those that are there go on."""
+    _change(common, key, "disable")
+
+
+@app.command(name="set")
+def set_limits(
+    key: Key,
+    /,
+    *,
+    concurrency: Annotated[
+        str | None, Parameter(help="Jobs at once in all; 0: no limit, code: the code's own.")
+    ] = None,
+    key_concurrency: Annotated[str | None, Parameter(help="Jobs at once for each concurrency key; 0 or code.")] = None,
+    rate_limit: Annotated[str | None, Parameter(help="Starts in a time, such as 5/s or 100/10m; 0 or code.")] = None,
+    per_key: Annotated[bool, Parameter(negative="", help="Count the rate for each concurrency key by itself.")] = False,
+    common: Common = DEFAULTS,
+) -> None:
+    """Hold other limits than the code's; what is not given stays as it is."""
+    if concurrency is None and key_concurrency is None and rate_limit is None:
+        raise InvalidInput("Nothing is to be set.", hint="Give --concurrency, --key-concurrency or --rate-limit.")
+    if per_key and rate_limit is None:
+        raise InvalidInput("--per-key belongs to --rate-limit.")
+    with connect(common) as api:
+        stored = api.get(path("definitions", key)).data["overrides"]
+        told = {
+            "concurrency": _limit(concurrency, stored["concurrency"], "--concurrency"),
+            "keyConcurrency": _limit(key_concurrency, stored["keyConcurrency"], "--key-concurrency"),
+            "rateLimit": _rate(rate_limit, per_key) if rate_limit is not None else _kept(stored["rateLimit"]),
+        }
+        answer = api.ask("PUT", path("definitions", key, "overrides"), body=told, repeatable=True)
+    _show(Output(common.json), answer)
+
+
+def _one(key: str | None, everything: bool) -> str | None:
+    """The definition that is meant; None: all of them."""
+    if (key is None) != everything:
+        raise InvalidInput("Name a definition or give --all, one of them.")
+    return key
+
+
+def _change(common: Common, key: str | None, verb: str, body: Mapping[str, Any] | None = None) -> None:
+    route = path("system", verb) if key is None else path("definitions", key, verb)
+    with connect(common) as api:
+        answer = api.post(route, body, repeatable=True)
+    out = Output(common.json)
+    if common.json:
+        out.document(answer.text)
+    elif key is None:
+        out.line("Everything is paused." if answer.data["pause"] else "Everything goes on.")
+    else:
+        out.line(f"{key} is {_state(answer.data)[0]}.")
+
+
+def _state(definition: Mapping[str, Any]) -> tuple[str, str]:
+    if not definition["enabled"]:
+        return "disabled", "red"
+    if definition["pause"] is not None:
+        return f"paused: {definition['pause']['reason']}", "yellow"
+    return "open", ""
+
+
+def _show(out: Output, answer: Answer) -> None:
+    if out.as_json:
+        out.document(answer.text)
+        return
+    found = answer.data
+    pause = found["pause"]
+    overrides = {name: value for name, value in found["overrides"].items() if value is not None}
+    out.facts({
+        "Definition": found["key"],
+        "State": _state(found),
+        "Paused": None if pause is None else f"by {pause['by']} at {full(pause['at'])}",
+        "Until": None if pause is None else full(pause["until"]),
+        "Overrides": one_line(overrides) if overrides else None,
+        "Jobs": ", ".join(f"{number:,} {status}" for status, number in found["counts"].items()),
+        "Live workers": str(found["liveWorkers"]),
+    })  # fmt: skip
+    for version in found["versions"]:
+        out.line("")
+        out.facts({f"Version {version['version']}": version["description"] or "–", **_version(version)})
+
+
+def _version(told: Mapping[str, Any]) -> dict[str, Cell | None]:
+    return {
+        "  Phases": ", ".join(told["phases"]),
+        "  Parameters": one_line(told["schema"].get("properties", {})),
+        "  Defaults": one_line(told["defaultParams"]) if told["defaultParams"] else None,
+        "  Secret": ", ".join(told["secretFields"]),
+        "  Priority": str(told["priority"]),
+        "  Attempts": str(told["maxAttempts"]),
+        "  Backoff": one_line(told["backoff"]),
+        "  Timeout": None if told["timeout"] is None else span(told["timeout"]),
+        "  Isolation": told["isolation"],
+        "  Concurrency": str(told["concurrency"]) if told["concurrency"] else None,
+        "  Rate limit": one_line(told["rateLimit"]) if told["rateLimit"] else None,
+        "  Memory": None if told["memory"] is None else f"{told['memory'] / 1e6:.0f} MB",
+        "  Kept": f"{span(told['staleAfter'])}, then {span(told['deleteAfter'])} as stale",
+        "  Live workers": str(told["liveWorkers"]),
+        "  Registered": full(told["registeredAt"]),
+        "  Error": (told["error"], "red") if told["error"] else None,
+    }
+
+
+def _limit(text: str | None, stored: int | None, flag: str) -> int | None:
+    if text is None:
+        return stored
+    if text == "code":
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 10):
+        raise InvalidInput(f"{flag} is a number, or code for the code's own, not {text[:80]!r}.")
+    return int(text)
+
+
+def _rate(text: str, per_key: bool) -> dict[str, Any] | None:
+    if text == "code":
+        return None
+    number, slash, period = text.partition("/")
+    if not (number.isascii() and number.isdigit() and len(number) <= 10):
+        raise InvalidInput(f"{text[:80]!r} is no rate.", hint="Write 5/s, 100/10m, 0 for no limit, or code.")
+    if not slash:
+        period = "1s"
+    return {
+        "count": int(number),
+        "period": seconds(period if period[:1].isdigit() else f"1{period}"),
+        "perKey": per_key,
+    }
+
+
+def _kept(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """An override that stays, as the API takes it."""
+    if stored is None:
+        return None
+    return {name: value for name, value in stored.items() if value is not None}

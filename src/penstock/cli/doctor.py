@@ -1,0 +1,38 @@
+"""`penstock doctor`: what is wrong with the store, the work in it and this host, and what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from penstock.cli.db import AsJson, Url, tell
+from penstock.config import load
+
+
+def doctor(
+    *,
+    url: Url = None,
+    strict: Annotated[bool, Parameter(help="Let warnings count as errors for the exit code.", negative="")] = False,
+    quiet: Annotated[bool, Parameter(help="Leave out what is well.", negative="")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Look at the store, at the work in it and at this host, and say what to do; nothing is changed.
+
+    Exit code 0 when nothing is wrong or there are warnings only, 1 when something is.
+    """
+    from penstock.core.finding import Level
+    from penstock.doctor import examine
+    from penstock.stores import open_store
+
+    found = load()
+    address = (found if url is None else replace(found, store=url)).address
+    store = open_store(address.pop("store"), **{**address, "migrate": False})
+    try:
+        findings = examine(store)
+    finally:
+        store.close()
+    tell([each for each in findings if not quiet or each.level is not Level.OK], as_json=as_json)
+    bad = (Level.ERROR, Level.WARNING) if strict else (Level.ERROR,)
+    return 1 if any(each.level in bad for each in findings) else 0

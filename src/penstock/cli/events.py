@@ -1,0 +1,62 @@
+"""`penstock events`: what happens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from penstock.cli.connection import DEFAULTS, Common, connect
+from penstock.cli.naming import job_id
+from penstock.cli.output import Output, one_line, write
+from penstock.cli.writing import clock, short
+from penstock.core.errors import InvalidInput
+
+app = App(name="events", help="What happens to jobs, schedules and workers.")
+_LONGEST = 200
+
+
+@app.command
+def tail(
+    *,
+    kind: Annotated[
+        tuple[str, ...], Parameter(name="--type", negative="", help="A kind, such as job.failed or job.*; several.")
+    ] = (),
+    definition: Annotated[str | None, Parameter(help="Only of jobs of this definition.")] = None,
+    job: Annotated[tuple[str, ...], Parameter(negative="", help="Only of this job; several.")] = (),
+    after: Annotated[str | None, Parameter(help="Go on behind a cursor; origin: all that is kept.")] = None,
+    limit: Annotated[int, Parameter(help="How many with --json, up to 500.")] = 100,
+    ndjson: Annotated[bool, Parameter(negative="", help="Print each event as a line of JSON.")] = False,
+    common: Common = DEFAULTS,
+) -> None:
+    """Print events as they happen until Ctrl-C; with --json print one page of what is kept, from the oldest on."""
+    if ndjson and common.json:
+        raise InvalidInput("--json is one document, --ndjson one a line.", hint="Give one of them.")
+    out = Output(common.json)
+    with connect(common) as api:
+        asked: dict[str, Any] = {
+            "type": list(kind), "definitionKey": definition, "jobId": [job_id(api, each) for each in job],
+        }  # fmt: skip
+        if common.json:
+            out.document(api.get("/v1/events", **asked, after=after, limit=limit).text)
+            return
+        for received in api.events("/v1/events", after=after, **asked):
+            if ndjson:
+                write(one_line(json.loads(received.data)))
+            elif received.kind == "resync":
+                out.note("Events were deleted before they could be shown.")
+            else:
+                out.line(_line(json.loads(received.data)))
+
+
+def _line(event: Mapping[str, Any]) -> str:
+    job = event["job"]
+    if job is not None:
+        subject = f"{job['definitionKey']} …{short(job['jobId'])}"
+    else:
+        subject = event["deletedJobId"] or event["subject"] or ""
+    data = one_line(event["data"]) if event["data"] else ""
+    cut = f"{data[:_LONGEST]}…" if len(data) > _LONGEST else data
+    return f"{clock(event['at'])} {event['type']:<20} {subject}  {cut}".rstrip()

@@ -1,0 +1,55 @@
+"""Which jobs are meant: the filters of the API as flags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from cyclopts import Group, Parameter
+
+from penstock.cli.writing import moment
+from penstock.core.errors import InvalidInput
+
+_GROUP = Group("Which jobs", sort_key=50)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Filter:
+    """Jobs fit that are like all that is said."""
+
+    status: Annotated[
+        tuple[str, ...], Parameter(group=_GROUP, negative="", help="In this status; several may be given.")
+    ] = ()
+    definition: Annotated[str | None, Parameter(group=_GROUP, help="Of the definition with this key.")] = None
+    tag: Annotated[str | None, Parameter(group=_GROUP, help="With this tag.")] = None
+    reference: Annotated[str | None, Parameter(group=_GROUP, help="About this: TYPE or TYPE:ID.")] = None
+    schedule: Annotated[str | None, Parameter(group=_GROUP, help="Made by the schedule with this key.")] = None
+    since: Annotated[str | None, Parameter(group=_GROUP, help="Created since: 2h, 7d, or a time.")] = None
+    until: Annotated[str | None, Parameter(group=_GROUP, help="Created before: 2h, 7d, or a time.")] = None
+    fingerprint: Annotated[
+        str | None, Parameter(group=_GROUP, help="Failed like this, as `penstock errors list` says.")
+    ] = None
+    parent: Annotated[str | None, Parameter(group=_GROUP, help="Started by the job with this id.")] = None
+
+    def asked(self) -> dict[str, Any]:
+        """The filter as the API takes it; what was not said is left out."""
+        kind, _, name = (self.reference or "").partition(":")
+        if self.reference is not None and not kind:
+            raise InvalidInput(f"{self.reference[:80]!r} is no reference.", hint="Write TYPE or TYPE:ID.")
+        told: dict[str, Any] = {
+            "status": list(self.status),
+            "definitionKey": self.definition,
+            "tag": self.tag,
+            "referenceType": kind or None,
+            "referenceId": name or None,
+            "scheduleId": self.schedule,
+            "createdFrom": None if self.since is None else moment(self.since, past=True),
+            "createdTo": None if self.until is None else moment(self.until, past=True),
+            "fingerprint": self.fingerprint,
+            "parentId": self.parent,
+        }
+        return {name: value for name, value in told.items() if value not in (None, [])}
+
+
+NO_FILTER = Filter()

@@ -1,0 +1,82 @@
+"""`penstock jobs watch` and `penstock jobs wait`: until jobs have ended."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
+from penstock.cli.exits import Exit, exit_of_all, exit_of_job
+from penstock.cli.naming import job_ids
+from penstock.cli.output import Output, write
+from penstock.cli.watching import Watched, follow
+from penstock.cli.writing import seconds, short
+from penstock.core.errors import InvalidInput
+
+Jobs = Annotated[str, Parameter(help="Ids, their last characters, @last or @last-failed.")]
+Timeout = Annotated[str | None, Parameter(help="How long at most, such as 10m; the job goes on after it.")]
+
+
+def watch(*jobs: Jobs, timeout: Timeout = None, common: Common = DEFAULTS) -> Exit:
+    """Follow jobs live until they have ended; the exit code tells how. Ctrl-C only stops looking.
+
+    On a terminal phases are bars that move; elsewhere every change is a line.
+    """
+    with connect(common) as api:
+        return watch_all(api, Output(common.json), _found(api, jobs), timeout)
+
+
+def wait(*jobs: Jobs, timeout: Timeout = None, common: Common = DEFAULTS) -> Exit:
+    """Wait until jobs have ended; the exit code tells how."""
+    with connect(common) as api:
+        return wait_all(api, Output(common.json), _found(api, jobs), timeout)
+
+
+def watch_all(api: Connection, out: Output, found: list[str], timeout: str | None) -> Exit:
+    """Show jobs until they have ended."""
+    from penstock.cli import screens
+
+    length = None if timeout is None else seconds(timeout)
+    try:
+        if out.lively:
+            with screens.Screen(out) as screen:
+                ended = follow(api, found, screen, timeout=length)
+        else:
+            say = out.note if out.as_json else _say
+            ended = follow(api, found, screens.Lines(say, len(found) > 1), timeout=length)
+    except KeyboardInterrupt:
+        ids = " ".join(short(each) for each in found)
+        out.note(f"detached; what runs goes on: penstock jobs watch {ids}")
+        return Exit.INTERRUPTED
+    return _told(api, out, ended, quiet=True)
+
+
+def wait_all(api: Connection, out: Output, found: list[str], timeout: str | None) -> Exit:
+    """Say how jobs have ended, when they have."""
+    length = None if timeout is None else seconds(timeout)
+    return _told(api, out, follow(api, found, timeout=length), quiet=False)
+
+
+def _found(api: Connection, jobs: tuple[str, ...]) -> list[str]:
+    if not jobs:
+        raise InvalidInput("No job was named.", hint="Give an id, its last characters, @last or @last-failed.")
+    return job_ids(api, jobs)
+
+
+def _told(api: Connection, out: Output, ended: list[Watched], *, quiet: bool) -> Exit:
+    if out.as_json:
+        texts = [api.get(path("jobs", each.id)).text for each in ended]
+        out.document(texts[0] if len(texts) == 1 else f"[{','.join(texts)}]")
+    elif not quiet:
+        from penstock.cli.screens import ending
+
+        for each in ended:
+            out.line(f"{short(each.id)}  {ending(each.detail, out.ascii_only)}")
+    return exit_of_all([exit_of_job(each.detail) for each in ended])
+
+
+def _say(text: str) -> None:
+    from penstock.core.secrets import neutralise
+
+    write(neutralise(text))

@@ -1,0 +1,257 @@
+"""`penstock jobs`: what was started, how it stands, and what can be done about it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
+from penstock.cli.filters import NO_FILTER, Filter
+from penstock.cli.naming import job_id
+from penstock.cli.output import Cell, Output, one_line
+from penstock.cli.writing import TERMINAL, clock, full, short, span, style, took, when
+from penstock.core.errors import InvalidInput
+
+app = App(name="jobs", help="Look at jobs, follow them, and change them.")
+for _name, _module, _help in (
+    ("watch", "job_following", "Follow jobs live: phases, progress and log lines, until they have ended."),
+    ("wait", "job_following", "Wait until jobs have ended; the exit code tells how."),
+    ("cancel", "job_changes", "Cancel jobs; a running one is asked to stop, and killed after its grace."),
+    ("retry", "job_changes", "Queue failed, cancelled or stale jobs again, with all their attempts."),
+    ("delete", "job_changes", "Remove ended jobs and everything that belongs to them."),
+    ("rerun", "job_changes", "Create the same job once more, with other parameters if given."),
+    ("approve", "job_changes", "Say yes to a review: the job goes on, or has succeeded."),
+    ("reject", "job_changes", "Say no to a review: the job has failed."),
+    ("reschedule", "job_changes", "Give a job that waits another time or another priority."),
+):
+    app.command(f"penstock.cli.{_module}:{_name}", name=_name, help=_help)
+
+JobName = Annotated[str, Parameter(help="A job's id, its last characters, @last or @last-failed.")]
+_FOLLOW = 0.5
+_PHASES = ("PHASE", "STATUS", "PROGRESS", "TOOK", "MESSAGE", "ERROR")
+_ATTEMPTS = ("ATTEMPT", "BECAME", "CAUSE", "STARTED", "TOOK", "MEMORY", "ERROR")
+_REVIEWS = ("REVIEW ASKED", "DECISION", "BY", "NOTE", "ANSWER")
+
+
+@app.command(name=["list", "ls"])
+def list_jobs(
+    *,
+    which: Filter = NO_FILTER,
+    sort: Annotated[
+        str,
+        Parameter(
+            allow_leading_hyphen=True, help="createdAt, finishedAt or priority; with - in front the greatest first."
+        ),
+    ] = ("-createdAt"),
+    limit: Annotated[int, Parameter(help="How many, up to 500.")] = 50,
+    cursor: Annotated[str | None, Parameter(help="Go on behind an earlier page.")] = None,
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", help="Print ids only.")] = False,
+    common: Common = DEFAULTS,
+) -> None:
+    """List jobs, the newest first."""
+    out = Output(common.json)
+    with connect(common) as api:
+        answer = api.get("/v1/jobs", **which.asked(), sort=sort, limit=limit, cursor=cursor, count=not quiet)
+    if common.json:
+        out.document(answer.text)
+        return
+    page = answer.data
+    if quiet:
+        for each in page["jobs"]:
+            out.line(each["jobId"])
+        return
+    out.table(
+        ["STATUS", "DEFINITION", "ID", "TRIES", "PROGRESS", "CREATED", "TOOK", "ERROR"],
+        [_row(out, each) for each in page["jobs"]],
+        none="No job fits.",
+    )
+    if page["nextCursor"] is not None:
+        more = f"{page['count']:,}{' or more' if page['countCapped'] else ''}"
+        out.note(f"{len(page['jobs'])} of {more} jobs; go on with --cursor {page['nextCursor']}")
+
+
+@app.command
+def show(job: JobName, /, *, common: Common = DEFAULTS) -> None:
+    """Show all that is known of a job."""
+    out = Output(common.json)
+    with connect(common) as api:
+        found = job_id(api, job)
+        answer = api.get(path("jobs", found))
+        attempts = [] if common.json else api.get(path("jobs", found, "attempts")).data["attempts"]
+    if common.json:
+        out.document(answer.text)
+        return
+    detail = answer.data
+    out.facts(_facts(out, detail))
+    tables = ((_PHASES, _phases(detail)), (_ATTEMPTS, _attempts(attempts)), (_REVIEWS, _reviews(detail)))
+    for headings, rows in tables:
+        if rows:
+            out.line("")
+            out.table(headings, rows, none="")
+    trace = next((each["traceback"] for each in reversed(attempts) if each["traceback"]), None)
+    if trace and detail["status"] != "succeeded":
+        out.line("")
+        out.block(trace.rstrip("\n"))
+
+
+@app.command
+def why(job: JobName, /, *, common: Common = DEFAULTS) -> None:
+    """Say what keeps a job from running, or what it does now."""
+    out = Output(common.json)
+    with connect(common) as api:
+        found = job_id(api, job)
+        answer = api.get(path("jobs", found, "why"))
+        detail = None if common.json else api.get(path("jobs", found)).data
+    if common.json or detail is None:
+        out.document(answer.text)
+        return
+    out.line(f"Job {short(found)} of {detail['definitionKey']} is {detail['status']}:")
+    for each in answer.data["reasons"]:
+        until = f" (until {full(each['until'])})" if each["until"] else ""
+        out.line(f"  {each['message']}{until}")
+
+
+@app.command
+def logs(
+    job: JobName,
+    /,
+    *,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", help="Go on until the job ends.")] = False,
+    level: Annotated[str | None, Parameter(help="The lowest level: debug, info, warning or error.")] = None,
+    phase: Annotated[str | None, Parameter(help="Only what this phase wrote.")] = None,
+    attempt: Annotated[int | None, Parameter(help="Only what the attempt with this fence wrote.")] = None,
+    after: Annotated[int, Parameter(help="Go on behind the line with this number.")] = 0,
+    limit: Annotated[int, Parameter(help="How many lines with --json, up to 500.")] = 200,
+    common: Common = DEFAULTS,
+) -> None:
+    """Print what a job's attempts wrote."""
+    out = Output(common.json)
+    if follow and common.json:
+        raise InvalidInput("--follow prints lines, not one document.", hint="Leave out --json.")
+    with connect(common) as api:
+        found = job_id(api, job)
+        asked: dict[str, Any] = {"level": level, "phase": phase, "attempt": attempt}
+        if common.json:
+            out.document(api.get(path("jobs", found, "logs"), after=after, limit=limit, **asked).text)
+            return
+        while True:
+            ended = api.get(path("jobs", found)).data["status"] in TERMINAL
+            after = print_logs(api, out, found, after, **asked)
+            if not follow or ended:
+                return
+            time.sleep(_FOLLOW)
+
+
+def print_logs(api: Connection, out: Output, found: str, after: int, **asked: Any) -> int:
+    """Print all lines behind a number; the number of the last one."""
+    while True:
+        page = api.get(path("jobs", found, "logs"), after=after, limit=500, **asked).data
+        for each in page["logs"]:
+            out.line(log_line(each), _LEVELS.get(each["level"], ""))
+            after = each["seq"]
+        if page["nextAfter"] is None:
+            return after
+
+
+def log_line(line: Mapping[str, Any]) -> str:
+    """A line of a log for people."""
+    phase = f"{line['phase']}  " if line["phase"] else ""
+    told = line["details"]
+    if isinstance(told, dict):
+        # Where a line comes from is seldom the question.
+        told = {name: value for name, value in told.items() if name not in ("stream", "logger")}
+    details = f"  {one_line(told)}" if told else ""
+    return f"{clock(line['at'])} {line['level'].upper():<7} {phase}{line['message']}{details}"
+
+
+_LEVELS = {"debug": "bright_black", "warning": "yellow", "error": "red"}
+
+
+def error_text(error: Mapping[str, Any] | None) -> str:
+    """Why something failed, on one line."""
+    if error is None:
+        return ""
+    first = (error["message"] or "").split("\n")[0]
+    return f"{error['type']}: {first}" if error["type"] else first
+
+
+def _row(out: Output, job: Mapping[str, Any]) -> list[Cell]:
+    progress = "" if job["progress"] is None or job["status"] in TERMINAL else f"{job['progress']:.0f}%"
+    return [
+        out.status(job["status"]),
+        job["definitionKey"],
+        short(job["jobId"]),
+        f"{job['attempts']}/{job['maxAttempts']}",
+        f"{progress} {job['currentPhase'] or ''}".strip() if progress else "",
+        when(job["createdAt"]),
+        took(job),
+        error_text(job["error"]) if job["status"] != "succeeded" else "",
+    ]
+
+
+def _facts(out: Output, job: Mapping[str, Any]) -> dict[str, Cell | None]:
+    reference = job["reference"]
+    waiting = job["status"] in ("scheduled", "queued")
+    return {
+        "Job": job["jobId"],
+        "Definition": f"{job['definitionKey']} (version {job['definitionVersion']})",
+        "Status": out.status(job["status"]),
+        "Outcome": job["outcome"] if job["outcome"] != job["status"] else None,
+        "Progress": None
+        if job["progress"] is None
+        else f"{job['progress']:.0f}% {job['progressMessage'] or ''}".strip(),
+        "Error": (error_text(job["error"]), style("failed")) if job["error"] else None,
+        "Result": None if job["result"] is None else one_line(job["result"]),
+        "Parameters": one_line(job["params"]),
+        "Attempts": f"{job['attempts']} of {job['maxAttempts']}" + (f", {job['lost']} lost" if job["lost"] else ""),
+        "Priority": str(job["priority"]),
+        "Tags": ", ".join(job["tags"]),
+        "Reference": None if reference is None else f"{reference['type']} {reference['id']}",
+        "Idempotency key": job["idempotencyKey"],
+        "Unique": job["unique"],
+        "Concurrency key": job["concurrencyKey"],
+        "Schedule": job["scheduleId"],
+        "Parent": job["parentId"],
+        "Rerun of": job["rerunOf"],
+        "Created": f"{full(job['createdAt'])} by {job['actor']}" if job["actor"] else full(job["createdAt"]),
+        "Due": f"{full(job['scheduledAt'])} ({when(job['scheduledAt'])})" if waiting else None,
+        "Started": full(job["startedAt"]),
+        "Finished": f"{full(job['finishedAt'])} (took {took(job)})" if job["finishedAt"] else None,
+        "Worker": job["workerId"],
+    }
+
+
+def _phases(job: Mapping[str, Any]) -> list[list[Cell]]:
+    return [
+        [each["name"], each["status"], f"{each['progress']:.0f}%", _took(each), each["message"] or "",
+         (each["error"] or "").split("\n")[0]]
+        for each in job["phases"]
+    ]  # fmt: skip
+
+
+def _attempts(attempts: list[Mapping[str, Any]]) -> list[list[Cell]]:
+    return [
+        [str(each["fence"]), each["status"], each["cause"], full(each["startedAt"]), _took(each),
+         "" if each["peakMemory"] is None else f"{each['peakMemory'] / 1e6:.0f} MB", error_text(each["error"])]
+        for each in attempts
+    ]  # fmt: skip
+
+
+def _reviews(job: Mapping[str, Any]) -> list[list[Cell]]:
+    return [
+        [full(each["askedAt"]), each["decision"] or "waits", each["decidedBy"] or "", each["note"] or "",
+         each["decidedNote"] or ""]
+        for each in job["reviews"]
+    ]  # fmt: skip
+
+
+def _took(each: Mapping[str, Any]) -> str:
+    end = each.get("completedAt") or each.get("endedAt")
+    if not end or not each["startedAt"]:
+        return ""
+    from datetime import datetime
+
+    return span((datetime.fromisoformat(end) - datetime.fromisoformat(each["startedAt"])).total_seconds())

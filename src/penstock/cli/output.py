@@ -1,0 +1,179 @@
+"""What a command prints: the answer on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from penstock.cli.exits import Refused, code_of
+from penstock.cli.writing import mark, style
+from penstock.core.errors import InvalidInput, PenstockError
+from penstock.core.secrets import neutralise
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+Cell = str | tuple[str, str]
+"""A text, or a text with its colour."""
+
+
+class Output:
+    """Prints for people or, with `--json`, exactly one document for programs."""
+
+    def __init__(self, as_json: bool = False) -> None:
+        self.as_json = as_json
+
+    @cached_property
+    def console(self) -> Console:
+        """The terminal, or whatever stdout is."""
+        return _console(stderr=False)
+
+    @cached_property
+    def aside(self) -> Console:
+        """The console of stderr."""
+        return _console(stderr=True)
+
+    @property
+    def shown(self) -> Console:
+        """Where something that moves is drawn: not where the one document goes."""
+        return self.aside if self.as_json else self.console
+
+    @property
+    def lively(self) -> bool:
+        """Whether something may move on the screen."""
+        return self.shown.is_terminal and not self.shown.is_dumb_terminal and not os.environ.get("CI")
+
+    @property
+    def ascii_only(self) -> bool:
+        return not self.shown.encoding.startswith("utf")
+
+    def document(self, text: str) -> None:
+        """The one document of `--json`."""
+        write(text)
+
+    def line(self, text: str, colour: str = "") -> None:
+        """One line of the answer; a text from outside cannot steer the terminal."""
+        if self.console.is_terminal:
+            self.console.print(_text((neutralise(text), colour)), soft_wrap=True)
+        else:
+            write(neutralise(text))
+
+    def block(self, text: str) -> None:
+        """Several lines of the answer."""
+        for each in text.split("\n"):
+            self.line(each)
+
+    def note(self, text: str) -> None:
+        """What is not the answer."""
+        sys.stdout.flush()
+        print(neutralise(text), file=sys.stderr, flush=True)
+
+    def table(self, headings: Sequence[str], rows: Iterable[Sequence[Cell]], *, none: str) -> None:
+        """Rows under headings; `none` is said aside when there are no rows."""
+        cells = [[_clean(each) for each in row] for row in rows]
+        if not cells:
+            self.note(none)
+        elif self.console.is_terminal:
+            self._draw(headings, cells)
+        else:
+            for each in aligned([list(headings), *([text for text, _ in row] for row in cells)]):
+                write(each)
+
+    def facts(self, pairs: Mapping[str, Cell | None]) -> None:
+        """Names and values, one a line; what has no value is left out."""
+        told = {name: _clean(value) for name, value in pairs.items() if value not in (None, "")}
+        width = max(map(len, told), default=0)
+        for name, (text, colour) in told.items():
+            if self.console.is_terminal:
+                line = _text((f"{name:<{width}}  ", "bold")).append_text(_text((text, colour)))
+                self.console.print(line, soft_wrap=True)
+            else:
+                write(f"{name:<{width}}  {text}")
+
+    def status(self, status: str) -> Cell:
+        """A status as a cell, with its mark on a terminal."""
+        if not self.console.is_terminal:
+            return status
+        return f"{mark(status, self.ascii_only)} {status}", style(status)
+
+    def ask(self, question: str, *, yes: bool) -> None:
+        """Ask before something that cannot be undone; whoever says no ends the command."""
+        if yes:
+            return
+        if not sys.stdin.isatty():
+            raise InvalidInput(f"{question} Nobody is there to be asked.", hint="Say --yes to mean it.")
+        sys.stdout.flush()
+        print(f"{neutralise(question)} Continue? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise SystemExit(_declined())
+
+    def _draw(self, headings: Sequence[str], cells: list[list[tuple[str, str]]]) -> None:
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", expand=False)
+        for position, heading in enumerate(headings):
+            table.add_column(heading, no_wrap=True, overflow="ellipsis" if position == len(headings) - 1 else "fold")
+        for row in cells:
+            table.add_row(*map(_text, row))
+        self.console.print(table)
+
+
+def write(text: str) -> None:
+    """A line on stdout as it is."""
+    print(text)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines whose columns stand below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def problem(error: PenstockError) -> dict[str, Any]:
+    """An error in the shape that the API gives it."""
+    details = error.details if isinstance(error, Refused) else {}
+    return {"error": {"code": code_of(error), "message": error.message, "hint": error.hint, "details": details}}
+
+
+def complain(error: PenstockError, as_json: bool) -> None:
+    """An error on stderr."""
+    if as_json:
+        print(json.dumps(problem(error), ensure_ascii=False), file=sys.stderr)
+        return
+    # What is wrong with somebody's code is told in several lines.
+    text = "\n".join(neutralise(line) for line in error.message.split("\n"))
+    print(f"error: {text}", file=sys.stderr)
+    if error.hint:
+        print(f"hint: {neutralise(error.hint)}", file=sys.stderr)
+
+
+def one_line(value: object) -> str:
+    """A JSON value on one line."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _declined() -> int:
+    print("Nothing was done.", file=sys.stderr)
+    return 1
+
+
+def _clean(cell: Cell | None) -> tuple[str, str]:
+    text, colour = cell if isinstance(cell, tuple) else (cell or "", "")
+    return neutralise(text), colour
+
+
+def _text(cell: tuple[str, str]) -> Text:
+    from rich.text import Text
+
+    return Text(cell[0], style=cell[1])
+
+
+def _console(*, stderr: bool) -> Console:
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)

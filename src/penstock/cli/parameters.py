@@ -1,0 +1,66 @@
+"""Parameters as they are typed: `key=value` pairs, JSON, a file or stdin."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.core.errors import InvalidInput
+
+
+def object_of(pairs: tuple[str, ...], text: str | None, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """All parameters that were given; pairs stand in front of `--params`."""
+    told = {} if text is None else value_of(_fetched(text), "--params")
+    if not isinstance(told, dict):
+        raise InvalidInput("--params must be a JSON object.", hint="""Write it as in '{"width": 640}'.""")
+    return {**told, **dict(_pair(each, schema or {}) for each in pairs)}
+
+
+def value_of(text: str, what: str) -> Any:
+    """A JSON value that was typed."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except ValueError as error:
+        raise InvalidInput(f"{what} is not JSON: {error}.", hint="Quote it for the shell: '\"text\"', '{…}'.") from None
+
+
+def looks_typed(pairs: tuple[str, ...]) -> bool:
+    """Whether a value could be taken for a number or the like, although a text may be meant."""
+    return any(_plain(each.partition("=")[2]) is not None for each in pairs)
+
+
+def _pair(text: str, schema: Mapping[str, Any]) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InvalidInput(f"{text[:80]!r} is no parameter.", hint="Write name=value, such as width=640.")
+    told = schema.get("properties", {}).get(name, {})
+    if isinstance(told, Mapping) and told.get("type") == "string":
+        return name, value
+    found = _plain(value)
+    return name, value if found is None else found[0]
+
+
+def _plain(text: str) -> tuple[Any] | None:
+    """What a text is as JSON; None when it is none and stands for itself."""
+    try:
+        return (json.loads(text, parse_constant=_refuse_constant),)
+    except ValueError:
+        return None
+
+
+def _fetched(text: str) -> str:
+    if text == "-":
+        return sys.stdin.read()
+    if not text.startswith("@"):
+        return text
+    try:
+        return Path(text[1:]).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"--params names {text[1:201]!r}, which cannot be read: {type(error).__name__}.") from None
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")

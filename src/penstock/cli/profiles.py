@@ -1,0 +1,79 @@
+"""Servers and tokens by name, in a file of the user's own."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.core.errors import InvalidInput
+
+_VARIABLE = "PENSTOCK_TOKEN"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Where a server is, and what opens it."""
+
+    server: str
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        return f"Profile({self.server!r})"
+
+
+def file() -> Path:
+    """Where profiles are kept."""
+    base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(base) / "penstock" / "profiles.toml"
+
+
+def read(name: str) -> Profile:
+    """The profile of a name; what is wrong with it is said without its token."""
+    source = file()
+    try:
+        told = tomllib.loads(source.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidInput(
+            f"There is no {source}.", hint=f'Write [{name[:40]}] and server = "https://…" in it.'
+        ) from None
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{source} cannot be read: {type(error).__name__}.") from None
+    found = told.get(name)
+    if not isinstance(found, dict):
+        known = ", ".join(sorted(told)) or "none"
+        raise InvalidInput(f"{source} has no profile {name[:80]!r}.", hint=f"There are: {known}.")
+    return _checked(name, found)
+
+
+def token() -> str | None:
+    """The token of the environment: PENSTOCK_TOKEN, or the file that PENSTOCK_TOKEN_FILE names."""
+    if text := os.environ.get(_VARIABLE):
+        return text
+    named = os.environ.get(f"{_VARIABLE}_FILE")
+    return None if not named else _read_token(Path(named), f"{_VARIABLE}_FILE")
+
+
+def _checked(name: str, told: Mapping[str, Any]) -> Profile:
+    unknown = set(told) - {"server", "token", "token_file"}
+    server, text = told.get("server"), told.get("token")
+    if unknown or not isinstance(server, str) or not isinstance(text, str | None):
+        raise InvalidInput(
+            f"The profile {name[:80]!r} holds server and token, or token_file, each a text.",
+            hint=f"It has: {', '.join(sorted(told))}.",
+        )
+    if text is None and isinstance(told.get("token_file"), str):
+        text = _read_token(Path(told["token_file"]).expanduser(), f"token_file of {name[:80]!r}")
+    return Profile(server, text)
+
+
+def _read_token(source: Path, what: str) -> str:
+    try:
+        return source.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"{what} names {str(source)!r:.200}, which cannot be read: {type(error).__name__}."
+        ) from None

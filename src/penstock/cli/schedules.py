@@ -1,0 +1,247 @@
+"""`penstock schedules`: what runs by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from penstock.cli.connection import DEFAULTS, Answer, Common, connect, path
+from penstock.cli.definitions import Reason, Until
+from penstock.cli.output import Cell, Output, one_line
+from penstock.cli.parameters import object_of
+from penstock.cli.schedule_flags import NO_TIME, NOTHING, Policies, When
+from penstock.cli.writing import full, moment, short, span, when
+from penstock.core.errors import InvalidInput
+
+app = App(name="schedules", help="What runs by itself.")
+
+Key = Annotated[str, Parameter(help="The schedule's key.")]
+Pairs = Annotated[str, Parameter(help="Parameters of its jobs, such as width=640.")]
+Params = Annotated[
+    str | None,
+    Parameter(allow_leading_hyphen=True, help="Parameters of its jobs: a JSON object, @file, or - for stdin."),
+]
+Count = Annotated[int, Parameter(help="How many, up to 100.")]
+
+
+@app.command(name=["list", "ls"])
+def list_schedules(
+    *,
+    limit: Annotated[int, Parameter(help="How many, up to 500.")] = 100,
+    cursor: Annotated[str | None, Parameter(help="Go on behind an earlier page.")] = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """List schedules by their keys."""
+    out = Output(common.json)
+    with connect(common) as api:
+        answer = api.get("/v1/schedules", limit=limit, cursor=cursor)
+    if common.json:
+        out.document(answer.text)
+        return
+    rows: list[list[Cell]] = [
+        [each["key"], each["definitionKey"], _state(each), each["expression"], each["timezone"],
+         when(each["nextRunAt"]), when(each["lastScheduledAt"]), each["owner"]]
+        for each in answer.data["schedules"]
+    ]  # fmt: skip
+    headings = ["SCHEDULE", "DEFINITION", "STATE", "WHEN", "ZONE", "NEXT", "LAST", "OWNER"]
+    out.table(headings, rows, none="There is no schedule.")
+    if answer.data["nextCursor"] is not None:
+        out.note(f"There are more; go on with --cursor {answer.data['nextCursor']}")
+
+
+@app.command
+def show(key: Key, /, *, common: Common = DEFAULTS) -> None:
+    """Show all that a schedule says."""
+    with connect(common) as api:
+        _show(Output(common.json), api.get(path("schedules", key)))
+
+
+@app.command
+def create(
+    key: Key,
+    definition: Annotated[str, Parameter(help="The key of the definition whose jobs it makes.")],
+    /,
+    *pairs: Pairs,
+    time: When = NO_TIME,
+    params: Params = None,
+    policies: Policies = NOTHING,
+    common: Common = DEFAULTS,
+) -> None:
+    """Make a schedule; a key that is there already is refused."""
+    body = {"key": key, "definitionKey": definition, **time.asked(), **policies.asked()}
+    if "kind" not in body:
+        raise InvalidInput("It was not said when it ticks.", hint="Give --cron, --every or --at.")
+    body["params"] = object_of(pairs, params)
+    with connect(common) as api:
+        answer = api.post("/v1/schedules", body)
+    _show(Output(common.json), answer)
+
+
+@app.command
+def edit(
+    key: Key,
+    /,
+    *pairs: Pairs,
+    time: When = NO_TIME,
+    params: Params = None,
+    policies: Policies = NOTHING,
+    common: Common = DEFAULTS,
+) -> None:
+    """Change what is given, and nothing else; the schedule is an operator's then, also if code declared it.
+
+    Single parameters stand in front of those that are there, --params replaces all of them.
+    """
+    body = {**time.asked(), **policies.asked()}
+    with connect(common) as api:
+        headers: dict[str, str] = {}
+        if pairs and params is None:
+            stored = api.get(path("schedules", key))
+            headers["If-Match"] = stored.headers["etag"]
+            body["params"] = {**stored.data["params"], **object_of(pairs, None)}
+        elif pairs or params is not None:
+            body["params"] = object_of(pairs, params)
+        if not body:
+            raise InvalidInput("Nothing is to be changed.", hint="`penstock schedules edit --help` tells what can be.")
+        answer = api.ask("PATCH", path("schedules", key), body=body, headers=headers)
+    _show(Output(common.json), answer)
+
+
+@app.command
+def pause(key: Key, /, *, reason: Reason, until: Until = None, common: Common = DEFAULTS) -> None:
+    """Make no job of a schedule until it is resumed; ticks meanwhile are passed over."""
+    body = {"reason": reason, "until": None if until is None else moment(until, past=False)}
+    _change(common, key, "pause", body)
+
+
+@app.command
+def resume(key: Key, /, *, common: Common = DEFAULTS) -> None:
+    """Let a paused schedule go on with its next tick."""
+    _change(common, key, "resume")
+
+
+@app.command
+def trigger(key: Key, /, *, common: Common = DEFAULTS) -> None:
+    """Make a job of a schedule now, beside its ticks."""
+    out = Output(common.json)
+    with connect(common) as api:
+        answer = api.post(path("schedules", key, "trigger"))
+    if common.json:
+        out.document(answer.text)
+        return
+    made = answer.data
+    out.line(made["jobId"])
+    out.note(f"{made['status']}; follow it by `penstock jobs watch {short(made['jobId'])}`")
+
+
+@app.command
+def preview(
+    key: Annotated[
+        str | None, Parameter(help="A schedule's key; or give --cron, --every or --at in its place.")
+    ] = None,
+    /,
+    *,
+    time: When = NO_TIME,
+    count: Count = 10,
+    common: Common = DEFAULTS,
+) -> None:
+    """Show when a schedule ticks next, or when one would."""
+    asked = time.asked()
+    if (key is None) == ("kind" not in asked):
+        raise InvalidInput("Name a schedule, or give --cron, --every or --at, not both.")
+    out = Output(common.json)
+    with connect(common) as api:
+        if key is None:
+            answer = api.post("/v1/schedules/preview", {**asked, "count": count}, repeatable=True)
+        else:
+            answer = api.get(path("schedules", key, "preview"), count=count)
+    if common.json:
+        out.document(answer.text)
+        return
+    out.line(answer.data["sentence"])
+    rows: list[list[Cell]] = [[each["local"], full(each["at"]), each["relative"]] for each in answer.data["fires"]]
+    out.table(["LOCAL", "UTC", "FROM NOW"], rows, none="It does not tick any more.")
+
+
+@app.command
+def ticks(key: Key, /, *, limit: Annotated[int, Parameter(help="How many, up to 500.")] = 50,
+          common: Common = DEFAULTS) -> None:  # fmt: skip
+    """Show what became of a schedule's ticks, the newest first."""
+    out = Output(common.json)
+    with connect(common) as api:
+        answer = api.get(path("schedules", key, "ticks"), limit=limit)
+    if common.json:
+        out.document(answer.text)
+        return
+    rows: list[list[Cell]] = [
+        [full(each["instant"]), each["verdict"], str(each["passedOver"] or ""),
+         "" if each["jobId"] is None else short(each["jobId"]), full(each["at"])]
+        for each in answer.data["ticks"]
+    ]  # fmt: skip
+    out.table(["TICK", "VERDICT", "PASSED OVER", "JOB", "DECIDED"], rows, none="It has not ticked yet.")
+
+
+@app.command
+def delete(
+    key: Key,
+    /,
+    *,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask first.")] = False,
+    common: Common = DEFAULTS,
+) -> None:
+    """Forget a schedule; its jobs stay."""
+    out = Output(common.json)
+    out.ask(f"This deletes the schedule {key}.", yes=yes)
+    with connect(common) as api:
+        api.ask("DELETE", path("schedules", key))
+    if common.json:
+        out.document("{}")
+    else:
+        out.line(f"{key} is deleted.")
+
+
+def _change(common: Common, key: str, verb: str, body: Mapping[str, Any] | None = None) -> None:
+    out = Output(common.json)
+    with connect(common) as api:
+        answer = api.post(path("schedules", key, verb), body, repeatable=True)
+    if common.json:
+        out.document(answer.text)
+    else:
+        out.line(f"{key} is {_state(answer.data)[0]}; next tick: {when(answer.data['nextRunAt']) or 'none'}.")
+
+
+def _state(told: Mapping[str, Any]) -> tuple[str, str]:
+    if told["error"]:
+        return "broken", "red"
+    if not told["enabled"]:
+        return "disabled", "bright_black"
+    return ("paused", "yellow") if told["pause"] is not None else ("on", "")
+
+
+def _show(out: Output, answer: Answer) -> None:
+    if out.as_json:
+        out.document(answer.text)
+        return
+    told = answer.data
+    pause = told["pause"]
+    missed = told["missed"] + (f", up to {told['missedMax']}" if told["missed"] == "all" else "")
+    out.facts({
+        "Schedule": told["key"],
+        "Definition": told["definitionKey"] + (f" (version {told['definitionVersion']})" if told["definitionVersion"]
+                                               else ""),
+        "State": _state(told),
+        "Paused": None if pause is None else f"by {pause['by']} at {full(pause['at'])}: {pause['reason']}",
+        "Until": None if pause is None else full(pause["until"]),
+        "When": f"{told['kind']} {told['expression']}, {told['timezone']}",
+        "Parameters": one_line(told["params"]),
+        "Priority": None if told["priority"] is None else str(told["priority"]),
+        "Concurrency key": told["concurrencyKey"],
+        "Missed ticks": missed + (f", within {span(told['missedWindow'])}" if told["missedWindow"] else ""),
+        "Overlap": told["overlap"],
+        "Jitter": span(told["jitter"]) if told["jitter"] else None,
+        "Next": f"{full(told['nextRunAt'])} ({when(told['nextRunAt'])})" if told["nextRunAt"] else "none",
+        "Last": full(told["lastScheduledAt"]),
+        "Owner": told["owner"] + (f" ({told['origin']})" if told["origin"] else ""),
+        "Error": (told["error"], "red") if told["error"] else None,
+    })  # fmt: skip

@@ -1,0 +1,112 @@
+"""`penstock serve`: the HTTP interface, the timed duties and a worker in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from penstock.cli.log_flags import LogFormat, LogLevel, configure
+from penstock.cli.worker import chosen_outward, chosen_settings, chosen_source, new_loop, setting
+from penstock.config import Config, load
+from penstock.core.errors import InvalidInput
+from penstock.engine.settings import WorkerSettings
+
+if TYPE_CHECKING:
+    from penstock.sources import Source
+    from penstock.web.server import Server
+
+
+def serve(
+    target: Annotated[str | None, Parameter(help="The application: module:app, or a file such as jobs.py:app.")] = None,
+    /,
+    *,
+    jobs: Annotated[str | None, Parameter(help="A folder of job files instead of an application.")] = None,
+    store: Annotated[str | None, Parameter(help="The store, where no application names it, or another one.")] = None,
+    host: Annotated[str | None, Parameter(help="Where to listen; 127.0.0.1 unless penstock.toml says more.")] = None,
+    port: Annotated[int | None, Parameter(help="The port; 7367 unless penstock.toml says otherwise.")] = None,
+    watch: Annotated[bool, Parameter(help="Load the code anew when its files change.", negative="")] = False,
+    no_worker: Annotated[bool, Parameter(help="Run no jobs: only answer, and do what is timed.", negative="")] = False,
+    slots: Annotated[int | None, setting("slots", "Jobs that run at once, each in a process of its own.")] = None,
+    inline_slots: Annotated[int | None, setting("inline_slots", "Inline jobs that run at once.")] = None,
+    lease: Annotated[float | None, setting("lease", "Seconds after which a silent worker counts as dead.")] = None,
+    heartbeat: Annotated[float | None, setting("heartbeat", "Seconds between heartbeats.")] = None,
+    poll: Annotated[float | None, setting("poll", "Seconds between unasked looks for jobs.")] = None,
+    drain: Annotated[float | None, setting("drain", "Seconds that jobs may go on after a stop.")] = None,
+    stop_grace: Annotated[
+        float | None, setting("stop_grace", "Seconds between asking jobs to stop and killing them.")
+    ] = None,
+    user: Annotated[str | None, Parameter(help="Run jobs as this user (needs root).")] = None,
+    allow_root: Annotated[bool | None, setting("allow_root", "Let jobs run as root.")] = None,
+    env: Annotated[
+        tuple[str, ...] | None, Parameter(help="An environment variable that all jobs may see.", negative="")
+    ] = None,
+    name: Annotated[str | None, Parameter(help="A name for the worker; the host's by default.")] = None,
+    log_format: LogFormat = "console",
+    log_level: LogLevel = "info",
+) -> None:
+    """Answer over HTTP and run jobs until SIGTERM or Ctrl-C; a second one does not wait for running jobs.
+
+    Without an application and without job files it answers and does what is timed for the store. Exit code 2 when it
+    cannot be started as it was told.
+    """
+    configure(log_format, log_level)
+    try:
+        found = load()
+        worker = chosen_settings(
+            found, slots=slots, inline_slots=inline_slots, lease=lease, heartbeat=heartbeat, poll=poll, drain=drain,
+            stop_grace=stop_grace, user=user, allow_root=allow_root, environment=env, name=name,
+        )  # fmt: skip
+        told = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+        run(found, _source(found, target, jobs, store), store, told, worker, working=not no_worker, watch=watch)
+    except InvalidInput as error:
+        print(f"penstock: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def run(
+    found: Config,
+    source: Source | None,
+    store: str | None,
+    told: Mapping[str, Any],
+    worker: WorkerSettings,
+    *,
+    working: bool = True,
+    watch: bool = False,
+    ready: Callable[[Server], None] | None = None,
+) -> None:
+    """Serve until a signal; `told` are settings of the server that flags gave."""
+    from penstock.serve import Plan, serve
+    from penstock.web.settings import configured
+
+    outward = chosen_outward(found)
+    web, server = configured({**found.web, **told}, outward["secrets"])
+    plan = Plan(
+        source=source,
+        store=store,
+        address=(found if store is None else replace(found, store=store)).address if source is None else None,
+        working=working,
+        watch=watch,
+        worker=worker,
+        web=web,
+        server=server,
+        **outward,
+    )
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(serve(plan, ready=ready or _say))
+
+
+def _source(found: Config, target: str | None, jobs: str | None, store: str | None) -> Source | None:
+    """The code to serve; none where only a store was named."""
+    nothing_named = target is None and jobs is None and found.app is None and found.jobs is None
+    if nothing_named and (store is not None or found.store is not None):
+        return None
+    return chosen_source(found, target, jobs, store)
+
+
+def _say(server: Server) -> None:
+    print(f"penstock serving on {' and '.join(server.addresses)}", flush=True)

@@ -1,0 +1,84 @@
+"""`penstock tokens`: make, list and revoke the tokens that the HTTP API asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from penstock.cli.connection import DEFAULTS, Common, connect, path
+from penstock.cli.output import Cell, Output
+from penstock.cli.writing import full, seconds, when
+from penstock.core.access import Role
+
+app = App(name="tokens", help="Make, list and revoke the tokens that the HTTP API asks for.")
+
+
+@app.command
+def create(
+    name: Annotated[str, Parameter(help="Who or what will use it.")],
+    /,
+    *,
+    role: Annotated[str, Parameter(help=f"What it allows: {', '.join(Role)}.")],
+    expires_in: Annotated[str | None, Parameter(help="When it ends by itself, such as 30d, 12h, 15m or 90s.")] = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Make a token and print its text, which is shown this once and never again."""
+    body: dict[str, Any] = {"name": name, "role": role}
+    if expires_in is not None:
+        body["expiresIn"] = seconds(expires_in)
+    out = Output(common.json)
+    with connect(common) as api:
+        answer = api.post("/v1/tokens", body)
+    if common.json:
+        out.document(answer.text)
+        return
+    made = answer.data
+    end = "until it is revoked" if made["expiresAt"] is None else f"until {full(made['expiresAt'])}"
+    out.note(f"Token {made['tokenId']} ({made['role']}) for {name!r} is valid {end}. Its text:")
+    out.line(made["token"])
+
+
+@app.command(name=["list", "ls"])
+def list_tokens(*, common: Common = DEFAULTS) -> None:
+    """Show all tokens, those included that cannot be used any more; never their texts."""
+    out = Output(common.json)
+    with connect(common) as api:
+        answer = api.get("/v1/tokens")
+    if common.json:
+        out.document(answer.text)
+        return
+    rows: list[list[Cell]] = [
+        [each["tokenId"], each["name"], each["role"], _state(each), full(each["createdAt"]), each["createdBy"],
+         when(each["lastUsedAt"]) or "never"]
+        for each in answer.data["tokens"]
+    ]  # fmt: skip
+    out.table(["ID", "NAME", "ROLE", "STATE", "CREATED", "BY", "LAST USED"], rows, none="There is no token.")
+
+
+@app.command
+def revoke(
+    token_id: Annotated[str, Parameter(help="Its id, as `penstock tokens list` shows it.")],
+    /,
+    *,
+    common: Common = DEFAULTS,
+) -> None:
+    """Let a token and its sessions open nothing any more; every server knows within a second."""
+    out = Output(common.json)
+    with connect(common) as api:
+        api.ask("DELETE", path("tokens", token_id), repeatable=True)
+    if common.json:
+        out.document("{}")
+    else:
+        out.note(f"Token {token_id} is revoked.")
+
+
+def _state(token: Mapping[str, Any]) -> Cell:
+    if token["revokedAt"] is not None:
+        return "revoked", "bright_black"
+    if token["expiresAt"] is None:
+        return "valid", "green"
+    expired = datetime.fromisoformat(token["expiresAt"]) <= datetime.now(UTC)
+    return ("expired", "bright_black") if expired else (f"until {full(token['expiresAt'])}", "green")

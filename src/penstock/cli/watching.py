@@ -1,0 +1,189 @@
+"""Following jobs until they have ended: told by their live events, shown as they stand."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from penstock.cli.connection import Connection, path
+from penstock.cli.exits import Refused
+from penstock.cli.writing import TERMINAL, short
+from penstock.client.lines import Received
+from penstock.core.errors import WaitTimeout
+
+_LOOK = 0.25
+"""How often the screen is drawn and log lines are asked for, in seconds."""
+_UNASKED = 2.0
+"""A job is read so often without an event: streams can be refused or cut."""
+
+_PAGE = 500
+
+Detail = Mapping[str, Any]
+
+
+class Watched:
+    """One job that is followed."""
+
+    def __init__(self, job_id: str, detail: Detail) -> None:
+        self.id = job_id
+        self.detail = detail
+        self.planned: Sequence[str] = ()
+        """All its phases, as far as they are known."""
+        self.last_log = 0
+        self.last_event = 0
+        self.told = False
+        """Whether all of it was shown."""
+        self.begun_at = self.read_at = time.monotonic()
+
+    @property
+    def ended(self) -> bool:
+        return self.detail["status"] in TERMINAL
+
+
+News = queue.SimpleQueue[tuple[Watched, Mapping[str, Any] | None]]
+"""Events as they come, each with its job; None: there is nothing to be told, but the job is to be looked at."""
+
+
+class View(Protocol):
+    """Where changes are shown."""
+
+    def happened(self, job: Watched, event: Mapping[str, Any]) -> None:
+        """An event was told."""
+
+    def logged(self, job: Watched, line: Mapping[str, Any]) -> None:
+        """A line was written."""
+
+    def draw(self, jobs: Sequence[Watched]) -> None:
+        """Jobs stand like this now."""
+
+
+def follow(
+    api: Connection, job_ids: Sequence[str], view: View | None = None, *, timeout: float | None = None
+) -> list[Watched]:
+    """Show what happens to jobs until all of them have ended; `WaitTimeout` when the time is over before."""
+    end = None if timeout is None else time.monotonic() + timeout
+    jobs = [_begun(api, each, planned=view is not None) for each in job_ids]
+    news: News = queue.SimpleQueue()
+    for each in jobs:
+        if not each.ended:
+            threading.Thread(target=_listen, args=(api, each, news), name="penstock-events", daemon=True).start()
+    told: list[tuple[Watched, Mapping[str, Any] | None]] = []
+    while True:
+        if view is not None:
+            for job in jobs:
+                _show(api, job, view, [event for each, event in told if each is job and event is not None])
+            view.draw(jobs)
+        if all(each.ended for each in jobs):
+            return jobs
+        left = None if end is None else end - time.monotonic()
+        if left is not None and left <= 0:
+            raise _late(jobs, timeout or 0.0)
+        told = _gathered(news, _LOOK if left is None else min(_LOOK, left))
+        for job in jobs:
+            if not job.ended:
+                _look(api, job, urgent=any(each is job for each, _ in told))
+
+
+def _begun(api: Connection, job_id: str, *, planned: bool) -> Watched:
+    found = Watched(job_id, api.get(path("jobs", job_id)).data)
+    if not planned:
+        return found
+    try:
+        definition = api.get(path("definitions", found.detail["definitionKey"])).data
+    except Refused:
+        return found
+    version = found.detail["definitionVersion"]
+    found.planned = next((each["phases"] for each in definition["versions"] if each["version"] == version), ())
+    return found
+
+
+def _listen(api: Connection, job: Watched, news: News) -> None:
+    """Hand on a job's events; without a stream the job is still read every now and then."""
+    try:
+        for received in api.events(path("jobs", job.id, "events")):
+            news.put((job, _read(received)))
+    except Exception:
+        # The connection was closed under our feet, or the server has no stream for us.
+        news.put((job, None))
+
+
+def _gathered(news: News, seconds: float) -> list[tuple[Watched, Mapping[str, Any] | None]]:
+    """All events that are there, after a rest in which one may come."""
+    found: list[tuple[Watched, Mapping[str, Any] | None]] = []
+    try:
+        found.append(news.get(timeout=seconds))
+        while True:
+            found.append(news.get_nowait())
+    except queue.Empty:
+        return found
+
+
+def _read(received: Received) -> Mapping[str, Any] | None:
+    try:
+        event = json.loads(received.data)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "seq" in event else None
+
+
+def _look(api: Connection, job: Watched, *, urgent: bool) -> None:
+    if urgent or time.monotonic() - job.read_at >= _UNASKED:
+        job.detail = api.get(path("jobs", job.id)).data
+        job.read_at = time.monotonic()
+
+
+def _show(api: Connection, job: Watched, view: View, events: Sequence[Mapping[str, Any]]) -> None:
+    """Show what is new of a job, in the order in which it happened; of one that has ended, all that is left."""
+    if job.told:
+        return
+    job.told = job.ended
+    fresh = [each for each in events if each["seq"] > job.last_event]
+    job.last_event = fresh[-1]["seq"] if fresh else job.last_event
+    if job.ended:
+        fresh += _rest(api, job)
+    # Lines wait for the first event: what happened before them is told first.
+    known = job.last_event or time.monotonic() - job.begun_at >= _UNASKED
+    lines = _new_lines(api, job) if known else []
+    for each in sorted([*fresh, *lines], key=lambda each: str(each["at"])):
+        if "level" in each:
+            view.logged(job, each)
+        else:
+            view.happened(job, each)
+
+
+def _rest(api: Connection, job: Watched) -> list[Mapping[str, Any]]:
+    """The events that no stream has told yet."""
+    found: list[Mapping[str, Any]] = []
+    more = True
+    while more:
+        page = api.get(path("jobs", job.id, "events"), after=str(job.last_event), limit=_PAGE).data
+        found += page["events"]
+        more = page["more"] and bool(page["events"])
+        if page["events"]:
+            job.last_event = page["events"][-1]["seq"]
+    return found
+
+
+def _new_lines(api: Connection, job: Watched) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = []
+    while True:
+        page = api.get(path("jobs", job.id, "logs"), after=job.last_log, limit=_PAGE).data
+        found += page["logs"]
+        if page["logs"]:
+            job.last_log = page["logs"][-1]["seq"]
+        if page["nextAfter"] is None:
+            return found
+
+
+def _late(jobs: Sequence[Watched], timeout: float) -> WaitTimeout:
+    left = [each for each in jobs if not each.ended]
+    first = left[0]
+    more = f", and {len(left) - 1} more" if len(left) > 1 else ""
+    return WaitTimeout(
+        f"Job {short(first.id)} is still {first.detail['status']} after {timeout:g} s{more}.",
+        hint="It goes on; wait again.",
+    )

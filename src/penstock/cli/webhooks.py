@@ -1,0 +1,222 @@
+"""`penstock webhooks`: who is told of what, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from penstock.cli.connection import DEFAULTS, Answer, Common, connect, path
+from penstock.cli.naming import job_id
+from penstock.cli.output import Cell, Output
+from penstock.cli.writing import full, seconds, short, when
+from penstock.core.errors import InvalidInput
+
+app = App(name="webhooks", help="Who is told of what, and what became of it.")
+
+Webhook = Annotated[str, Parameter(help="Its id, as `penstock webhooks list` shows it.")]
+Events = Annotated[
+    tuple[str, ...],
+    Parameter(name="--event", negative="", help="A kind such as job.failed, job.* or onFail; several may be given."),
+]
+Definitions = Annotated[
+    tuple[str, ...], Parameter(name="--definition", negative="", help="Only of jobs of this definition; several.")
+]
+Description = Annotated[str | None, Parameter(help="What it is for.")]
+SecretFile = Annotated[str | None, Parameter(help="A file that holds whsec_…; without it a new secret is made.")]
+
+
+@app.command(name=["list", "ls"])
+def list_webhooks(*, common: Common = DEFAULTS) -> None:
+    """List endpoints, the oldest first."""
+    out = Output(common.json)
+    with connect(common) as api:
+        answer = api.get("/v1/webhooks")
+    if common.json:
+        out.document(answer.text)
+        return
+    rows: list[list[Cell]] = [
+        [each["webhookId"], _state(each), str(each["failures"]), when(each["lastSuccessAt"]),
+         ", ".join(each["events"]), each["url"]]
+        for each in answer.data["webhooks"]
+    ]  # fmt: skip
+    out.table(["ID", "STATE", "FAILURES", "LAST SUCCESS", "EVENTS", "URL"], rows, none="There is no endpoint.")
+
+
+@app.command
+def add(
+    url: Annotated[str, Parameter(help="Where events are sent.")],
+    /,
+    *,
+    events: Events = (),
+    definitions: Definitions = (),
+    description: Description = None,
+    secret_file: SecretFile = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Make an endpoint and print its secret, which is shown this once and never again."""
+    body = {"url": url, **_said(events, definitions, description)}
+    if secret_file is not None:
+        body["secret"] = _secret(secret_file)
+    with connect(common) as api:
+        _made(Output(common.json), api.post("/v1/webhooks", body))
+
+
+@app.command
+def edit(
+    webhook: Webhook,
+    /,
+    *,
+    url: Annotated[str | None, Parameter(help="Where events are sent.")] = None,
+    events: Events = (),
+    definitions: Definitions = (),
+    description: Description = None,
+    enabled: Annotated[bool | None, Parameter(help="Whether anything is sent to it.")] = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Change what is given, and nothing else."""
+    body = {**_said(events, definitions, description), "url": url, "enabled": enabled}
+    body = {name: value for name, value in body.items() if value is not None}
+    if not body:
+        raise InvalidInput("Nothing is to be changed.", hint="Give --url, --event, --definition or --enabled.")
+    out = Output(common.json)
+    with connect(common) as api:
+        answer = api.ask("PATCH", path("webhooks", webhook), body=body, repeatable=True)
+    if common.json:
+        out.document(answer.text)
+        return
+    told = answer.data
+    out.facts(
+        {"Webhook": told["webhookId"], "URL": told["url"], "State": _state(told), "Events": ", ".join(told["events"])}
+    )
+
+
+@app.command(name="test")
+def send_test(webhook: Webhook, /, *, common: Common = DEFAULTS) -> None:
+    """Send an endpoint a message of the type webhook.test; `deliveries` tells what came back."""
+    with connect(common) as api:
+        _queued(Output(common.json), api.post(path("webhooks", webhook, "test")))
+
+
+@app.command
+def deliveries(
+    webhook: Annotated[str | None, Parameter(help="Only of this endpoint; or global, or job.")] = None,
+    /,
+    *,
+    job: Annotated[str | None, Parameter(help="Only about this job.")] = None,
+    status: Annotated[str | None, Parameter(help="waiting, delivered or failed.")] = None,
+    limit: Annotated[int, Parameter(help="How many, up to 500.")] = 50,
+    cursor: Annotated[str | None, Parameter(help="Go on behind an earlier page.")] = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """List what was sent or waits to be, the newest first."""
+    out = Output(common.json)
+    with connect(common) as api:
+        asked: dict[str, Any] = {"webhookId": webhook, "status": status, "limit": limit, "cursor": cursor}
+        answer = api.get("/v1/webhooks/deliveries", **asked, jobId=None if job is None else job_id(api, job))
+    if common.json:
+        out.document(answer.text)
+        return
+    colours = {"delivered": "green", "failed": "red"}
+    rows: list[list[Cell]] = [
+        [each["deliveryId"], (each["status"], colours.get(each["status"], "")), each["type"],
+         "" if each["jobId"] is None else short(each["jobId"]), str(each["tries"]), str(each["statusCode"] or ""),
+         when(each["createdAt"]), each["error"] or ""]
+        for each in answer.data["deliveries"]
+    ]  # fmt: skip
+    headings = ["ID", "STATUS", "EVENT", "JOB", "TRIES", "ANSWER", "CREATED", "ERROR"]
+    out.table(headings, rows, none="Nothing was sent.")
+    if answer.data["nextCursor"] is not None:
+        out.note(f"There are more; go on with --cursor {answer.data['nextCursor']}")
+
+
+@app.command
+def redeliver(
+    delivery: Annotated[str, Parameter(help="Its id, as `penstock webhooks deliveries` shows it.")],
+    /,
+    *,
+    common: Common = DEFAULTS,
+) -> None:
+    """Send a delivery again, under the same id and with the same body."""
+    with connect(common) as api:
+        _queued(Output(common.json), api.post(path("webhooks", "deliveries", delivery, "redeliver")))
+
+
+@app.command
+def rotate(
+    webhook: Webhook,
+    /,
+    *,
+    overlap: Annotated[str, Parameter(help="How long the old secret signs, too.")] = "24h",
+    secret_file: SecretFile = None,
+    common: Common = DEFAULTS,
+) -> None:
+    """Give an endpoint a new secret and print it, which is shown this once and never again."""
+    body: dict[str, Any] = {"overlap": seconds(overlap)}
+    if secret_file is not None:
+        body["secret"] = _secret(secret_file)
+    with connect(common) as api:
+        _made(Output(common.json), api.post(path("webhooks", webhook, "rotate"), body))
+
+
+@app.command
+def delete(
+    webhook: Webhook,
+    /,
+    *,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask first.")] = False,
+    common: Common = DEFAULTS,
+) -> None:
+    """Forget an endpoint; what waits for it is not sent any more."""
+    out = Output(common.json)
+    out.ask(f"This deletes the webhook {webhook}.", yes=yes)
+    with connect(common) as api:
+        api.ask("DELETE", path("webhooks", webhook))
+    if common.json:
+        out.document("{}")
+    else:
+        out.line(f"{webhook} is deleted.")
+
+
+def _said(events: tuple[str, ...], definitions: tuple[str, ...], description: str | None) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "events": list(events), "definitionKeys": list(definitions), "description": description
+    }  # fmt: skip
+    return {name: value for name, value in told.items() if value not in (None, [])}
+
+
+def _secret(name: str) -> str:
+    try:
+        with open(name, encoding="utf-8") as file:
+            return file.read().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"--secret-file {name[:200]!r} cannot be read: {type(error).__name__}.") from None
+
+
+def _made(out: Output, answer: Answer) -> None:
+    if out.as_json:
+        out.document(answer.text)
+        return
+    told = answer.data
+    out.note(f"Webhook {told['webhookId']} to {told['url']}. Its secret:")
+    out.line(told["secret"])
+
+
+def _queued(out: Output, answer: Answer) -> None:
+    if out.as_json:
+        out.document(answer.text)
+        return
+    told = answer.data
+    out.line(told["deliveryId"])
+    out.note(
+        f"{told['status']} since {full(told['createdAt'])}; see `penstock webhooks deliveries {told['webhookId']}`"
+    )
+
+
+def _state(told: Mapping[str, Any]) -> Cell:
+    if not told["enabled"]:
+        return f"disabled: {told['disabledReason']}" if told["disabledReason"] else "disabled", "bright_black"
+    if told["openUntil"] is not None:
+        return f"resting until {full(told['openUntil'])}", "red"
+    return ("failing", "yellow") if told["failures"] else ("on", "green")

@@ -1,0 +1,166 @@
+"""Alerts: from the figures of a store to what somebody should look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from penstock.core.definition import Pause
+from penstock.core.instant import to_datetime
+from penstock.core.schedule import ScheduleRow
+from penstock.core.stats import DefinitionStats, Running, Stats
+from penstock.core.webhook import Endpoint
+from penstock.core.worker_config import AlertThresholds, Disabled
+
+ALL = "*"
+"""The subject of an alert that is about everything."""
+LATE = timedelta(minutes=1)
+"""So long after its time a tick counts as missed."""
+
+WARNING, CRITICAL = "warning", "critical"
+
+
+@dataclass(frozen=True, slots=True)
+class Alert:
+    """One thing that somebody should look at; its id stays the same for as long as it holds."""
+
+    kind: str
+    subject: str
+    """The key of a definition or a schedule, the id of a job or an endpoint, or `*`."""
+    message: str
+    severity: str = WARNING
+    since: datetime | None = None
+
+    @property
+    def id(self) -> str:
+        return f"{self.kind}:{self.subject}"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAlert:
+    """An alert as it was raised, and whether it was cleared."""
+
+    seq: int
+    alert: Alert
+    raised_at: datetime
+    cleared_at: datetime | None
+    """None: it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlertNews:
+    """What came of writing alerts down: those that were raised, and those that were cleared."""
+
+    raised: list[Alert]
+    cleared: list[Alert]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What alerts are made from; `stats` are those of the window that the thresholds name."""
+
+    stats: Stats
+    thresholds: AlertThresholds
+    disabled: Disabled | None = None
+    system_pause: Pause | None = None
+    unserved: Sequence[tuple[str, int, int]] = ()
+    schedules: Sequence[ScheduleRow] = ()
+    running: Sequence[Running] = ()
+    endpoints: Sequence[Endpoint] = ()
+
+
+def alerts(facts: Facts) -> list[Alert]:
+    """All that holds now, the critical first."""
+    found = [
+        *_disabled(facts), *_paused(facts), *_unserved(facts), *_failing(facts), *_missed(facts), *_deep(facts),
+        *_stuck(facts), *_endpoints(facts),
+    ]  # fmt: skip
+    return sorted(found, key=lambda each: (each.severity != CRITICAL, each.kind, each.subject))
+
+
+def _disabled(facts: Facts) -> Iterator[Alert]:
+    if (disabled := facts.disabled) is not None:
+        text = f"Workers take no jobs: {disabled.by} has disabled them in the worker configuration."
+        yield Alert("worker_disabled", ALL, text, since=disabled.at)
+
+
+def _paused(facts: Facts) -> Iterator[Alert]:
+    if (pause := facts.system_pause) is not None:
+        why = f": {pause.reason.rstrip('.')}" if pause.reason else ""
+        yield Alert("system_paused", ALL, f"{pause.by} has paused the whole system{why}.", since=to_datetime(pause.at))
+
+
+def _unserved(facts: Facts) -> Iterator[Alert]:
+    oldest = {each.definition: each.oldest_due_at for each in facts.stats.definitions}
+    waiting: dict[str, list[tuple[int, int]]] = {}
+    for key, version, n in facts.unserved:
+        waiting.setdefault(key, []).append((version, n))
+    for key, versions in waiting.items():
+        told = ", ".join(f"{n} of version {version}" for version, n in versions)
+        text = f"No live worker has {key!r} loaded, and jobs wait for one: {told}."
+        yield Alert("unserved", key, text, CRITICAL, oldest.get(key))
+
+
+def _failing(facts: Facts) -> Iterator[Alert]:
+    limit = facts.thresholds
+    for each in facts.stats.definitions:
+        rate, ended = each.flow.failure_rate, each.flow.succeeded + each.flow.failed
+        if rate is not None and ended >= limit.least_sample and rate > limit.failure_rate:
+            minutes = f"{limit.window / 60:g} minutes"
+            text = f"{each.flow.failed} of {ended} jobs of {each.definition!r} have failed in the last {minutes}."
+            yield Alert("failure_rate", each.definition, text, CRITICAL)
+
+
+def _missed(facts: Facts) -> Iterator[Alert]:
+    for row in facts.schedules:
+        due = row.schedule.next_run_at
+        if due is None or row.error or not row.schedule.enabled or _stands(row.pause, facts.stats.at):
+            continue
+        since = to_datetime(due)
+        if since + LATE <= facts.stats.at:
+            text = f"Schedule {row.schedule.key!r} was due at {since.isoformat(timespec='seconds')} and has not ticked."
+            yield Alert("schedule_missed", row.schedule.key, text, CRITICAL, since)
+
+
+def _deep(facts: Facts) -> Iterator[Alert]:
+    most = facts.thresholds.depth
+    for each in facts.stats.definitions:
+        if each.depth > most:
+            text = f"{each.depth} jobs of {each.definition!r} stand in the queue."
+            yield Alert("depth", each.definition, text, since=each.oldest_due_at)
+    if facts.stats.depth > most:
+        yield Alert("depth", ALL, f"{facts.stats.depth} jobs stand in the queue.")
+
+
+def _stuck(facts: Facts) -> Iterator[Alert]:
+    """Beyond its usual time, where there is one; or silent for so long, where it has said how far it is before."""
+    usual: dict[str, DefinitionStats] = {each.definition: each for each in facts.stats.definitions}
+    for job in facts.running:
+        known = usual[job.definition].durations if job.definition in usual else None
+        seconds = (facts.stats.at - job.started_at).total_seconds()
+        if known is not None and seconds > known.p95 + facts.thresholds.stuck:
+            text = (
+                f"Job {job.job_id} of {job.definition!r} has been running for {seconds:.0f} s; "
+                f"{known.p95:.3g} s are usual."
+            )
+            yield Alert("stuck", job.job_id, text, since=job.started_at)
+        silent = None if job.heard_at is None else (facts.stats.at - job.heard_at).total_seconds()
+        if silent is not None and silent > (known.p95 if known else 0) + facts.thresholds.stuck:
+            text = f"Job {job.job_id} of {job.definition!r} has not said for {silent:.0f} s how far it is."
+            yield Alert("silent", job.job_id, text, since=job.heard_at)
+
+
+def _endpoints(facts: Facts) -> Iterator[Alert]:
+    """An endpoint that was given up, or that is left alone because it failed again and again."""
+    for each in facts.endpoints:
+        if not each.enabled and each.disabled_reason is not None:
+            text = f"Endpoint {each.id} is told nothing any more: {each.disabled_reason}"
+            yield Alert("endpoint_failing", each.id, text, CRITICAL, each.updated_at)
+        elif each.enabled and each.failures >= facts.thresholds.endpoint_failures:
+            text = f"The last {each.failures} tries to reach endpoint {each.id} have failed."
+            yield Alert("endpoint_failing", each.id, text, since=each.last_failure_at)
+
+
+def _stands(pause: Pause | None, now: datetime) -> bool:
+    return pause is not None and (pause.until is None or to_datetime(pause.until) > now)

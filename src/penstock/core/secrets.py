@@ -1,0 +1,147 @@
+"""What must not be shown: secret parameters masked by their names, texts from outside made harmless.
+
+Parameters are masked where they are shown, and kept as they are: only the handler sees their values. What an attempt
+says is another matter: there the values themselves are looked for, see `scrubbing`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from penstock.core.errors import InvalidInput
+from penstock.core.scrubbing import MASK as MASK
+from penstock.core.scrubbing import Scrubber as Scrubber
+from penstock.core.scrubbing import secret_values as secret_values
+from penstock.core.scrubbing import tokens, values_in
+
+DEFAULT_PATTERNS = (
+    "password", "passwd", "passphrase", "secret", "secrets", "secret_key", "token", "api_key", "access_key",
+    "private_key", "authorization", "credentials",
+)  # fmt: skip
+"""A key that ends with one of these words is taken for the name of a secret, wherever it stands."""
+
+_MASKED = json.dumps(MASK)
+_WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\W_]+")
+_PATTERN = re.compile(r"\w+(?:[-. ]\w+)*\Z")
+_DANGEROUS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class SecretPolicy:
+    """By which names secrets are known that no definition has declared; words, without regard to case."""
+
+    patterns: tuple[str, ...] = DEFAULT_PATTERNS
+
+    def __post_init__(self) -> None:
+        for each in self.patterns:
+            if not isinstance(each, str) or not _PATTERN.match(each) or not _words(each):
+                raise InvalidInput(
+                    f"{each!r:.80} cannot be a pattern of secret names.", hint="Use words, such as api_key."
+                )
+
+    def mask(self, fields: Sequence[str], text: str) -> str:
+        """Parameters of a definition with these secret fields, as they may be shown."""
+        return mask_params(text, fields, self.patterns)
+
+    def scrubber(self, fields: Sequence[str], params: str) -> Scrubber:
+        """Takes the values out of texts that these parameters have in secret fields, and under names of secrets."""
+        names = _Names.of(self.patterns)
+        if not fields and not names.may_be_in(params):
+            return Scrubber.of(params, ())
+        spans = _secret_spans(params, frozenset(fields), names)
+        return Scrubber(value for start, end in spans for value in values_in(params[start:end]))
+
+
+def mask_params(text: str, fields: Sequence[str] = (), patterns: Sequence[str] = DEFAULT_PATTERNS) -> str:
+    """JSON text with secret values masked: those of `fields` of the outermost object, and those of every key,
+    however deep, that ends with a pattern. Everything else stays as it is, to the letter."""
+    names = _Names.of(tuple(patterns))
+    if "\\" not in text and not any(f'"{name}"' in text for name in fields) and not names.may_be_in(text):
+        return text
+    parts: list[str] = []
+    done = 0
+    for start, end in _secret_spans(text, frozenset(fields), names):
+        parts += text[done:start], _MASKED
+        done = end
+    return "".join([*parts, text[done:]]) if parts else text
+
+
+def neutralise(text: str) -> str:
+    """A text from outside on one line, without what steers a terminal or turns the order of letters round."""
+    return text if text.isascii() and text.isprintable() else _DANGEROUS.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    mark = found.group()
+    number = ord(mark)
+    return _SHORT.get(mark) or (f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}")
+
+
+class _Names:
+    """Tells the names of secrets from others."""
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        each = [[re.escape(word) for word in _words(pattern)] for pattern in patterns]
+        self._exactly = re.compile("(?:^|_)(?:" + "|".join("_?".join(words) for words in each) + r")_?\d*\Z")
+        self._roughly = re.compile("|".join(r"[\W_]*".join(words) for words in each), re.IGNORECASE)
+        self._any = bool(patterns)
+        self._known: dict[str, bool] = {}
+
+    @staticmethod
+    @lru_cache(maxsize=16)
+    def of(patterns: tuple[str, ...]) -> _Names:
+        return _Names(patterns)
+
+    def may_be_in(self, text: str) -> bool:
+        """Whether a text can hold a name of a secret at all; quick, and never wrong when it says no."""
+        return self._any and self._roughly.search(text) is not None
+
+    def hide(self, name: str) -> bool:
+        if not self._any:
+            return False
+        verdict = self._known.get(name)
+        if verdict is None:
+            verdict = self._exactly.search("_".join(_words(name))) is not None
+            if len(self._known) < 1_000 and len(name) < 100:
+                self._known[name] = verdict
+        return verdict
+
+
+def _words(name: str) -> list[str]:
+    """The words of a name in small letters: accessToken, ACCESS_TOKEN and access-token have the same ones."""
+    return [word for word in _WORD_ENDS.sub("_", name).lower().split("_") if word]
+
+
+def _secret_spans(text: str, fields: frozenset[str], names: _Names) -> Iterator[tuple[int, int]]:
+    """Where the values of secrets begin and end."""
+    depth = 0
+    name = ""
+    named = False
+    """The next token is the value of a secret, or begins it."""
+    inside: tuple[int, int] | None = None
+    """Where the object or list that is the value of a secret begins, and how deep it lies."""
+    for token in tokens(text):
+        mark = text[token.start()]
+        if mark in "{[":
+            if named and inside is None:
+                inside = token.start(), depth
+            named = False
+            depth += 1
+        elif mark in "}]":
+            depth -= 1
+            if inside is not None and inside[1] == depth:
+                yield inside[0], token.end()
+                inside = None
+        elif mark == ":":
+            key = json.loads(name) if "\\" in name else name[1:-1]
+            named = inside is None and ((depth == 1 and key in fields) or names.hide(key))
+        elif mark != ",":
+            if named:
+                yield token.span()
+            named = False
+            name = token.group()

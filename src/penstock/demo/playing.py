@@ -1,0 +1,256 @@
+"""The demo itself: a server with a worker, the jobs of the scenes, and somebody who looks after them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.app import Penstock
+from penstock.core.errors import FeedGone, InvalidInput, NotFound, RevisionConflict, WaitTimeout
+from penstock.core.instant import MINUTE
+from penstock.core.job import Job
+from penstock.core.transitions import Status
+from penstock.demo import place, scenes
+from penstock.demo.scenes import Scene
+from penstock.engine.settings import WorkerSettings
+from penstock.handles import JobHandle
+from penstock.serve import Plan, serve
+from penstock.sources import AppSource
+from penstock.stores import ports
+from penstock.web.server import Server, bound
+from penstock.web.settings import ServerSettings
+
+TARGET = "penstock.demo.jobs:app"
+_PATIENCE = 90.0
+_LOOK = 0.05
+_WHO = "demo"
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of one scene."""
+
+    definition: str
+    shows: str
+    job: Job | None
+    as_told: bool
+    """Whether it ended as the scene says."""
+
+
+class Demo:
+    """One run of it on the data in a folder."""
+
+    def __init__(self, data: Path | None = None, port: int | None = None, *, say: Say) -> None:
+        self.folder = (data or place.folder()).absolute()
+        self._store = place.url(self.folder)
+        self._port = port
+        self._say = say
+        self._app = Penstock(self._store)
+
+    async def stay(self) -> None:
+        """Show the jobs and what happens to them until a signal comes."""
+        await self._beside_the_server(self._show())
+
+    async def finish(self) -> list[Ended]:
+        """Play every scene to its end, reviews included, and stop; empty when a signal came first."""
+        ended: list[Ended] = []
+
+        async def play() -> None:
+            made = await self._begin()
+            ended.extend(await self._see_to(made))
+            # As Ctrl-C would: what is still open is closed in order.
+            signal.raise_signal(signal.SIGTERM)
+
+        await self._beside_the_server(play())
+        return ended
+
+    async def _beside_the_server(self, work: Coroutine[Any, Any, None]) -> None:
+        """Serve, and do the work once requests are answered; what went wrong in either is raised."""
+        answers = asyncio.Event()
+
+        def ready(server: Server) -> None:
+            self._introduce(server)
+            answers.set()
+
+        working: asyncio.Future[None] | None = None
+        try:
+            plan = await asyncio.to_thread(self._prepare)
+            serving = asyncio.ensure_future(serve(plan, ready=ready))
+            waiting = asyncio.ensure_future(answers.wait())
+            await asyncio.wait([serving, waiting], return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if answers.is_set():
+                working = asyncio.ensure_future(work)
+                await asyncio.wait([serving, working], return_when=asyncio.FIRST_COMPLETED)
+                if working.done() and working.exception() is not None:
+                    signal.raise_signal(signal.SIGTERM)
+            await serving
+            if working is not None and working.done() and not working.cancelled():
+                working.result()
+        finally:
+            if working is None:
+                work.close()
+            elif not working.done():
+                working.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await working
+            await self._app.aclose()
+
+    def _prepare(self) -> Plan:
+        """Make the folder, find a port, and let the first tick be due."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInput(
+                f"{self.folder} cannot be used: {error.strerror}.", hint="Name another folder: --data DIR."
+            ) from None
+        self._let_a_tick_be_due()
+        return Plan(
+            source=AppSource(TARGET, str(self.folder)),
+            store=self._store,
+            # Its jobs are our own code; whoever may start it as root may run them so.
+            worker=WorkerSettings(poll=0.5, drain=1.0, stop_grace=1.0, allow_root=os.getuid() == 0, name=_WHO),
+            server=ServerSettings(port=self._free_port()),
+        )
+
+    def _free_port(self) -> int:
+        """The port that was asked for; by default the usual one, or any if that one is taken."""
+        if self._port is not None:
+            return self._port
+        usual = ServerSettings().port
+        try:
+            for each in bound("127.0.0.1", usual):
+                each.close()
+        except InvalidInput:
+            return 0
+        return usual
+
+    def _let_a_tick_be_due(self) -> None:
+        """On a new store the minute that runs counts as missed, so that nobody waits for the first tick."""
+        from penstock.demo import jobs
+
+        (declared,) = jobs.app.declared_schedules
+        now = self._app.store.run(ports.admin.clock())
+        first = replace(declared, owner="code", origin=TARGET, next_run_at=now - now % MINUTE)
+        with contextlib.suppress(RevisionConflict):
+            self._app.store.run(ports.schedules.save(first, by=_WHO, revision=0))
+
+    def _introduce(self, server: Server) -> None:
+        (address,) = server.addresses
+        self._say(f"  dashboard  {address}/")
+        self._say(f"  API        {address}/v1/jobs, described at {address}/docs")
+        self._say(f"  data       {self.folder / place.FILE} (kept between runs)")
+        self._say(f"  code       {Path(__file__).with_name('jobs.py')}")
+
+    async def _begin(self) -> dict[Scene, JobHandle[Any]]:
+        """Create the jobs of all scenes."""
+        self._say("")
+        made: dict[Scene, JobHandle[Any]] = {}
+        for scene in scenes.SCENES:
+            made[scene] = await self._app.aenqueue(scene.definition, scene.params, **scene.options)
+            self._say(f"  {made[scene].id}  {scene.definition:<15} {scene.shows}")
+        again = await self._app.aenqueue(scenes.REPORT.definition, scenes.REPORT.params, **scenes.REPORT.options)
+        if not again.created:
+            self._say(f"  {again.id}  {again.job.definition:<15} asked for again: the same job")
+        from penstock.demo import jobs
+
+        batch = await self._app.aenqueue_many([jobs.thumbnail.order(number) for number in range(scenes.HOW_MANY)])
+        self._say(f"  {batch[-1].id}  {scenes.MANY:<15} the last of {len(batch)} inline jobs, made in one commit")
+        return made
+
+    async def _show(self) -> None:
+        events = await self._app.aevents(kinds="job.*")
+        shown = {handle.id: handle.job.definition for handle in (await self._begin()).values()}
+        self._say("")
+        self._say("  What happens now; try the dashboard, or: penstock jobs list --store " + self._store)
+        self._say("  Ctrl-C ends it.")
+        self._say("")
+        with contextlib.suppress(FeedGone):
+            async for event in events:
+                if event.job_id is None or event.kind == "job.progress":
+                    continue
+                if event.job_id not in shown:
+                    shown[event.job_id] = await self._definition_of(event.job_id)
+                if shown[event.job_id] != scenes.MANY:
+                    self._say(f"  {event.at:%H:%M:%S}  {event.kind:<21} {shown[event.job_id]:<15} {event.job_id}")
+
+    async def _definition_of(self, job_id: str) -> str:
+        try:
+            return (await self._app.aread_job(job_id)).definition
+        except NotFound:
+            return "deleted"
+
+    async def _see_to(self, made: dict[Scene, JobHandle[Any]]) -> list[Ended]:
+        """Answer the review, cancel what is endless, and wait for all."""
+        if await self._stands(made[scenes.REVIEW], Status.REVIEW_NEEDED):
+            await self._app.aapprove_job(made[scenes.REVIEW].id, by=_WHO, note="fine")
+        if await self._stands(made[scenes.ENDLESS], Status.RUNNING):
+            await self._app.acancel_job(made[scenes.ENDLESS].id, by=_WHO)
+        ended = [await self._end_of(scene, handle) for scene, handle in made.items()]
+        return [*ended, await self._tick(), await self._all_of_many()]
+
+    async def _end_of(self, scene: Scene, handle: JobHandle[Any]) -> Ended:
+        job = await self._ended(handle.id)
+        as_told = job.status is scene.ends and scene.attempts in (None, job.attempts)
+        return Ended(scene.definition, scene.shows, job, as_told)
+
+    async def _tick(self) -> Ended:
+        """The newest tick of the schedule."""
+        shows = "a cron schedule: every minute, each minute once"
+        found: list[Job] = []
+
+        async def came() -> bool:
+            found.extend((await self._app.ajobs(definition=scenes.TICK, limit=1)).jobs)
+            return bool(found)
+
+        if not await _until(came):
+            return Ended(scenes.TICK, shows, None, False)
+        job = await self._ended(found[0].id)
+        return Ended(scenes.TICK, shows, job, job.status is Status.SUCCEEDED and job.scheduled_for is not None)
+
+    async def _all_of_many(self) -> Ended:
+        async def none_waits() -> bool:
+            waiting = (Status.SCHEDULED, Status.QUEUED, Status.RUNNING)
+            counts = [await self._app.acount_jobs(definition=scenes.MANY, status=each) for each in waiting]
+            return not any(each.value for each in counts)
+
+        done = await _until(none_waits)
+        last = (await self._app.ajobs(definition=scenes.MANY, limit=1)).jobs[0]
+        failed = await self._app.acount_jobs(definition=scenes.MANY, status=Status.FAILED)
+        shows = f"the last of {scenes.HOW_MANY} coroutines in the worker's own loop"
+        return Ended(scenes.MANY, shows, last, done and not failed.value)
+
+    async def _stands(self, handle: JobHandle[Any], status: Status) -> bool:
+        """Wait until a job stands so; False when it does not come to that."""
+
+        async def settled() -> bool:
+            job = await self._app.aread_job(handle.id)
+            return job.status is status or job.status.terminal
+
+        await _until(settled)
+        return (await self._app.aread_job(handle.id)).status is status
+
+    async def _ended(self, job_id: str) -> Job:
+        """A job once it has ended, or as it stands when nobody waits any longer."""
+        try:
+            return await self._app.await_for(job_id, _PATIENCE)
+        except WaitTimeout:
+            return await self._app.aread_job(job_id)
+
+
+async def _until(holds: Callable[[], Awaitable[bool]]) -> bool:
+    """Look until something holds; False after a while."""
+    deadline = asyncio.get_running_loop().time() + _PATIENCE
+    while not await holds():
+        if asyncio.get_running_loop().time() > deadline:
+            return False
+        await asyncio.sleep(_LOOK)
+    return True

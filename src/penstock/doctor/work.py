@@ -1,0 +1,110 @@
+"""The work in a store: whether somebody does it, and whether all of it can be read."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Any
+
+from penstock.core.finding import Finding, error, fine, warning
+from penstock.core.instant import to_datetime
+from penstock.core.ports import Store
+from penstock.core.worker import WorkerRow
+from penstock.doctor.host import Host
+from penstock.doctor.limits import Limits
+from penstock.stores.verbs import admin, schedules
+
+_SHOWN = 5
+
+
+def clock_finding(store: Store, host: Host, limits: Limits) -> Finding:
+    """How far the clock of this host is from the store's."""
+    store.run(admin.clock())
+    began = time.monotonic()
+    before, told = host.now(), store.run(admin.clock()) / 1e6
+    on_the_way = time.monotonic() - began
+    skew = max(0.0, abs(before + on_the_way / 2 - told) - on_the_way / 2)
+    if skew > limits.skew:
+        return error(
+            "clock.skew",
+            f"The clock of this host is {skew:,.1f} s from the store's.",
+            "Let both hosts set their clocks by NTP; jobs and schedules are due by the store's clock.",
+        )
+    return fine("clock.skew", f"The clocks differ by {skew * 1000:.0f} ms at most.")
+
+
+def work_findings(store: Store, limits: Limits) -> list[Finding]:
+    return [*_workers(store, limits), *_unserved(store), *_unreadable(store)]
+
+
+def _workers(store: Store, limits: Limits) -> list[Finding]:
+    now = to_datetime(store.run(admin.clock()))
+    rows = store.run(admin.workers())
+    live = [row for row in rows if row.live]
+    silent = [row for row in rows if row.ended is None and not row.live]
+    since = now - timedelta(seconds=limits.lost)
+    lost = [row for row in rows if row.ended == "lost" and row.heartbeat_at >= since]
+    found = []
+    if silent:
+        message = f"Nobody has heard of {_named(silent)}, and nobody has freed the jobs of a dead worker."
+        found.append(
+            error("workers.dead", message, "Start a worker, or `penstock serve`: it frees them within seconds.")
+        )
+    if lost:
+        message = f"{len(lost)} worker(s) died within the last {limits.lost / 3600:g} h: {_named(lost)}."
+        found.append(
+            warning("workers.lost", message, "See why: killed for want of memory, a host that went away, kill -9.")
+        )
+    found += [
+        warning(
+            "workers.duties",
+            f"{duty.name!r} of worker {row.name} has not succeeded for {_length(duty.last_success_age)}: "
+            f"{duty.last_error or 'no error was told'}.",
+            "Look at its log; when it does not come back by itself, start the worker anew.",
+        )
+        for row in live
+        for duty in row.duties
+        if duty.errors and (duty.last_success_age is None or duty.last_success_age > limits.duty)
+    ]
+    return found or [fine("workers", f"{len(live)} worker(s) live, and none was lost.")]
+
+
+def _unserved(store: Store) -> list[Finding]:
+    waiting = store.run(admin.unserved())
+    if not waiting:
+        return [fine("jobs.unserved", "Every job that waits has a worker that can run it.")]
+    names = ", ".join(f"{key} version {version} ({count})" for key, version, count in waiting[:_SHOWN])
+    return [
+        warning(
+            "jobs.unserved",
+            f"Jobs wait for definitions that no live worker has loaded: {names}.",
+            "Start a worker with that code, or cancel them; an old version needs a worker with the old code.",
+        )
+    ]
+
+
+def _unreadable(store: Store) -> list[Finding]:
+    """Rows that are passed over because they cannot be read."""
+    bad: list[tuple[str, Any, str]] = [
+        ("definition", f"{row.definition.key} version {row.definition.version}", row.error)
+        for row in store.run(admin.definitions())
+        if row.error
+    ]
+    bad += [("schedule", row.schedule.key, row.error) for row in store.run(schedules.all()) if row.error]
+    repair = {
+        "definition": "Register it anew: start a worker with its code.",
+        "schedule": "Save it anew or remove it; it does not tick until then.",
+    }
+    return [
+        error("rows.unreadable", f"The {kind} {name} cannot be read: {problem}", repair[kind])
+        for kind, name, problem in bad
+    ] or [fine("rows.unreadable", "Every definition and schedule can be read.")]
+
+
+def _named(rows: list[WorkerRow]) -> str:
+    names = [f"{row.name} (process {row.pid} on {row.host})" for row in rows[:_SHOWN]]
+    return ", ".join(names) + (f" and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else "")
+
+
+def _length(seconds: float | None) -> str:
+    return "ever" if seconds is None else f"{seconds / 60:,.0f} min"

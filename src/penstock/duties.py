@@ -1,0 +1,166 @@
+"""Timed work beside running jobs: as services of a worker, as a process of its own, or as one pass."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets as chance
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock.app import Penstock
+from penstock.core.errors import StoreUnavailable
+from penstock.core.secrets import SecretPolicy
+from penstock.core.webhook_settings import WebhookSettings
+from penstock.core.worker import Duty
+from penstock.engine.alerts import Alerts
+from penstock.engine.archive import Archive
+from penstock.engine.duties import Promoter, Rescuer
+from penstock.engine.housekeeper import Housekeeper
+from penstock.engine.scheduler import Scheduler
+from penstock.engine.service import Service, log
+from penstock.engine.webhooks import Webhooks
+from penstock.stores import ports
+
+_GRACE = 1_000_000
+_MOST_PASSES = 1000
+_RESCUE_EVERY = 1.0
+_RESCUE_PATIENCE = 5.0
+_AFTER_OUTAGE = 15.0
+"""So long after the store was out of reach the workers may not have found their way back to it either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one pass of the duties has done."""
+
+    ticks: int
+    errors: int
+    """Schedules that could not be ticked, and parts of housekeeping that failed."""
+
+
+class Duties:
+    """Does the timed work of a process that has no worker."""
+
+    def __init__(
+        self,
+        app: Penstock,
+        *,
+        webhooks: WebhookSettings | None = None,
+        secrets: SecretPolicy | None = None,
+        archive: Archive | None = None,
+    ) -> None:
+        store, me = app.store, _name()
+        # One that waits for the store through an outage would take for dead who only could not reach it.
+        self._rescuer = Rescuer(store.reserve(_RESCUE_PATIENCE), ports.jobs, _RESCUE_EVERY, self._is_in_touch)
+        self._seen_at = time.monotonic()
+        self._lost_touch_at = time.monotonic()
+        self.services = [
+            Service("promote", Promoter(store, ports.jobs, app.queue.publish).tick),
+            Service("rescue", self._rescue),
+            *services(app, lambda: me, webhooks, secrets, archive),
+        ]
+
+    def duties(self) -> list[Duty]:
+        """How it goes with each of them: the last success, the errors."""
+        return [each.report() for each in self.services]
+
+    async def run(self) -> None:
+        """Do it all again and again until it is cancelled."""
+        loops = [asyncio.ensure_future(each.run()) for each in self.services]
+        try:
+            await asyncio.gather(*loops)
+        finally:
+            for each in loops:
+                each.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+            await self._rescuer.close()
+
+    async def _rescue(self) -> float:
+        now = time.monotonic()
+        if now - self._seen_at > _RESCUE_PATIENCE:
+            # This process stood still, so the workers of this host may have as well.
+            self._lost_touch_at = now
+        try:
+            return await self._rescuer.tick()
+        except StoreUnavailable:
+            self._lost_touch_at = time.monotonic()
+            raise
+        finally:
+            self._seen_at = time.monotonic()
+
+    def _is_in_touch(self) -> bool:
+        return time.monotonic() - self._lost_touch_at >= _AFTER_OUTAGE
+
+
+def services(
+    app: Penstock,
+    me: Callable[[], str],
+    webhooks: WebhookSettings | None = None,
+    secrets: SecretPolicy | None = None,
+    archive: Archive | None = None,
+    *,
+    ticking: bool = True,
+) -> list[Service]:
+    """What every process does beside running jobs, in so many lines; `me` says who does it."""
+    housekeeper = Housekeeper(app.store, ports.admin, ports.feed, me, archive)
+    timer = scheduler(app)
+    posting = Webhooks(app.store, ports.webhooks, me, webhooks or WebhookSettings(), secrets or SecretPolicy())
+    return [
+        *([Service("schedule", timer.tick, counting=timer)] if ticking else []),
+        Service("housekeep", housekeeper.tick),
+        Service("alert", alerts(app, me).tick),
+        posting.service(),
+    ]
+
+
+def alerts(app: Penstock, me: Callable[[], str]) -> Alerts:
+    return Alerts(app.store, ports.admin, me, app.aalerts)
+
+
+def scheduler(app: Penstock) -> Scheduler:
+    return Scheduler(
+        app.store,
+        ports.schedules,
+        ports.admin,
+        lambda schedule, instant: app._ado(app._tick_draft(schedule, instant)),
+        app.queue.publish,
+    )
+
+
+async def once(app: Penstock, archive: Archive | None = None) -> Round:
+    """One pass: rescue, tick, promote, keep house, look for alerts."""
+    store, timer = app.store, scheduler(app)
+    housekeeper = Housekeeper(store, ports.admin, ports.feed, lambda: "", archive)
+    for _ in range(_MOST_PASSES):
+        if not (await store.arun(ports.jobs.reclaim(_GRACE, random.random()))).workers:
+            break
+    for _ in range(_MOST_PASSES):
+        if await timer.tick() > 0:
+            break
+    for _ in range(_MOST_PASSES):
+        if not await store.arun(ports.jobs.promote()):
+            break
+    for _ in range(_MOST_PASSES):
+        if not await housekeeper.once():
+            break
+    await alerts(app, lambda: "").once()
+    if housekeeper.problem is not None:
+        log.error("housekeeping failed", exc_info=housekeeper.problem)
+    return Round(timer.ticked, timer.errors + housekeeper.errors.total())
+
+
+async def send_webhooks(app: Penstock, webhooks: WebhookSettings, secrets: SecretPolicy) -> None:
+    """Make and send the deliveries that there are now."""
+    me = _name()
+    posting = Webhooks(app.store, ports.webhooks, lambda: me, webhooks, secrets)
+    try:
+        await posting.once()
+    finally:
+        await posting.close()
+
+
+def _name() -> str:
+    """A name of somebody who is no worker."""
+    return f"server-{chance.token_hex(8)}"

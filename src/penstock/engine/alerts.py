@@ -1,0 +1,43 @@
+"""Timed work that compares figures with thresholds: alerts are raised and cleared, and everybody who asked is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from penstock.core.alerts import CRITICAL, Alert
+from penstock.core.ports import AdminPort, Store
+from penstock.engine.service import log
+
+_EVERY = 10.0
+_NOT_LEADING = 60.0
+"""A process that does not lead looks all the same, but seldom: the leader may be unable to."""
+
+
+class Alerts:
+    """Looks what holds now, and writes down what is new and what is over."""
+
+    def __init__(
+        self, store: Store, admin: AdminPort, me: Callable[[], str], look: Callable[[], Awaitable[Sequence[Alert]]]
+    ) -> None:
+        """`look` gives all alerts that hold at this moment."""
+        self._store = store
+        self._admin = admin
+        self._me = me
+        self._look = look
+        self._looked_at = time.monotonic()
+
+    async def tick(self) -> float:
+        leads = await self._store.arun(self._admin.leader()) == self._me()
+        if leads or time.monotonic() - self._looked_at >= _NOT_LEADING:
+            await self.once()
+        return _EVERY
+
+    async def once(self) -> None:
+        """Look now."""
+        self._looked_at = time.monotonic()
+        news = await self._store.arun(self._admin.keep_alerts(await self._look()))
+        for each in news.raised:
+            (log.error if each.severity == CRITICAL else log.warning)("alert raised: %s: %s", each.id, each.message)
+        for each in news.cleared:
+            log.info("alert cleared: %s", each.id)

@@ -1,0 +1,90 @@
+-- Statements of the access port: tokens, sessions, buckets that all processes take from.
+-- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
+
+-- let token: token.id, token.name, token.role, token.created_at, token.created_by, token.expires_at, token.revoked_at, token.last_used_at
+-- let usable: token.revoked_at IS NULL AND (token.expires_at IS NULL OR token.expires_at > {now})
+-- let unseen: token.last_used_at IS NULL OR token.last_used_at <= {now} - 60000000
+
+-- name: save_token
+-- A new token; one whose id is there stays as it is.
+WITH clock AS (SELECT {now} AS now)
+INSERT INTO {schema}.token (id, digest, name, role, created_at, created_by, expires_at)
+SELECT %(id)s, %(digest)s, %(name)s, %(role)s, now, %(by)s, now + %(life)s::bigint FROM clock
+ON CONFLICT (id) DO NOTHING RETURNING 1;
+
+-- name: read_tokens
+-- All tokens, the oldest first.
+SELECT {token} FROM {schema}.token ORDER BY created_at, id;
+
+-- name: find_token
+-- One token with its digest, whether it may be used, and whether its last use is long ago.
+SELECT {token}, digest, {usable}, {unseen} FROM {schema}.token WHERE id = %(id)s;
+
+-- name: count_usable_tokens
+-- How many tokens may be used.
+SELECT count(*) FROM {schema}.token WHERE {usable};
+
+-- name: revoke_token
+-- A token opens nothing from now on, unless it was revoked before.
+UPDATE {schema}.token SET revoked_at = {now} WHERE id = %(id)s AND revoked_at IS NULL RETURNING 1;
+
+-- name: touch_token
+-- A token is used now; not written more than once a minute.
+UPDATE {schema}.token SET last_used_at = {now} WHERE id = %(id)s AND ({unseen});
+
+-- name: save_session
+-- A new session of a token that may be used, at most until that expires; one whose id is there stays as it is.
+WITH clock AS (SELECT {now} AS now),
+holder AS MATERIALIZED (
+    SELECT id, expires_at FROM {schema}.token WHERE token.id = %(token_id)s AND {usable} FOR SHARE
+)
+INSERT INTO {schema}.session (id, digest, token_id, created_at, expires_at)
+SELECT %(id)s, %(digest)s, holder.id, now, least(now + %(life)s::bigint, holder.expires_at) FROM holder CROSS JOIN clock
+ON CONFLICT (id) DO NOTHING
+RETURNING id, token_id, created_at, expires_at;
+
+-- name: find_session
+-- A session's token with the session's digest, whether both may be used, and whether the last use is long ago.
+SELECT {token}, session.digest, {usable} AND session.expires_at > {now}, {unseen}
+FROM {schema}.session JOIN {schema}.token ON token.id = session.token_id WHERE session.id = %(id)s;
+
+-- name: read_session
+-- One session as it was made.
+SELECT id, token_id, created_at, expires_at FROM {schema}.session
+WHERE id = %(id)s AND digest = %(digest)s AND token_id = %(token_id)s;
+
+-- name: drop_session
+-- Forget a session.
+DELETE FROM {schema}.session WHERE id = %(id)s RETURNING token_id;
+
+-- name: drop_token_sessions
+-- Forget all sessions of a token.
+DELETE FROM {schema}.session WHERE token_id = %(token_id)s RETURNING 1;
+
+-- name: drop_expired_sessions
+-- Sessions that have ended by themselves.
+WITH chosen AS MATERIALIZED (
+    SELECT id FROM {schema}.session WHERE expires_at <= (SELECT {now}) ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+DELETE FROM {schema}.session USING chosen WHERE session.id = chosen.id
+RETURNING 1;
+
+-- name: drop_old_tokens
+-- Tokens that were revoked or expired long ago.
+WITH chosen AS MATERIALIZED (
+    SELECT id FROM {schema}.token WHERE revoked_at < {now} - %(age)s::bigint OR expires_at < {now} - %(age)s::bigint
+    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+DELETE FROM {schema}.token USING chosen WHERE token.id = chosen.id
+RETURNING 1;
+
+-- name: take_tokens
+-- Take from a bucket if it holds enough: the whole content is worth `capacity` microseconds, what is taken `cost`.
+INSERT INTO {schema}.bucket (name, full_at) VALUES (%(name)s, {now} + %(cost)s::bigint)
+ON CONFLICT (name) DO UPDATE SET full_at = greatest(bucket.full_at, {now}) + %(cost)s::bigint
+WHERE greatest(bucket.full_at - {now}, 0) + %(cost)s::bigint <= %(capacity)s::bigint
+RETURNING 1;
+
+-- name: wait_for_tokens
+-- In how many microseconds a bucket will hold enough.
+SELECT full_at + %(cost)s::bigint - %(capacity)s::bigint - {now} FROM {schema}.bucket WHERE name = %(name)s;

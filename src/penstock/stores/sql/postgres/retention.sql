@@ -1,0 +1,59 @@
+-- Statements of retention that keeps an archive: what is to go is read first, and goes when it is written down.
+-- {now} is the instant given by the caller, or else the database's own clock; in a query of its own it is asked for
+-- once, so that an index can be searched for it.
+
+-- name: take_doomed
+-- Ended jobs that were announced as stale and whose time is over, the longest overdue first; nobody else gets them for
+-- a while.
+WITH chosen AS MATERIALIZED (
+    SELECT id FROM {schema}.job WHERE retire_at <= (SELECT {now}) AND retired
+    ORDER BY retire_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+UPDATE {schema}.job SET retire_at = {now} + %(hold)s::bigint FROM chosen WHERE job.id = chosen.id
+RETURNING job.id::text, job.updated_at;
+
+-- name: save_retention
+-- How long ended jobs of these lanes are kept from now on; those that have it so already are left alone.
+UPDATE {schema}.definition SET stale_after = input.stale_after, delete_after = input.delete_after
+FROM unnest(%(lane)s::integer[], %(stale_after)s::bigint[], %(delete_after)s::bigint[])
+    AS input (lane, stale_after, delete_after)
+WHERE definition.lane = input.lane
+    AND (definition.stale_after <> input.stale_after OR definition.delete_after <> input.delete_after)
+RETURNING definition.lane;
+
+-- name: hold_stale
+-- Hold ended jobs that have become stale and were not announced yet, the longest overdue first.
+SELECT id::text, retired FROM {schema}.job WHERE retire_at <= (SELECT {now}) AND NOT retired
+ORDER BY retire_at, job.id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
+
+-- name: hold_archived
+-- Hold those of these jobs that are still what they were when they were read.
+SELECT job.id::text FROM unnest(%(id)s::uuid[], %(updated_at)s::bigint[]) AS input (id, updated_at)
+JOIN {schema}.job ON job.id = input.id AND job.updated_at = input.updated_at
+WHERE job.retired ORDER BY job.id FOR UPDATE OF job SKIP LOCKED;
+
+-- name: attempts_of
+-- The attempts at these jobs that have ended.
+SELECT job_id::text, fence, number, worker::text, status, cause, started_at, ended_at, result, error_type, error,
+    traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds
+FROM {schema}.attempt WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, fence;
+
+-- name: phases_of
+-- The phases of these jobs.
+SELECT job_id::text, name, position, status, progress, message, result, error, fence, started_at, completed_at
+FROM {schema}.phase WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, position, name;
+
+-- name: reviews_of
+-- What the attempts at these jobs asked people, and what these said.
+SELECT job_id::text, fence, note, data, asked_at, decision, decided_by, decided_note, decided_at, result
+FROM {schema}.review WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, fence;
+
+-- name: logs_of
+-- Lines that the attempts at these jobs wrote.
+SELECT job_id::text, seq, fence, at, level, phase, message, details, duration FROM {schema}.log
+WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, seq;
+
+-- name: events_of
+-- The events of these jobs.
+SELECT seq, kind, at, job_id::text, subject, fence, data FROM {schema}.event
+WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, seq;

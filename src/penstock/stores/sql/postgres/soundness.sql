@@ -1,0 +1,46 @@
+-- What must hold of the rows whenever nobody is in the middle of something; each statement finds what breaks it.
+
+-- name: unsound_details
+-- Every job has its details.
+SELECT job.id::text FROM {schema}.job LEFT JOIN {schema}.job_detail AS detail ON detail.id = job.id WHERE detail.id IS NULL LIMIT %(limit)s;
+
+-- name: unsound_lanes
+-- Every job belongs to a definition that is known.
+SELECT job.id::text FROM {schema}.job WHERE NOT EXISTS (SELECT FROM {schema}.definition WHERE definition.lane = job.lane) LIMIT %(limit)s;
+
+-- name: unsound_children
+-- Details, tags, attempts, phases, progress, reviews and logs belong to a job that is there.
+SELECT DISTINCT child.id::text FROM (
+    SELECT id FROM {schema}.job_detail UNION ALL SELECT id FROM {schema}.job_tag UNION ALL SELECT job_id FROM {schema}.attempt
+    UNION ALL SELECT job_id FROM {schema}.progress UNION ALL SELECT job_id FROM {schema}.phase UNION ALL SELECT job_id FROM {schema}.review
+    UNION ALL SELECT job_id FROM {schema}.log
+) AS child WHERE NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = child.id) LIMIT %(limit)s;
+
+-- name: unsound_running
+-- An attempt that still runs has no ending on record.
+SELECT job.id::text FROM {schema}.job JOIN {schema}.attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
+WHERE job.worker IS NOT NULL AND job.status IN (2, 3) LIMIT %(limit)s;
+
+-- name: unsound_fences
+-- No attempt is on record under a fence that was never given.
+SELECT job.id::text FROM {schema}.job JOIN {schema}.attempt ON attempt.job_id = job.id AND attempt.fence > job.fence LIMIT %(limit)s;
+
+-- name: unsound_blocked
+-- Nothing is blocked while its concurrency key has room.
+SELECT job.id::text FROM {schema}.job JOIN {schema}.limiter ON limiter.limit_key = job.limit_key
+JOIN {schema}.control ON control.key = limiter.definition
+WHERE blocked AND (key_concurrency = 0 OR key_concurrency > (
+    SELECT count(*) FROM {schema}.job AS other
+    WHERE other.limit_key = job.limit_key AND NOT other.blocked AND other.status IN (1, 2, 3)
+)) LIMIT %(limit)s;
+
+-- name: unsound_tries
+-- Every try of a webhook belongs to a delivery that is there.
+SELECT delivery_try.delivery::text FROM {schema}.delivery_try WHERE NOT EXISTS (SELECT FROM {schema}.delivery WHERE delivery.seq = delivery_try.delivery) LIMIT %(limit)s;
+
+-- name: unsound_counts
+-- The counts by definition and status are those of the rows.
+SELECT 'definition ' || lane || ', status ' || status FROM (
+    SELECT lane, status, n FROM {schema}.tally UNION ALL SELECT lane, status, n FROM {schema}.tally_delta
+    UNION ALL SELECT lane, status, -count(*) FROM {schema}.job GROUP BY lane, status
+) AS counted GROUP BY lane, status HAVING sum(n) <> 0 LIMIT %(limit)s;

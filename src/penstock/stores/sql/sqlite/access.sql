@@ -1,0 +1,78 @@
+-- Statements of the access port: tokens, sessions, buckets that all processes take from.
+-- :now is the wall clock; {names} are let here.
+
+-- let token: token.id, token.name, token.role, token.created_at, token.created_by, token.expires_at, token.revoked_at, token.last_used_at
+-- let usable: token.revoked_at IS NULL AND (token.expires_at IS NULL OR token.expires_at > :now)
+-- let unseen: token.last_used_at IS NULL OR token.last_used_at <= :now - 60000000
+
+-- name: save_token
+-- A new token; one whose id is there stays as it is.
+INSERT INTO token (id, digest, name, role, created_at, created_by, expires_at)
+VALUES (:id, :digest, :name, :role, :now, :by, :now + :life) ON CONFLICT (id) DO NOTHING RETURNING 1;
+
+-- name: read_tokens
+-- All tokens, the oldest first.
+SELECT {token} FROM token ORDER BY created_at, id;
+
+-- name: find_token
+-- One token with its digest, whether it may be used, and whether its last use is long ago.
+SELECT {token}, digest, {usable}, {unseen} FROM token WHERE id = :id;
+
+-- name: count_usable_tokens
+-- How many tokens may be used.
+SELECT count(*) FROM token WHERE {usable};
+
+-- name: revoke_token
+-- A token opens nothing from now on, unless it was revoked before.
+UPDATE token SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL RETURNING 1;
+
+-- name: touch_token
+-- A token is used now; not written more than once a minute.
+UPDATE token SET last_used_at = :now WHERE id = :id AND ({unseen});
+
+-- name: save_session
+-- A new session of a token that may be used, at most until that expires; one whose id is there stays as it is.
+INSERT INTO session (id, digest, token_id, created_at, expires_at)
+SELECT :id, :digest, token.id, :now, min(:now + :life, coalesce(token.expires_at, :now + :life))
+FROM token WHERE token.id = :token_id AND {usable} ON CONFLICT (id) DO NOTHING
+RETURNING id, token_id, created_at, expires_at;
+
+-- name: find_session
+-- A session's token with the session's digest, whether both may be used, and whether the last use is long ago.
+SELECT {token}, session.digest, {usable} AND session.expires_at > :now, {unseen}
+FROM session JOIN token ON token.id = session.token_id WHERE session.id = :id;
+
+-- name: read_session
+-- One session as it was made.
+SELECT id, token_id, created_at, expires_at FROM session WHERE id = :id AND digest = :digest AND token_id = :token_id;
+
+-- name: drop_session
+-- Forget a session.
+DELETE FROM session WHERE id = :id RETURNING token_id;
+
+-- name: drop_token_sessions
+-- Forget all sessions of a token.
+DELETE FROM session WHERE token_id = :token_id RETURNING 1;
+
+-- name: drop_expired_sessions
+-- Sessions that have ended by themselves.
+DELETE FROM session WHERE id IN (SELECT id FROM session WHERE expires_at <= :now ORDER BY expires_at LIMIT :limit)
+RETURNING 1;
+
+-- name: drop_old_tokens
+-- Tokens that were revoked or expired long ago.
+DELETE FROM token WHERE id IN (
+    SELECT id FROM token WHERE revoked_at < :now - :age OR expires_at < :now - :age LIMIT :limit
+)
+RETURNING 1;
+
+-- name: take_tokens
+-- Take from a bucket if it holds enough: the whole content is worth `capacity` microseconds, what is taken `cost`.
+INSERT INTO bucket (name, full_at) VALUES (:name, :now + :cost)
+ON CONFLICT (name) DO UPDATE SET full_at = max(full_at, :now) + :cost
+WHERE max(bucket.full_at - :now, 0) + :cost <= :capacity
+RETURNING 1;
+
+-- name: wait_for_tokens
+-- In how many microseconds a bucket will hold enough.
+SELECT full_at + :cost - :capacity - :now FROM bucket WHERE name = :name;

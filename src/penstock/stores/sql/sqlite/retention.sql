@@ -1,0 +1,52 @@
+-- Statements of retention that keeps an archive: what is to go is read first, and goes when it is written down.
+-- :now is the wall clock; {input} is the table of the rows handed in.
+
+-- name: take_doomed
+-- Ended jobs that were announced as stale and whose time is over, the longest overdue first; nobody else gets them for
+-- a while.
+UPDATE job SET retire_at = :now + :hold WHERE id IN (
+    SELECT id FROM job WHERE retire_at <= :now AND retired ORDER BY retire_at, id LIMIT :limit
+)
+RETURNING id, updated_at;
+
+-- name: save_retention
+-- How long ended jobs of these lanes are kept from now on; those that have it so already are left alone.
+UPDATE definition SET stale_after = input.stale_after, delete_after = input.delete_after
+FROM {input} AS input WHERE definition.lane = input.lane
+    AND (definition.stale_after <> input.stale_after OR definition.delete_after <> input.delete_after)
+RETURNING definition.lane;
+
+-- name: hold_stale
+-- Ended jobs that have become stale and were not announced yet, the longest overdue first.
+SELECT id, retired FROM job WHERE retire_at <= :now AND NOT retired ORDER BY retire_at, id LIMIT :limit;
+
+-- name: hold_archived
+-- Those of these jobs that are still what they were when they were read.
+SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id AND job.updated_at = input.updated_at
+WHERE job.retired ORDER BY job.id;
+
+-- name: attempts_of
+-- The attempts at these jobs that have ended.
+SELECT job_id, fence, number, worker, status, cause, started_at, ended_at, result, error_type, error,
+    traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds
+FROM {input} AS input CROSS JOIN attempt ON attempt.job_id = input.id ORDER BY job_id, fence;
+
+-- name: phases_of
+-- The phases of these jobs.
+SELECT job_id, name, position, status, progress, message, result, error, fence, started_at, completed_at
+FROM {input} AS input CROSS JOIN phase ON phase.job_id = input.id ORDER BY job_id, position, name;
+
+-- name: reviews_of
+-- What the attempts at these jobs asked people, and what these said.
+SELECT job_id, fence, note, data, asked_at, decision, decided_by, decided_note, decided_at, result
+FROM {input} AS input CROSS JOIN review ON review.job_id = input.id ORDER BY job_id, fence;
+
+-- name: logs_of
+-- Lines that the attempts at these jobs wrote.
+SELECT job_id, seq, fence, at, level, phase, message, details, duration
+FROM {input} AS input CROSS JOIN log ON log.job_id = input.id ORDER BY job_id, seq;
+
+-- name: events_of
+-- The events of these jobs.
+SELECT seq, kind, at, job_id, subject, fence, data
+FROM {input} AS input CROSS JOIN event ON event.job_id = input.id ORDER BY job_id, seq;

@@ -1,0 +1,46 @@
+-- What must hold of the rows whenever nobody is in the middle of something; each statement finds what breaks it.
+
+-- name: unsound_details
+-- Every job has its details.
+SELECT job.id FROM job LEFT JOIN job_detail AS detail ON detail.id = job.id WHERE detail.id IS NULL LIMIT :limit;
+
+-- name: unsound_lanes
+-- Every job belongs to a definition that is known.
+SELECT job.id FROM job WHERE NOT EXISTS (SELECT 1 FROM definition WHERE definition.lane = job.lane) LIMIT :limit;
+
+-- name: unsound_children
+-- Details, tags, attempts, phases, progress, reviews and logs belong to a job that is there.
+SELECT DISTINCT child.id FROM (
+    SELECT id FROM job_detail UNION ALL SELECT id FROM job_tag UNION ALL SELECT job_id FROM attempt
+    UNION ALL SELECT job_id FROM progress UNION ALL SELECT job_id FROM phase UNION ALL SELECT job_id FROM review
+    UNION ALL SELECT job_id FROM log
+) AS child WHERE NOT EXISTS (SELECT 1 FROM job WHERE job.id = child.id) LIMIT :limit;
+
+-- name: unsound_running
+-- An attempt that still runs has no ending on record.
+SELECT job.id FROM job JOIN attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
+WHERE job.worker IS NOT NULL AND job.status IN (2, 3) LIMIT :limit;
+
+-- name: unsound_fences
+-- No attempt is on record under a fence that was never given.
+SELECT job.id FROM job JOIN attempt ON attempt.job_id = job.id AND attempt.fence > job.fence LIMIT :limit;
+
+-- name: unsound_blocked
+-- Nothing is blocked while its concurrency key has room.
+SELECT job.id FROM job JOIN limiter ON limiter.limit_key = job.limit_key
+JOIN control ON control.key = limiter.definition
+WHERE blocked AND (key_concurrency = 0 OR key_concurrency > (
+    SELECT count(*) FROM job AS other
+    WHERE other.limit_key = job.limit_key AND NOT other.blocked AND other.status IN (1, 2, 3)
+)) LIMIT :limit;
+
+-- name: unsound_tries
+-- Every try of a webhook belongs to a delivery that is there.
+SELECT delivery_try.delivery FROM delivery_try WHERE NOT EXISTS (SELECT 1 FROM delivery WHERE delivery.seq = delivery_try.delivery) LIMIT :limit;
+
+-- name: unsound_counts
+-- The counts by definition and status are those of the rows.
+SELECT 'definition ' || lane || ', status ' || status FROM (
+    SELECT lane, status, n FROM tally UNION ALL SELECT lane, status, n FROM tally_delta
+    UNION ALL SELECT lane, status, -count(*) FROM job GROUP BY lane, status
+) AS counted GROUP BY lane, status HAVING sum(n) <> 0 LIMIT :limit;

@@ -1,0 +1,75 @@
+"""A copy of a SQLite store as it was at one moment, made while others write to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from penstock.core.errors import Conflict, InvalidInput, NotFound, StoreError
+from penstock.stores import migrations
+from penstock.stores.sqlite_errors import translated
+
+Tell = Callable[[int, int], None]
+"""Told how many pages of how many are copied."""
+
+_PAGES = 2_000
+
+
+def back_up(source: str, target: str | Path, tell: Tell = lambda done, pages: None) -> int:
+    """Copy the store in the file `source` to a new file; its size in bytes.
+
+    The copy is checked and flushed before it gets its name: a file of that name is whole."""
+    path = Path(target).absolute()
+    if source == ":memory:":
+        raise InvalidInput("What SQLite keeps in memory cannot be backed up.", hint="Use a file.")
+    if not os.path.exists(source):
+        raise NotFound("SQLite file", source, hint="Name the store with --store.")
+    if path.exists():
+        raise Conflict(f"{path} is there already, and no backup is written over a file.", hint="Name another one.")
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with translated(f"SQLite file {source}"):
+            _copy(source, draft, tell)
+        size = draft.stat().st_size
+        _flush(draft)
+        os.rename(draft, path)
+        _flush(path.parent)
+    except OSError as failure:
+        raise StoreError(f"{path} cannot be written: {failure.strerror or failure}.") from failure
+    finally:
+        draft.unlink(missing_ok=True)
+    return size
+
+
+def _copy(source: str, draft: Path, tell: Tell) -> None:
+    origin = apsw.Connection(source, flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        origin.set_busy_timeout(30_000)
+        migrations.refuse_foreign(origin, f"SQLite file {source}")
+        # What is read once stays as it is until the end: without this each write of others would begin the copy anew.
+        origin.execute("BEGIN; SELECT count(*) FROM sqlite_schema")
+        copy = apsw.Connection(str(draft))
+        try:
+            with copy.backup("main", origin, "main") as running:
+                while not running.done:
+                    running.step(_PAGES)
+                    tell(running.page_count - running.remaining, running.page_count)
+            copy.execute("PRAGMA journal_mode = DELETE")
+            ((verdict,),) = copy.execute("PRAGMA quick_check(1)").fetchall()
+            if verdict != "ok":
+                raise StoreError(f"The copy of {source} is damaged: {verdict}.", hint="Run `penstock db check`.")
+        finally:
+            copy.close()
+    finally:
+        origin.close()
+
+
+def _flush(path: Path) -> None:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

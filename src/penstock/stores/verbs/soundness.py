@@ -1,0 +1,20 @@
+"""Looking whether the rows fit together; each statement of `soundness.sql` finds what breaks one rule."""
+
+from __future__ import annotations
+
+from penstock.core.admin import Unsound
+from penstock.core.plan import Statement, Steps, reads
+from penstock.stores.statements import read
+
+RULES = tuple(name for name in read("postgres") if name.startswith("unsound_"))
+
+
+@reads
+def soundness(limit: int = 10) -> Steps[list[Unsound]]:
+    """The rules that do not hold, each with up to `limit` rows that break it."""
+    broken: list[Unsound] = []
+    for rule in RULES:
+        rows = yield Statement(rule, {"limit": limit})
+        if rows:
+            broken.append(Unsound(read("postgres")[rule].sentence, tuple(str(name) for (name,) in rows)))
+    return broken

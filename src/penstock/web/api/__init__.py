@@ -1,0 +1,1 @@
+"""The routes, one file a noun: request, library call, shape."""

@@ -1,0 +1,226 @@
+"""`/v1/definitions`: what work there is, and what operators say about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from penstock.core.access import Role
+from penstock.core.definition import Definition, DefinitionRow, RateLimit
+from penstock.core.definition import Pause as StoredPause
+from penstock.core.errors import NotFound
+from penstock.core.instant import SECOND, maybe_datetime, to_datetime
+from penstock.core.shape import iso, listed, spliced
+from penstock.core.transitions import Status
+from penstock.web.callers import Call, Caller
+from penstock.web.paging import page
+from penstock.web.routing import Route, endpoint, json_text
+from penstock.web.shapes import definitions as shapes
+from penstock.web.shapes.base import PageLimit
+
+router = APIRouter(route_class=Route)
+
+
+@endpoint(router, "GET", "/v1/definitions", role=Role.VIEWER, answer=shapes.DefinitionList)
+async def list_definitions(
+    call: Call,
+    limit: Annotated[PageLimit, Query()] = 100,
+    cursor: Annotated[str | None, Query()] = None,
+) -> Response:
+    """The definitions that the store knows, by key, each with all its versions."""
+    surroundings = await _Surroundings.read(call)
+    keys, following = page(list(surroundings.rows), str, limit, cursor)
+    return json_text(listed("definitions", [surroundings.text(key) for key in keys], nextCursor=following))
+
+
+@endpoint(
+    router,
+    "POST",
+    "/v1/definitions/{key:key}/pause",
+    role=Role.ADMIN,
+    answer=shapes.Definition,
+    refusals=("not_found",),
+)
+async def pause_definition(call: Call, key: str, asked: shapes.PauseAsked) -> Response:
+    """Start no job of a definition until it is resumed, or until a time; those that run go on."""
+    await call.app.apause(key, asked.reason, until=asked.until, by=call.by)
+    return await _told(call, key)
+
+
+@endpoint(
+    router, "POST", "/v1/definitions/{key:key}/resume", role=Role.ADMIN, answer=shapes.Definition,
+    refusals=("not_found",),
+)  # fmt: skip
+async def resume_definition(call: Call, key: str) -> Response:
+    """Let the jobs of a paused definition start again."""
+    await call.app.aresume(key, by=call.by)
+    return await _told(call, key)
+
+
+@endpoint(
+    router, "POST", "/v1/definitions/{key:key}/enable", role=Role.ADMIN, answer=shapes.Definition,
+    refusals=("not_found",),
+)  # fmt: skip
+async def enable_definition(call: Call, key: str) -> Response:
+    """Allow the creation of jobs of a definition again."""
+    await call.app.aenable(key, by=call.by)
+    return await _told(call, key)
+
+
+@endpoint(
+    router, "POST", "/v1/definitions/{key:key}/disable", role=Role.ADMIN, answer=shapes.Definition,
+    refusals=("not_found",),
+)  # fmt: skip
+async def disable_definition(call: Call, key: str) -> Response:
+    """Refuse the creation of jobs of a definition; those that are there go on."""
+    await call.app.adisable(key, by=call.by)
+    return await _told(call, key)
+
+
+@endpoint(
+    router, "PUT", "/v1/definitions/{key:key}/overrides", role=Role.ADMIN, answer=shapes.Definition,
+    refusals=("not_found",),
+)  # fmt: skip
+async def override_limits(call: Call, key: str, asked: shapes.OverridesAsked) -> Response:
+    """Hold other limits than the code's; what is left out returns to the code's own."""
+    rate = asked.rate_limit
+    limit = None if rate is None else RateLimit(rate.count, rate.period, rate.per_key) if rate.count else 0
+    await call.app.aoverride(
+        key, concurrency=asked.concurrency, key_concurrency=asked.key_concurrency, rate_limit=limit, by=call.by
+    )
+    return await _told(call, key)
+
+
+@endpoint(
+    router, "GET", "/v1/definitions/{key:key}", role=Role.VIEWER, answer=shapes.Definition, refusals=("not_found",)
+)
+async def get_definition(call: Call, key: str) -> Response:
+    """One definition with all its versions. A key may hold `/`, which may be quoted as `%2F`."""
+    return await _told(call, key)
+
+
+def pause_facts(pause: StoredPause | None) -> dict[str, Any] | None:
+    """A pause, ready for JSON."""
+    if pause is None:
+        return None
+    return {
+        "reason": pause.reason,
+        "by": pause.by,
+        "at": iso(to_datetime(pause.at)),
+        "until": iso(maybe_datetime(pause.until)),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Surroundings:
+    """Everything that is told of definitions, read at about the same time."""
+
+    call: Caller
+    rows: Mapping[str, Sequence[DefinitionRow]]
+    counts: Mapping[tuple[str, int], Mapping[Status, int]]
+    served: Sequence[frozenset[int]]
+    """The lanes of each live worker."""
+
+    @staticmethod
+    async def read(call: Caller) -> _Surroundings:
+        known, counts, workers = await asyncio.gather(
+            call.app.adefinitions_known(), call.app.acounts(), call.app.aworkers()
+        )
+        rows: dict[str, list[DefinitionRow]] = {}
+        for row in sorted(known, key=lambda row: -row.definition.version):
+            rows.setdefault(row.definition.key, []).append(row)
+        return _Surroundings(call, rows, counts, [frozenset(each.lanes) for each in workers if each.live])
+
+    def text(self, key: str) -> str:
+        """A definition as JSON text."""
+        rows = self.rows.get(key)
+        if not rows:
+            raise NotFound("definition", key, hint="Definitions come from code: a worker that has it makes it known.")
+        total: Counter[Status] = Counter()
+        for row in rows:
+            total.update(self.counts.get((key, row.definition.version), {}))
+        facts = {
+            "key": key,
+            "enabled": rows[0].enabled,
+            "pause": pause_facts(rows[0].pause),
+            "overrides": _override_facts(rows[0].overrides),
+            "counts": _counted(total),
+            "liveWorkers": self._workers(row.lane for row in rows),
+        }
+        return spliced(facts, {"versions": f"[{','.join(map(self._version, rows))}]"})
+
+    def _workers(self, lanes: Iterable[int]) -> int:
+        wanted = set(lanes)
+        return sum(1 for each in self.served if each & wanted)
+
+    def _version(self, row: DefinitionRow) -> str:
+        definition = row.definition
+        facts = {
+            **_version_facts(definition),
+            "registeredAt": iso(to_datetime(row.registered_at)),
+            "counts": _counted(self.counts.get((definition.key, definition.version), {})),
+            "liveWorkers": self._workers([row.lane]),
+            "error": row.error,
+        }
+        shown = self.call.site.settings.secrets.mask(definition.secret_fields, definition.default_params)
+        return spliced(facts, {"schema": definition.schema or "{}", "defaultParams": shown})
+
+
+async def _told(call: Caller, key: str) -> Response:
+    return json_text((await _Surroundings.read(call)).text(key))
+
+
+def _counted(counts: Mapping[Status, int]) -> dict[str, int]:
+    return {status: counts[status] for status in Status if counts.get(status)}
+
+
+def _override_facts(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    rate = None
+    if "rate_count" in overrides:
+        period = overrides.get("rate_period")
+        rate = {
+            "count": overrides["rate_count"],
+            "period": period / SECOND if period else None,
+            "perKey": bool(overrides.get("rate_per_key")),
+        }
+    return {
+        "concurrency": overrides.get("concurrency"),
+        "keyConcurrency": overrides.get("key_concurrency"),
+        "rateLimit": rate,
+    }
+
+
+def _version_facts(definition: Definition) -> dict[str, Any]:
+    rate = definition.rate_limit
+    return {
+        "version": definition.version,
+        "description": definition.description,
+        "phases": definition.phases,
+        "secretFields": definition.secret_fields,
+        "priority": definition.priority,
+        "maxAttempts": definition.max_attempts,
+        "backoff": definition.backoff.to_json(),
+        "timeout": None if definition.timeout is None else definition.timeout / SECOND,
+        "cancelGrace": definition.cancel_grace / SECOND,
+        "isolation": definition.isolation,
+        "concurrency": definition.concurrency,
+        "concurrencyKey": definition.concurrency_key,
+        "keyConcurrency": definition.key_concurrency,
+        "rateLimit": None if rate is None else {"count": rate.count, "period": rate.period, "perKey": rate.per_key},
+        "staleAfter": definition.stale_after / SECOND,
+        "deleteAfter": definition.delete_after / SECOND,
+        "fingerprint": definition.fingerprint,
+        "hooks": definition.hooks,
+        "memory": definition.memory,
+        "cpu": definition.cpu,
+        "files": definition.files,
+        "fileSize": definition.file_size,
+        "processes": definition.processes,
+        "environment": definition.environment,
+    }

@@ -1,0 +1,307 @@
+"""`/v1/jobs`: start, read and change jobs."""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.core.access import Role
+from penstock.core.errors import Conflict, InvalidInput
+from penstock.core.job import Created
+from penstock.core.shape import attempt_text, created_text, listed, log_text, reason_text, spliced
+from penstock.core.transitions import Status
+from penstock.orders import EnqueueOptions
+from penstock.web.callers import Call, Caller
+from penstock.web.refusals import Refusal
+from penstock.web.routing import Route, endpoint, json_text, read_json
+from penstock.web.shapes import jobs as shapes
+from penstock.web.shapes.base import Moment, Natural, PageLimit, Truth
+from penstock.web.validation import refusal_of_validation
+
+router = APIRouter(route_class=Route)
+_START = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/JobAsked"}}},
+    }
+}
+_MOST_COUNTED = 10_000
+
+
+@endpoint(
+    router, "POST", "/v1/jobs", role=Role.CREATOR, answer=shapes.JobStarted, status=201, extra=_START,
+    refusals=("not_found", "conflict", "idempotency_conflict", "invalid_params"),
+    also={200: {"model": shapes.JobStarted, "description": "The key is known, or a unique job is active: that job."}},
+)  # fmt: skip
+async def start_job(request: Request, call: Call) -> Response:
+    """Start a job; when this answers, the job is committed."""
+    # The busiest route reads its body itself: the framework's way costs more than the commit.
+    try:
+        asked = shapes.JobAsked.model_validate(await read_json(request))
+    except ValidationError as error:
+        raise refusal_of_validation(error) from None
+    await _allow(call, 1)
+    order = await call.site.intake.order(asked.definition_key, asked.params, asked.definition_version, _options(asked))
+    created = await call.site.intake.create(order, call.by)
+    headers = {"Location": f"{request.scope.get('root_path', '')}/v1/jobs/{created.job_id}"}
+    return json_text(created_text(created), 201 if created.created else 200, headers)
+
+
+@endpoint(
+    router, "POST", "/v1/jobs/batch", role=Role.CREATOR, answer=shapes.BatchStarted, status=201,
+    refusals=("not_found", "conflict", "idempotency_conflict", "invalid_params"),
+)  # fmt: skip
+async def start_batch(call: Call, asked: shapes.BatchAsked) -> Response:
+    """Start up to 10,000 jobs, all or none; an error names the index of the job that is wrong."""
+    most = call.site.settings.max_batch
+    if not 1 <= len(asked.jobs) <= most:
+        raise InvalidInput(f"A batch has 1 to {most} jobs, not {len(asked.jobs)}.")
+    await _allow(call, len(asked.jobs))
+    orders = []
+    for index, each in enumerate(asked.jobs):
+        try:
+            orders.append(
+                await call.site.intake.order(each.definition_key, each.params, each.definition_version, _options(each))
+            )
+        except InvalidInput as error:
+            error.message = f"jobs[{index}]: {error.message}"
+            raise
+    created = await call.site.intake.create_many(orders, call.by)
+    return json_text(listed("jobs", [created_text(each) for each in created]), 201)
+
+
+@endpoint(router, "GET", "/v1/jobs", role=Role.VIEWER, answer=shapes.JobList)
+async def list_jobs(
+    call: Call,
+    status: Annotated[list[shapes.StatusName] | None, Query()] = None,
+    job_id: Annotated[list[str] | None, Query(alias="jobId")] = None,
+    definition_key: Annotated[str | None, Query(alias="definitionKey")] = None,
+    reference_type: Annotated[str | None, Query(alias="referenceType")] = None,
+    reference_id: Annotated[str | None, Query(alias="referenceId")] = None,
+    tag: Annotated[str | None, Query()] = None,
+    schedule_id: Annotated[str | None, Query(alias="scheduleId")] = None,
+    created_from: Annotated[Moment | None, Query(alias="createdFrom")] = None,
+    created_to: Annotated[Moment | None, Query(alias="createdTo")] = None,
+    fingerprint: Annotated[str | None, Query()] = None,
+    parent_id: Annotated[str | None, Query(alias="parentId")] = None,
+    sort: Annotated[
+        Literal["createdAt", "-createdAt", "finishedAt", "-finishedAt", "priority", "-priority"], Query()
+    ] = "-createdAt",
+    limit: Annotated[PageLimit, Query()] = 50,
+    cursor: Annotated[str | None, Query()] = None,
+    count: Annotated[Truth, Query()] = False,
+) -> Response:
+    """One page of jobs, the newest first; the cursor holds its place whatever is created meanwhile."""
+    which: dict[str, Any] = {
+        "ids": job_id, "status": status, "definition": definition_key, "reference_type": reference_type,
+        "reference_id": reference_id, "tag": tag, "schedule": schedule_id, "created_from": created_from,
+        "created_to": created_to, "fingerprint": fingerprint, "parent": parent_id,
+    }  # fmt: skip
+    page = await call.app.ajobs(limit=limit, sort=sort, cursor=cursor, **which)
+    await call.site.shaper.learn(page.jobs)
+    facts: dict[str, Any] = {"nextCursor": page.cursor}
+    if count:
+        counted = await call.app.acount_jobs(cap=_MOST_COUNTED, **which)
+        facts |= {"count": counted.value, "countCapped": counted.capped}
+    else:
+        facts |= {"count": None, "countCapped": None}
+    return json_text(listed("jobs", [call.site.shaper.job(each) for each in page.jobs], **facts))
+
+
+@endpoint(router, "POST", "/v1/jobs/bulk", role=Role.ADMIN, answer=shapes.BulkAnswer)
+async def change_in_bulk(call: Call, asked: shapes.BulkAsked) -> Response:
+    """Do one thing to all jobs that a filter speaks of; `dryRun` only counts."""
+    done = await call.app.abulk(
+        asked.action, dry_run=asked.dry_run, limit=asked.limit, everything=asked.everything, priority=asked.priority,
+        by=call.by, **shapes.given_filter(asked.filter),
+    )  # fmt: skip
+    facts = {"matched": done.matched, "changed": done.changed, "skipped": done.skipped, "dryRun": asked.dry_run}
+    return json_text(spliced(facts, {}))
+
+
+@endpoint(router, "POST", "/v1/jobs/trigger", role=Role.ADMIN, answer=shapes.Triggered, refusals=("conflict",))
+async def trigger(call: Call) -> Response:
+    """One dispatch cycle now, for hosts that only have cron; nothing is done while the workers are disabled."""
+    if call.site.trigger is None:
+        raise Conflict(
+            "This server has no engine of its own.", hint="Start `penstock serve` with an application, or a worker."
+        )
+    done = await call.site.trigger()
+    return json_text(spliced({"processed": done.processed, "errors": done.errors}, {}))
+
+
+@endpoint(router, "GET", "/v1/jobs/{jobId}", role=Role.VIEWER, answer=shapes.JobDetail, refusals=("not_found",))
+async def get_job(call: Call, jobId: str) -> Response:
+    """One job with its phases and reviews."""
+    return json_text(await call.site.shaper.detail(jobId))
+
+
+@endpoint(
+    router, "PATCH", "/v1/jobs/{jobId}", role=Role.ADMIN, answer=shapes.JobChanged, refusals=("not_found", "conflict")
+)
+async def patch_job(call: Call, jobId: str, asked: shapes.JobPatch) -> Response:
+    """Give a job that waits another priority or another time."""
+    if not asked.model_fields_set:
+        raise InvalidInput("Nothing is to be changed.", hint="Give priority, runAt or delay.")
+    if asked.priority is not None:
+        await call.app.areprioritise_job(jobId, asked.priority, by=call.by)
+    if asked.run_at is not None or asked.delay is not None:
+        await call.app.areschedule_job(jobId, at=asked.run_at, delay=asked.delay or 0, by=call.by)
+    job = await call.app.aread_job(jobId)
+    return _changed(job.id, job.status)
+
+
+@endpoint(
+    router, "DELETE", "/v1/jobs/{jobId}", role=Role.ADMIN, answer=None, status=204, refusals=("not_found", "conflict")
+)
+async def delete_job(call: Call, jobId: str) -> Response:
+    """Remove an ended job and everything that belongs to it."""
+    await call.app.adelete_job(jobId, by=call.by)
+    return Response(status_code=204)
+
+
+@endpoint(
+    router, "GET", "/v1/jobs/{jobId}/attempts", role=Role.VIEWER, answer=shapes.AttemptList, refusals=("not_found",)
+)
+async def list_attempts(call: Call, jobId: str) -> Response:
+    """The attempts at a job that have ended, the first one first."""
+    return json_text(listed("attempts", [attempt_text(each) for each in await call.app.aattempts(jobId)]))
+
+
+@endpoint(router, "GET", "/v1/jobs/{jobId}/logs", role=Role.VIEWER, answer=shapes.LogList, refusals=("not_found",))
+async def list_logs(
+    call: Call,
+    jobId: str,
+    level: Annotated[Literal["debug", "info", "warning", "error"] | None, Query()] = None,
+    phase: Annotated[str | None, Query()] = None,
+    attempt: Annotated[Natural | None, Query(description="The attempt's fence.")] = None,
+    after: Annotated[Natural, Query()] = 0,
+    limit: Annotated[PageLimit, Query()] = 200,
+) -> Response:
+    """What a job's attempts wrote; `level` is the lowest one shown."""
+    lines = await call.app.alogs(jobId, after=after, limit=limit, level=level, phase=phase, fence=attempt)
+    following = lines[-1].seq if len(lines) == limit else None
+    return json_text(listed("logs", [log_text(each) for each in lines], nextAfter=following))
+
+
+@endpoint(router, "GET", "/v1/jobs/{jobId}/why", role=Role.VIEWER, answer=shapes.Why, refusals=("not_found",))
+async def why(call: Call, jobId: str) -> Response:
+    """All that keeps a job from running, or else what it does now."""
+    reasons = await call.app.awhy(jobId)
+    return json_text(listed("reasons", [reason_text(each) for each in reasons], jobId=jobId))
+
+
+@endpoint(
+    router, "POST", "/v1/jobs/{jobId}/cancel", role=Role.ADMIN, answer=shapes.JobChanged, status=202,
+    refusals=("not_found", "conflict"),
+)  # fmt: skip
+async def cancel_job(call: Call, jobId: str) -> Response:
+    """Cancel a job; a running one is asked to stop, and killed after its grace."""
+    job = await call.app.aread_job(jobId)
+    if job.status.terminal:
+        raise Conflict(f"Job {job.id} has ended as {job.status}.", job_id=job.id, hint="There is nothing to cancel.")
+    return _changed(job.id, await call.app.acancel_job(job.id, by=call.by), 202)
+
+
+@endpoint(
+    router, "POST", "/v1/jobs/{jobId}/retry", role=Role.ADMIN, answer=shapes.JobChanged, status=202,
+    refusals=("not_found", "conflict"),
+)  # fmt: skip
+async def retry_job(call: Call, jobId: str, asked: shapes.RetryAsked | None = None) -> Response:
+    """Queue a failed, cancelled or stale job again, with all its attempts."""
+    asked = asked or shapes.RetryAsked()
+    status = await call.app.aretry_job(jobId, from_phase=asked.from_phase, fresh=asked.fresh, by=call.by)
+    return _changed(jobId, status, 202)
+
+
+@endpoint(
+    router, "POST", "/v1/jobs/{jobId}/rerun", role=Role.ADMIN, answer=shapes.JobStarted, status=201,
+    refusals=("not_found", "conflict", "invalid_params"),
+    also={200: {"model": shapes.JobStarted, "description": "The idempotency key is known: that job."}},
+)  # fmt: skip
+async def rerun_job(
+    request: Request,
+    call: Call,
+    jobId: str,
+    asked: shapes.RerunAsked | None = None,
+) -> Response:
+    """Create the same job once more, linked to the old one, with edited parameters if given."""
+    asked = asked or shapes.RerunAsked()
+    named = {
+        "priority": asked.priority, "max_attempts": asked.max_attempts, "idempotency_key": asked.idempotency_key,
+        "at": asked.run_at, "delay": asked.delay,
+    }  # fmt: skip
+    options = {name: value for name, value in named.items() if value is not None}
+    made = await call.app.arerun_job(jobId, asked.params, by=call.by, **options)
+    headers = {"Location": f"{request.scope.get('root_path', '')}/v1/jobs/{made.id}"}
+    return json_text(created_text(Created(made.id, made.status, made.created)), 201 if made.created else 200, headers)
+
+
+@endpoint(
+    router, "POST", "/v1/jobs/{jobId}/approve", role=Role.ADMIN, answer=shapes.JobChanged,
+    refusals=("not_found", "conflict"),
+)  # fmt: skip
+async def approve_job(call: Call, jobId: str, asked: shapes.ApproveAsked | None = None) -> Response:
+    """Say yes to a review: the job goes on, or has succeeded when no phase is left."""
+    asked = asked or shapes.ApproveAsked()
+    result = asked.result if "result" in asked.model_fields_set else ...
+    return _changed(jobId, await call.app.aapprove_job(jobId, by=call.by, note=asked.note, result=result))
+
+
+@endpoint(
+    router, "POST", "/v1/jobs/{jobId}/reject", role=Role.ADMIN, answer=shapes.JobChanged,
+    refusals=("not_found", "conflict"),
+)  # fmt: skip
+async def reject_job(call: Call, jobId: str, asked: shapes.RejectAsked | None = None) -> Response:
+    """Say no to a review: the job has failed, with the note as its error."""
+    note = None if asked is None else asked.note
+    return _changed(jobId, await call.app.areject_job(jobId, by=call.by, note=note))
+
+
+async def _allow(call: Caller, count: int) -> None:
+    """Take from the allowance that all servers share; whoever has used it up is told when to come back."""
+    settings = call.site.settings
+    if not settings.creation_limit:
+        return
+    if count > settings.creation_limit:
+        raise InvalidInput(
+            f"{count} jobs at once are more than the {settings.creation_limit} that may be created in "
+            f"{settings.creation_period:g} s.",
+            hint="Create them in batches of fewer jobs.",
+        )
+    name = f"create:{call.bucket}"
+    wait = await call.app.atake_allowance(name, settings.creation_limit, settings.creation_period, count)
+    if wait is not None:
+        raise Refusal(
+            "rate_limited",
+            f"{settings.creation_limit} jobs may be created in {settings.creation_period:g} s.",
+            hint="Come back later, or create them in fewer requests of fewer jobs.",
+            headers={"Retry-After": str(max(1, ceil(wait)))},
+        )
+
+
+def _options(asked: shapes.JobAsked) -> EnqueueOptions:
+    reference = None if asked.reference is None else (asked.reference.type, asked.reference.id)
+    return EnqueueOptions(
+        at=asked.run_at,
+        delay=asked.delay or 0,
+        priority=asked.priority,
+        max_attempts=asked.max_attempts,
+        idempotency_key=asked.idempotency_key,
+        unique=asked.unique if asked.unique is not None else False,
+        concurrency_key=asked.concurrency_key,
+        reference=reference,
+        tags=tuple(asked.tags),
+        webhook_url=asked.webhook_url,
+        parent=asked.parent_id,
+        traceparent=asked.traceparent,
+    )
+
+
+def _changed(job_id: str, status: Status, code: int = 200) -> Response:
+    return json_text(spliced({"jobId": job_id, "status": status}, {}), code)

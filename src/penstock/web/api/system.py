@@ -1,0 +1,52 @@
+"""`/v1/system`: what holds for all definitions at once."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.metadata import version
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from penstock.core.access import Role
+from penstock.core.instant import to_datetime
+from penstock.core.shape import iso, spliced
+from penstock.stores.verbs import admin
+from penstock.web.api.definitions import pause_facts
+from penstock.web.callers import Call, Caller
+from penstock.web.routing import Route, endpoint, json_text
+from penstock.web.shapes import definitions as shapes
+
+router = APIRouter(route_class=Route)
+VERSION = version("penstock")
+
+
+@endpoint(router, "GET", "/v1/system", role=Role.VIEWER, answer=shapes.System)
+async def get_system(call: Call) -> Response:
+    """Whether the whole system is paused, and whether workers take jobs."""
+    return await _told(call)
+
+
+@endpoint(router, "POST", "/v1/system/pause", role=Role.ADMIN, answer=shapes.System)
+async def pause_system(call: Call, asked: shapes.PauseAsked) -> Response:
+    """Start no job of any definition until all is resumed, or until a time."""
+    await call.app.apause_all(asked.reason, until=asked.until, by=call.by)
+    return await _told(call)
+
+
+@endpoint(router, "POST", "/v1/system/resume", role=Role.ADMIN, answer=shapes.System)
+async def resume_system(call: Call) -> Response:
+    """End the pause of the whole system; definitions that are paused by themselves stay so."""
+    await call.app.aresume_all(by=call.by)
+    return await _told(call)
+
+
+async def _told(call: Caller) -> Response:
+    pause, (config, _), now = await asyncio.gather(
+        call.app.asystem_pause(), call.app.aworker_config(), call.app.store.arun(admin.clock())
+    )
+    facts = {
+        "pause": pause_facts(pause), "workersEnabled": config.enabled, "store": call.app.store.dialect,
+        "now": iso(to_datetime(now)), "version": VERSION,
+    }  # fmt: skip
+    return json_text(spliced(facts, {}))

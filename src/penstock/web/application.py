@@ -1,0 +1,131 @@
+"""The ASGI application: all routes over one penstock application."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import Receive, Scope, Send
+
+from penstock.app import Penstock
+from penstock.core.errors import PenstockError
+from penstock.web.api import (
+    audit,
+    definitions,
+    events,
+    figures,
+    health,
+    jobs,
+    pages,
+    schedules,
+    session,
+    system,
+    tokens,
+    webhooks,
+    workers,
+)
+from penstock.web.callers import COOKIE
+from penstock.web.fast_path import FastPath
+from penstock.web.guard import Guard
+from penstock.web.pages import Pages
+from penstock.web.refusals import answer_fault, answer_refusal
+from penstock.web.settings import WebSettings
+from penstock.web.site import Site, Trigger
+from penstock.web.validation import answer_validation
+
+_ROUTERS = (
+    jobs.router,
+    events.router,
+    definitions.router,
+    system.router,
+    schedules.router,
+    workers.router,
+    figures.router,
+    audit.router,
+    tokens.router,
+    session.router,
+    webhooks.router,
+    health.router,
+    pages.router,
+)
+_DESCRIPTION = """Durable background jobs over HTTP. Every error has the same shape, with a stable code.
+Times are ISO 8601 in UTC. Whatever is created or changed here is committed when the answer comes."""
+
+
+_SCHEMES = {
+    "token": {"type": "http", "scheme": "bearer", "description": "A token: `penstock tokens create` makes one."},
+    "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "A browser's session."},
+}
+
+
+class Application(FastAPI):
+    """The framework's application behind our guard."""
+
+    guard: Guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await self.guard(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
+
+    def openapi(self) -> dict[str, Any]:
+        """The document, with the two ways in which a caller says who it is."""
+        document = super().openapi()
+        document["components"]["securitySchemes"] = _SCHEMES
+        return document
+
+    async def unguarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What the guard has let through."""
+        await super().__call__(scope, receive, send)
+
+
+def create(
+    app: Penstock, settings: WebSettings | None = None, *, trigger: Trigger | None = None, trusted: str | None = None
+) -> Application:
+    """The API of an application as an ASGI application, to be served or to be mounted in another one.
+
+    `trigger` does one dispatch cycle, where there is an engine that can. `trusted` names the one caller of an
+    application that is never served: whoever can call it has the store already, and may do everything.
+    """
+    settings = settings or WebSettings()
+    site = Site(app, settings, trigger, trusted)
+    middleware: list[Middleware] = []
+    if settings.origins:
+        middleware.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=list(settings.origins),
+                allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+                allow_headers=["Authorization", "Content-Type", "If-Match", "Last-Event-ID", "X-Request-Id"],
+                expose_headers=["ETag", "Location", "Retry-After", "X-Request-Id"],
+            )
+        )
+    web = Application(
+        title="penstock",
+        version="1",
+        description=_DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        middleware=middleware,
+        redirect_slashes=False,
+        exception_handlers={
+            PenstockError: answer_refusal,
+            HTTPException: answer_refusal,
+            RequestValidationError: answer_validation,
+            Exception: answer_fault,
+        },
+    )
+    web.state.site = site
+    # What other origins may do is for the framework to say.
+    web.guard = Guard(web.unguarded if settings.origins else FastPath(web.unguarded, web), settings)
+    for router in _ROUTERS:
+        web.include_router(router)
+    # Not a route: a path that the API knows keeps its 405 for a wrong method.
+    web.router.default = Pages(web.router.default)
+    return web

@@ -1,0 +1,236 @@
+"""Who is calling: a token, a browser's session, this very host, or nobody."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Depends
+from starlette.requests import Request
+
+from penstock.core.access import Role
+from penstock.core.actor import Actor
+from penstock.core.errors import Unauthenticated
+from penstock.web.refusals import Refusal
+from penstock.web.settings import WebSettings
+
+if TYPE_CHECKING:
+    from penstock.app import Penstock
+    from penstock.web.site import Site
+
+COOKIE = "penstock_session"
+SECURE_COOKIE = "__Host-penstock_session"
+"""Over https: browsers take it from this very host only."""
+_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
+_FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_MOST_ADDRESSES = 10_000
+_FRESH = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whoever makes a request, with what the request may use."""
+
+    site: Site
+    by: Actor
+    """Who it is, for events and for the audit."""
+    role: Role | None
+    """None: nobody in particular."""
+    bucket: str
+    """By what its creations are counted."""
+    token_id: str | None = None
+
+    @property
+    def app(self) -> Penstock:
+        return self.site.app
+
+
+class Doorkeeper:
+    """Knows whether tokens exist, and which addresses have shown too many wrong ones."""
+
+    def __init__(self, app: Penstock, settings: WebSettings) -> None:
+        self.app = app
+        self.settings = settings
+        self._closed: tuple[float, bool] = (-_FRESH, False)
+        self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    async def is_closed(self) -> bool:
+        """Whether there is any token, an ended one included: then nobody is let in without. Asked once a second."""
+        read_at, closed = self._closed
+        now = time.monotonic()
+        if now - read_at >= _FRESH:
+            closed = bool(await self.app.atokens())
+            self._closed = now, closed
+        return closed
+
+    def forget(self) -> None:
+        """Ask anew whether there are tokens: the first one may just have been made."""
+        self._closed = -_FRESH, False
+
+    def count_wrong(self, address: str) -> None:
+        """One wrong token more; whoever shows many is told to wait. A valid one from the same address is let in."""
+        count, since = self._wrong.pop(address, (0, time.monotonic()))
+        if time.monotonic() - since > 60:
+            count, since = 0, time.monotonic()
+        self._wrong[address] = count + 1, since
+        if len(self._wrong) > _MOST_ADDRESSES:
+            self._wrong.popitem(last=False)
+        if count >= self.settings.failed_tokens:
+            left = since + 60 - time.monotonic()
+            raise Refusal(
+                "rate_limited",
+                "Too many wrong tokens were shown from this address.",
+                hint="Wait, then use a valid one.",
+                headers={"Retry-After": str(int(left) + 1)},
+            )
+
+
+async def admit(request: Request, role: Role | None) -> Caller:
+    """Find out who calls, and refuse whoever may not; `role` None lets everybody in."""
+    site: Site = request.app.state.site
+    if site.trusted is not None:
+        return Caller(site, Actor(site.trusted, request.state.request_id), Role.SUPER_ADMIN, "trusted")
+    _check_host(request, site.settings)
+    try:
+        caller = await _identify(request, site)
+    except Unauthenticated:
+        if role is not None:
+            raise
+        # Whoever comes with a session that is over must be able to begin another.
+        caller = _nobody(request, site)
+    if role is None or (caller.role is not None and caller.role.covers(role)):
+        return caller
+    if role is Role.CREATOR and site.settings.anonymous_create:
+        return caller
+    if caller.role is None:
+        raise Refusal(
+            "unauthenticated",
+            "A valid token is needed.",
+            hint="Send the header Authorization: Bearer pst_…; `penstock tokens create` makes one.",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+    raise Refusal(
+        "forbidden", f"This needs the role {role}, and the token has the role {caller.role}.", details={"role": role}
+    )
+
+
+async def _identify(request: Request, site: Site) -> Caller:
+    door = site.door
+    request_id: str = request.state.request_id
+    address = address_of(request)
+    shown = [value.decode("latin-1") for name, value in request.scope["headers"] if name == b"authorization"]
+    if len(shown) > 1:
+        raise Refusal("malformed", "The header Authorization was sent more than once.")
+    cookie = request.cookies.get(cookie_name(request)) if "cookie" in request.headers else None
+    if not shown and cookie is None:
+        if not await door.is_closed():
+            return _local(request, site, address, request_id)
+        return _nobody(request, site)
+    try:
+        if shown:
+            token = await door.app.aauthenticate(_bearer(shown[0]))
+        else:
+            _refuse_foreign_pages(request)
+            token = await door.app.asession_token(cookie or "")
+    except Unauthenticated:
+        door.count_wrong(address)
+        raise
+    who = Actor(f"token:{token.name}", request_id)
+    return Caller(site, who, token.role, f"token:{token.id}", token.id)
+
+
+def address_of(request: Request) -> str:
+    """Where a request comes from."""
+    return request.client.host if request.client else "unknown"
+
+
+def cookie_name(request: Request) -> str:
+    """The name of the cookie that holds a session."""
+    return SECURE_COOKIE if request.scope["scheme"] == "https" else COOKIE
+
+
+def _nobody(request: Request, site: Site) -> Caller:
+    address = address_of(request)
+    return Caller(site, Actor(f"anonymous@{address}", request.state.request_id), None, f"address:{address}")
+
+
+def _local(request: Request, site: Site, address: str, request_id: str) -> Caller:
+    """While there is no token, this host and nobody else may do everything."""
+    through_a_proxy = any(name in _FORWARDED for name, _ in request.scope["headers"])
+    if through_a_proxy or not _is_loopback(address):
+        return _nobody(request, site)
+    if _host_name(request) not in _LOCAL_NAMES:
+        raise _misdirected(request)
+    _refuse_foreign_pages(request)
+    return Caller(site, Actor("local", request_id), Role.SUPER_ADMIN, f"address:{address}")
+
+
+def _check_host(request: Request, settings: WebSettings) -> None:
+    """A name that is not ours means that somebody's DNS leads a browser here."""
+    sent = [value for name, value in request.scope["headers"] if name == b"host"]
+    if len(sent) > 1:
+        raise Refusal("malformed", "The header Host was sent more than once.")
+    name = _host_name(request)
+    if not settings.hosts or name in _LOCAL_NAMES or name in settings.hosts:
+        return
+    raise _misdirected(request)
+
+
+def _misdirected(request: Request) -> Refusal:
+    return Refusal(
+        "misdirected",
+        f"This server does not answer to the name {_host_name(request)[:80]!r}.",
+        hint="Without tokens it is known as localhost only; the setting web.hosts names what else it answers to.",
+    )
+
+
+def _host_name(request: Request) -> str:
+    host = request.headers.get("host", "").lower()
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0].rstrip(".")
+
+
+def _bearer(header: str) -> str:
+    scheme, _, token = header.partition(" ")
+    if scheme.lower() != "bearer" or not token or len(token) > 500:
+        raise Unauthenticated()
+    return token.strip()
+
+
+def _refuse_foreign_pages(request: Request) -> None:
+    """A request that another site's page makes in somebody's browser changes nothing here."""
+    if request.method in _SAFE:
+        return
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        foreign = site not in ("same-origin", "none")
+    else:
+        origin = request.headers.get("origin")
+        foreign = origin is not None and origin.partition("://")[2] != request.headers.get("host")
+    if foreign and request.headers.get("origin") not in request.app.state.site.settings.origins:
+        raise Refusal("forbidden", "The request comes from a page of another site.")
+
+
+@lru_cache(1000)
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        # A Unix socket, or a server that does not tell.
+        return False
+
+
+async def _caller(request: Request) -> Caller:
+    # A plain function would be called in a thread.
+    caller: Caller = request.state.caller
+    return caller
+
+
+Call = Annotated[Caller, Depends(_caller)]
+"""In a handler's signature: whoever makes the request."""

@@ -1,0 +1,151 @@
+"""The first to see a request: limits, names, and the headers that every answer has."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+import secrets
+from collections.abc import Iterable
+
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from penstock.web.keys import mark_quoted_slashes
+from penstock.web.refusals import Refusal, fault
+from penstock.web.settings import WebSettings
+
+log = logging.getLogger("penstock.web")
+
+MARKS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cache-control", b"no-store"),
+)
+"""What every answer says to browsers, where it does not say otherwise itself."""
+_PLAIN = re.compile(rb"[A-Za-z0-9._:-]{1,100}")
+_PROCESS = secrets.token_hex(6)
+_numbers = itertools.count(1)
+_METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+
+
+class Guard:
+    """Refuses what no route should see, and marks every answer with a request id and headers for browsers."""
+
+    def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
+        self._app = app
+        self._settings = settings
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._settings.root_path:
+            _put_below(scope, self._settings.root_path)
+        mark_quoted_slashes(scope)
+        request_id = _request_id(scope["headers"])
+        scope.setdefault("state", {})["request_id"] = request_id
+        begun = ended = False
+
+        async def send_marked(message: Message) -> None:
+            nonlocal begun, ended
+            if message["type"] == "http.response.start":
+                begun = True
+                _mark(message, request_id)
+            await send(message)
+            ended = message["type"] == "http.response.body" and not message.get("more_body", False)
+
+        try:
+            self._check(scope)
+            counted = _Counted(receive, self._most(scope)) if scope["method"] in _METHODS_WITH_BODY else receive
+            await self._app(scope, counted, send_marked)
+        except Refusal as refusal:
+            if begun:
+                raise
+            await refusal.answer()(scope, receive, send_marked)
+        except ClientDisconnect:
+            # Whoever asked has gone: there is nobody to answer, and nothing is wrong here.
+            return
+        except Exception as error:
+            log.exception("request %s failed: %s", request_id, type(error).__name__)
+            if not begun:
+                await fault(request_id)(scope, receive, send_marked)
+            elif not ended:
+                raise
+
+    def _check(self, scope: Scope) -> None:
+        settings, headers = self._settings, scope["headers"]
+        target = len(scope.get("raw_path") or scope["path"].encode()) + len(scope["query_string"])
+        if target > settings.max_target:
+            raise Refusal("target_too_long", f"Path and query have {target} bytes; {settings.max_target} are taken.")
+        size = sum(len(name) + len(value) for name, value in headers)
+        if len(headers) > settings.max_headers or size > settings.max_header_bytes:
+            raise Refusal(
+                "headers_too_large",
+                f"{len(headers)} headers with {size} bytes were sent; {settings.max_headers} headers with "
+                f"{settings.max_header_bytes} bytes are taken.",
+            )
+        if b"\x00" in (scope.get("raw_path") or b"") or "\x00" in scope["path"] or "\ufffd" in scope["path"]:
+            raise Refusal("malformed", "The path holds a NUL or is not UTF-8.")
+        _check_length(headers, self._most(scope))
+
+    def _most(self, scope: Scope) -> int:
+        batch = scope["path"].endswith("/jobs/batch")
+        return self._settings.max_batch_body if batch else self._settings.max_body
+
+
+class _Counted:
+    """The way in for a body, cut off where it becomes too large."""
+
+    def __init__(self, receive: Receive, most: int) -> None:
+        self._receive = receive
+        self._most = most
+        self._read = 0
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._read += len(message.get("body", b""))
+            if self._read > self._most:
+                raise _too_large(self._most)
+        return message
+
+
+def _put_below(scope: Scope, root: str) -> None:
+    """Let the application know the path below which others see it; a proxy may have left it in or taken it out."""
+    scope["root_path"] = scope.get("root_path", "") + root
+    if scope["path"] != root and not scope["path"].startswith(f"{root}/"):
+        scope["path"] = root + scope["path"]
+        if scope.get("raw_path"):
+            scope["raw_path"] = root.encode() + scope["raw_path"]
+
+
+def _check_length(headers: Iterable[tuple[bytes, bytes]], most: int) -> None:
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit() and len(value) < 19 and int(value) > most:
+            raise _too_large(most)
+
+
+def _too_large(most: int) -> Refusal:
+    return Refusal(
+        "too_large",
+        f"The body has more than {most} bytes.",
+        hint="Keep large data elsewhere and pass a reference to it.",
+        headers={"Connection": "close"},
+    )
+
+
+def _request_id(headers: list[tuple[bytes, bytes]]) -> str:
+    """The caller's own id for the request when it is a plain one, else a new one."""
+    for name, value in headers:
+        if name == b"x-request-id" and _PLAIN.fullmatch(value):
+            return value.decode()
+    return f"{_PROCESS}{next(_numbers):x}"
+
+
+def _mark(message: Message, request_id: str) -> None:
+    headers: list[tuple[bytes, bytes]] = message.setdefault("headers", [])
+    there = {name for name, _ in headers}
+    headers.append((b"x-request-id", request_id.encode()))
+    headers.extend(each for each in MARKS if each[0] not in there)

@@ -1,0 +1,34 @@
+"""Keys in a path: they may hold slashes, which stand there as they are or quoted as `%2F`.
+
+A quoted one never parts a path. So a schedule `reports/preview` is read as `/v1/schedules/reports%2Fpreview`.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+from starlette.convertors import PathConvertor
+from starlette.types import Scope
+
+_MARK = "\udc2f"
+"""Stands for a quoted slash while routes are compared; no path that was sent can hold it."""
+_QUOTED = re.compile("%2f", re.IGNORECASE)
+
+
+class KeyConvertor(PathConvertor):
+    """The key of something, written `{key:key}` in a route."""
+
+    def convert(self, value: str) -> str:
+        return value.replace(_MARK, "/")
+
+
+def mark_quoted_slashes(scope: Scope) -> None:
+    """Tell slashes that were quoted from those that part the path; servers unquote both."""
+    raw = (scope.get("raw_path") or b"").partition(b"?")[0].decode("latin-1")
+    if _QUOTED.search(raw) is None:
+        return
+    parts = [unquote(part) for part in _QUOTED.split(raw)]
+    # Whoever handed the path on may have changed it: then what was sent says nothing about it.
+    if "/".join(parts) == scope["path"]:
+        scope["path"] = _MARK.join(parts)

@@ -1,0 +1,124 @@
+"""Definitions and the whole system on the wire."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from penstock.web.shapes.base import Asked, Moment, Payload, Told
+from penstock.web.shapes.jobs import StatusName
+
+_MOST = 2**31 - 1
+
+
+class PauseAsked(Asked):
+    """Why something shall stand still, and until when at most."""
+
+    reason: str = Field(min_length=1, max_length=500)
+    until: Moment | None = None
+
+
+class RateLimitAsked(Asked):
+    """At most `count` starts in each `period` of seconds; 0: no limit."""
+
+    count: int = Field(ge=0, le=_MOST)
+    period: float = Field(1.0, ge=0.001, le=86_400, strict=False)
+    per_key: bool = False
+
+
+class OverridesAsked(Asked):
+    """Limits that hold in place of the code's own; 0: no limit, null or left out: the code's own."""
+
+    concurrency: int | None = Field(None, ge=0, le=_MOST)
+    key_concurrency: int | None = Field(None, ge=0, le=_MOST)
+    rate_limit: RateLimitAsked | None = None
+
+
+class Pause(Told):
+    """Why something stands still, who said so, and until when (null: until it is resumed)."""
+
+    reason: str
+    by: str
+    at: Moment
+    until: Moment | None
+
+
+class RateLimit(Told):
+    """At most `count` starts in each `period` of seconds; 0: no limit."""
+
+    count: int
+    period: float | None
+    per_key: bool
+
+
+class Overrides(Told):
+    """Limits that an operator wants in place of the code's own; null: the code's own."""
+
+    concurrency: int | None
+    key_concurrency: int | None
+    rate_limit: RateLimit | None
+
+
+class DefinitionVersion(Told):
+    """What the code of one version declares; times are in seconds."""
+
+    version: int
+    description: str
+    schema_: Payload = Field(alias="schema", description="JSON Schema of the parameters.")
+    phases: list[str]
+    default_params: Payload
+    secret_fields: list[str]
+    priority: int
+    max_attempts: int
+    backoff: dict[str, Any]
+    timeout: float | None
+    cancel_grace: float
+    isolation: Literal["process", "inline"]
+    concurrency: int
+    concurrency_key: str | None
+    key_concurrency: int
+    rate_limit: RateLimit | None
+    stale_after: float
+    delete_after: float
+    fingerprint: str
+    hooks: list[str]
+    memory: int | None
+    cpu: int | None
+    files: int | None
+    file_size: int | None
+    processes: int | None
+    environment: list[str]
+    registered_at: Moment
+    counts: dict[StatusName, int]
+    live_workers: int = Field(description="How many live workers have it loaded.")
+    error: str | None = Field(description="Why what the store has of it cannot be read.")
+
+
+class Definition(Told):
+    """A definition with all its versions, the newest first, and what operators said about it."""
+
+    key: str
+    enabled: bool
+    pause: Pause | None
+    overrides: Overrides
+    counts: dict[StatusName, int] = Field(description="How many of its jobs stand where; those with none are left out.")
+    live_workers: int = Field(description="How many live workers have any version loaded.")
+    versions: list[DefinitionVersion]
+
+
+class DefinitionList(Told):
+    """One page of definitions, by key."""
+
+    definitions: list[Definition]
+    next_cursor: str | None
+
+
+class System(Told):
+    """What holds for all definitions."""
+
+    pause: Pause | None
+    workers_enabled: bool = Field(description="Whether the worker configuration lets workers take jobs.")
+    store: Literal["sqlite", "postgres"]
+    now: Moment = Field(description="The store's time.")
+    version: str = Field(description="Of penstock.")

@@ -1,0 +1,32 @@
+"""Events on the wire."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from penstock.web.shapes.base import Moment, Payload, Told
+from penstock.web.shapes.jobs import Job
+
+
+class EventTold(Told):
+    """One thing that happened."""
+
+    seq: int = Field(description="Rises within one job.")
+    type: str
+    at: Moment
+    job_id: str | None
+    subject: str | None = Field(
+        description="The schedule, worker or alert that it is about, when it is not about a job."
+    )
+    fence: int | None = Field(description="Of the attempt that it comes from.")
+    data: Payload
+    job: Job | None = Field(description="The job as it is now.")
+    deleted_job_id: str | None = Field(description="The job that it was about, when there is no such job any more.")
+
+
+class EventList(Told):
+    """Events in order. `nextCursor` goes on behind them; there may be few or none of them and yet more to come."""
+
+    events: list[EventTold]
+    next_cursor: str
+    more: bool = Field(description="Whether there is more already: ask again at once.")

@@ -1,0 +1,81 @@
+"""Jobs as they go out: secret parameters masked, everything else as it is stored."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+
+from penstock.app import Penstock
+from penstock.core.job import Job
+from penstock.core.secrets import SecretPolicy
+from penstock.core.shape import iso, job_text, phase_text, review_text
+from penstock.stores.verbs import admin
+
+_FRESH = 5.0
+"""For so many seconds the secret fields of the definitions are not read again."""
+
+
+class Shaper:
+    """Knows which parameters of which definition are secret."""
+
+    def __init__(self, app: Penstock, policy: SecretPolicy) -> None:
+        self._app = app
+        self._policy = policy
+        self._fields: dict[tuple[str, int], tuple[str, ...]] = {}
+        """Of definitions that cannot be read nobody knows it; they are not here."""
+        self._read_at = -_FRESH
+
+    async def learn(self, jobs: Iterable[Job]) -> None:
+        """Read the definitions, when they have not been for a while or one of these jobs' is unknown."""
+        await self._refresh({(job.definition, job.version) for job in jobs})
+
+    def params(self, key: str, version: int, text: str) -> str:
+        """Parameters as they may be shown."""
+        return self._shown(self._fields.get((key, version)), text)
+
+    def job(self, job: Job, **more: str | None) -> str:
+        """A job as JSON text; `learn` has been told of it."""
+        return job_text(job, params=self.params(job.definition, job.version, job.params), **more)
+
+    async def schedule_params(self, key: str, version: int | None, text: str) -> str:
+        """Parameters of a schedule as they may be shown: what is secret in any version that may run is not."""
+        if not self._versions(key, version):
+            self._read_at = -_FRESH
+        await self._refresh(set())
+        known = self._versions(key, version)
+        return self._shown([name for pair in known for name in self._fields[pair]] if known else None, text)
+
+    async def job_now(self, job: Job, **more: str | None) -> str:
+        await self.learn([job])
+        return self.job(job, **more)
+
+    async def detail(self, job_id: str) -> str:
+        """A job with its phases, its reviews and its worker's lease."""
+        job = await self._app.aread_job(job_id)
+        phases = await self._app.aphases(job.id)
+        reviews = await self._app.store.arun(admin.reviews(job.id))
+        worker = None
+        if job.worker is not None:
+            worker = next((each for each in await self._app.aworkers() if each.id == job.worker), None)
+        return await self.job_now(
+            job,
+            phases=f"[{','.join(map(phase_text, phases))}]",
+            reviews=f"[{','.join(map(review_text, reviews))}]",
+            heartbeatAt=json.dumps(None if worker is None else iso(worker.heartbeat_at)),
+            leaseExpiresAt=json.dumps(None if worker is None else iso(worker.lease_until)),
+        )
+
+    async def _refresh(self, wanted: set[tuple[str, int]]) -> None:
+        if time.monotonic() - self._read_at < _FRESH and wanted <= self._fields.keys():
+            return
+        rows = [row for row in await self._app.adefinitions_known() if row.error is None]
+        self._fields = {(row.definition.key, row.definition.version): row.definition.secret_fields for row in rows}
+        self._read_at = time.monotonic()
+
+    def _versions(self, key: str, version: int | None) -> list[tuple[str, int]]:
+        return [pair for pair in self._fields if pair[0] == key and version in (None, pair[1])]
+
+    def _shown(self, fields: Sequence[str] | None, text: str) -> str:
+        """What is shown of parameters with these secret fields; nothing while nobody knows which are."""
+        return self._policy.mask(list(json.loads(text)) if fields is None else fields, text)

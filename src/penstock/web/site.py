@@ -1,0 +1,44 @@
+"""What one server has beside its routes, shared by all requests."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from penstock.app import Penstock
+from penstock.web.callers import Doorkeeper
+from penstock.web.event_pages import EventPages
+from penstock.web.intake import Intake
+from penstock.web.settings import WebSettings
+from penstock.web.shaping import Shaper
+from penstock.web.stream import Hub
+
+
+class DispatchPass(Protocol):
+    """What one dispatch cycle did."""
+
+    @property
+    def processed(self) -> int: ...
+
+    @property
+    def errors(self) -> int: ...
+
+
+Trigger = Callable[[], Awaitable[DispatchPass]]
+
+
+class Site:
+    """The application that a server speaks for, with everything its routes need."""
+
+    def __init__(
+        self, app: Penstock, settings: WebSettings, trigger: Trigger | None, trusted: str | None = None
+    ) -> None:
+        self.app = app
+        self.trusted = trusted
+        """Who makes all requests, where they come from this very process; such a caller may do everything."""
+        self.settings = settings
+        self.trigger = trigger
+        self.door = Doorkeeper(app, settings)
+        self.intake = Intake(app, settings)
+        self.shaper = Shaper(app, settings.secrets)
+        self.streams = Hub(app, EventPages(app, self.shaper), settings)

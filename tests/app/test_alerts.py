@@ -1,0 +1,187 @@
+"""Alerts: each is there while its reason holds, and gone when it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from penstock import Penstock, Status
+from penstock.core.alerts import Alert, Facts, alerts
+from penstock.core.definition import Pause
+from penstock.core.outcome import Failure
+from penstock.core.schedule import Kind, Schedule, ScheduleRow
+from penstock.core.stats import DefinitionStats, Durations, Flow, Running, Stats
+from penstock.core.worker_config import AlertThresholds
+from penstock.stores.verbs import schedules
+from tests.app import shapes
+from tests.app.hand import Hand
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+NIGHTLY = Schedule("nightly", "work", Kind.INTERVAL, "3600", params='{"to":"x"}')
+BROKEN = Failure("ValueError", "broken", "Traceback", "mark")
+
+
+@pytest.fixture
+def work(app: Penstock) -> Any:
+    handle = app.job("work")(shapes.plain)
+    app.register()
+    return handle
+
+
+def found(app: Penstock) -> dict[str, Alert]:
+    return {each.id: each for each in app.alerts()}
+
+
+async def test_a_quiet_store_has_no_alerts(app: Penstock, work: Any) -> None:
+    work.enqueue("x")
+    Hand(app)
+
+    assert app.alerts() == []
+    assert await app.aalerts() == []
+
+
+def test_disabled_workers(app: Penstock, work: Any) -> None:
+    before = datetime.now(UTC)
+    app.set_worker_config({"enabled": False}, by="ann")
+
+    alert = found(app)["worker_disabled:*"]
+
+    assert "ann has disabled them" in alert.message
+    assert alert.since is not None
+    assert timedelta(0) <= alert.since - before < timedelta(minutes=1)
+    app.set_worker_config({"enabled": True}, by="ann")
+    assert found(app) == {}
+
+
+def test_a_paused_system(app: Penstock, work: Any) -> None:
+    app.pause_all("The disk is full.", by="ann")
+
+    alert = found(app)["system_paused:*"]
+
+    assert (alert.message, alert.severity) == ("ann has paused the whole system: The disk is full.", "warning")
+    app.resume_all()
+    assert found(app) == {}
+
+
+def test_a_definition_that_waits_for_a_worker(app: Penstock, work: Any) -> None:
+    assert found(app) == {}
+    work.enqueue("x")
+
+    alert = found(app)["unserved:work"]
+
+    assert (alert.severity, alert.subject) == ("critical", "work")
+    assert "1 of version 1" in alert.message
+    assert alert.since is not None
+    Hand(app)
+    assert found(app) == {}
+
+
+def test_a_deep_queue(app: Penstock, work: Any) -> None:
+    hand = Hand(app)
+    app.set_worker_config({"alerts": {"depth": 2}})
+    jobs = [work.enqueue("x") for _ in range(2)]
+    assert found(app) == {}
+
+    jobs.append(work.enqueue("x"))
+
+    assert found(app).keys() == {"depth:work", "depth:*"}
+    assert found(app)["depth:work"].message == "3 jobs of 'work' stand in the queue."
+    hand.succeed(jobs[0].id)
+    assert found(app) == {}
+
+
+def test_many_failures(app: Penstock, work: Any) -> None:
+    hand = Hand(app)
+    app.set_worker_config({"alerts": {"leastSample": 4, "failureRate": 0.25}})
+    jobs = [work.enqueue("x").id for _ in range(5)]
+    claimed = {each.job_id: each for each in hand.claim()}
+    for job_id in jobs[:2]:
+        hand.end(claimed[job_id], hand.failing(BROKEN))
+    hand.end(claimed[jobs[2]], hand.succeeding())
+    assert found(app) == {}, "the sample is too small"
+
+    hand.end(claimed[jobs[3]], hand.succeeding())
+
+    alert = found(app)["failure_rate:work"]
+    assert (alert.message, alert.severity) == (
+        "2 of 4 jobs of 'work' have failed in the last 15 minutes.", "critical",
+    )  # fmt: skip
+    app.set_worker_config({"alerts": {"failureRate": 0.5}})
+    assert found(app) == {}, "not more than the threshold"
+
+
+def test_a_schedule_that_nobody_ticks(app: Penstock, work: Any) -> None:
+    past = datetime.now(UTC) - timedelta(minutes=2)
+    app.store.run(schedules.save(replace(NIGHTLY, next_run_at=round(past.timestamp() * 1e6)), by="ann"))
+
+    alert = found(app)["schedule_missed:nightly"]
+
+    assert (alert.severity, alert.since) == ("critical", past)
+    app.pause_schedule("nightly", "not now")
+    assert found(app) == {}
+
+
+def test_only_what_runs_longer_than_usual_is_stuck() -> None:
+    usual = DefinitionStats("work", durations=Durations(5, 10, 20))
+    never = DefinitionStats("new")
+
+    def told(definition: str, seconds: float) -> list[str]:
+        running = Running("job", definition, NOON - timedelta(seconds=seconds))
+        return [each.kind for each in alerts(_facts(definitions=[usual, never], running=[running]))]
+
+    assert told("work", 310) == []
+    assert told("work", 311) == ["stuck"]
+    assert told("new", 10_000) == []
+    assert told("gone", 10_000) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "missed"),
+    [
+        ({}, True),
+        ({"late": 59}, False),
+        ({"enabled": False}, False),
+        ({"late": None}, False),
+        ({"pause": 0}, False),
+        ({"pause": 1}, False),
+        ({"pause": -1}, True),
+        ({"error": "it is no schedule"}, False),
+    ],
+)
+def test_a_schedule_is_missed_when_it_should_have_ticked(facts: dict[str, Any], missed: bool) -> None:
+    told = alerts(_facts(schedules=[_row(**facts)]))
+
+    assert [each.id for each in told] == (["schedule_missed:nightly"] if missed else [])
+
+
+def test_the_critical_come_first_and_each_has_an_id_of_its_own() -> None:
+    deep = [DefinitionStats("b", {Status.QUEUED: 200}), DefinitionStats("a", flow=Flow(succeeded=10, failed=10))]
+
+    told = alerts(_facts(definitions=deep, schedules=[_row()], unserved=[("b", 1, 3), ("b", 2, 4)]))
+
+    assert [each.id for each in told] == ["failure_rate:a", "schedule_missed:nightly", "unserved:b", "depth:b"]
+    assert "3 of version 1, 4 of version 2" in told[2].message
+
+
+def _facts(definitions: Sequence[DefinitionStats] = (), **facts: Any) -> Facts:
+    stats = Stats(NOON, NOON - timedelta(minutes=15), {}, Flow(), definitions, [], None)
+    return Facts(stats, AlertThresholds(), **facts)
+
+
+def _row(
+    late: float | None = 60, enabled: bool = True, pause: int | None = None, error: str | None = None
+) -> ScheduleRow:
+    """A schedule that is so many seconds late; its pause has no end (0), or ends later (1), or has ended (-1)."""
+    due = None if late is None else _micro(NOON - timedelta(seconds=late))
+    until = None if not pause else _micro(NOON + timedelta(seconds=pause))
+    paused = None if pause is None else Pause("rest", "ann", 0, until)
+    schedule = replace(NIGHTLY, next_run_at=due, enabled=enabled)
+    return ScheduleRow(schedule, 1, paused, None, NOON, NOON, error)
+
+
+def _micro(moment: datetime) -> int:
+    return round(moment.timestamp() * 1_000_000)

@@ -1,0 +1,120 @@
+"""Traces: from enqueue to attempt and phase, across processes; and nothing at all where nobody uses them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.core.transitions import Status
+from tests.engine.fleet import PATIENCE, ROOT, Stage
+from tests.waiting import wait_until
+
+Spans = list[dict[str, Any]]
+
+_ENQUEUE = """
+import json, sys
+from opentelemetry import trace
+from tests.engine.traced import app
+with trace.get_tracer("the caller").start_as_current_span("request"):
+    job = app.enqueue(sys.argv[1], json.loads(sys.argv[2]))
+print(job.id)
+"""
+
+
+class Traced:
+    """A worker with an application that traces, and callers of it."""
+
+    def __init__(self, stage: Stage, folder: Path) -> None:
+        self.stage = stage
+        self.file = folder / "spans"
+        self.file.touch()
+        self.environment = {**stage.environment, "PENSTOCK_TEST_SPANS": str(self.file)}
+
+    def enqueue(self, key: str, params: dict[str, Any]) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", _ENQUEUE, key, json.dumps(params)], env=self.environment, cwd=ROOT,
+            capture_output=True, text=True, check=True, timeout=PATIENCE,
+        )  # fmt: skip
+        return done.stdout.strip()
+
+    def ended(self, job_id: str) -> Status:
+        app = self.stage.app
+        wait_until(lambda: app.get(job_id).refresh().status in (Status.SUCCEEDED, Status.FAILED), "it ended", PATIENCE)
+        return app.get(job_id).status
+
+    def spans(self) -> Spans:
+        return [json.loads(line) for line in self.file.read_text().splitlines()]
+
+
+@pytest.fixture
+def traced(stage: Stage, tmp_path: Path) -> Traced:
+    made = Traced(stage, tmp_path)
+    stage.worker(target="tests.engine.traced:app", environment=made.environment)
+    return made
+
+
+def one(spans: Spans, name: str) -> dict[str, Any]:
+    (found,) = [each for each in spans if each["name"] == name]
+    return found
+
+
+def test_enqueue_attempt_and_phases_are_one_trace_across_processes(traced: Traced) -> None:
+    job_id = traced.enqueue("traced", {})
+
+    assert traced.ended(job_id) is Status.SUCCEEDED
+    spans = traced.spans()
+    request, enqueue, attempt = one(spans, "request"), one(spans, "traced enqueue"), one(spans, "traced attempt")
+    first, second, own = one(spans, "first"), one(spans, "second"), one(spans, "own work")
+    assert len({each["trace"] for each in spans}) == 1
+    assert (enqueue["parent"], attempt["parent"]) == (request["span"], enqueue["span"])
+    assert first["parent"] == second["parent"] == attempt["span"]
+    assert (own["parent"], attempt["links"]) == (first["span"], [])
+    assert enqueue["pid"] != attempt["pid"] == first["pid"]
+    assert enqueue["attributes"]["penstock.job_id"] == attempt["attributes"]["penstock.job_id"] == job_id
+    assert attempt["attributes"]["penstock.outcome"] == "succeed"
+
+
+def test_a_retry_is_another_attempt_in_the_same_trace_with_a_link(traced: Traced) -> None:
+    job_id = traced.enqueue("traced", {"fail": True})
+
+    assert traced.ended(job_id) is Status.SUCCEEDED
+    spans = traced.spans()
+    enqueue = one(spans, "traced enqueue")
+    first, again = [each for each in spans if each["name"] == "traced attempt"]
+    assert first["trace"] == again["trace"] == enqueue["trace"]
+    assert (first["links"], again["links"]) == ([], [enqueue["span"]])
+    assert (first["status"], again["status"]) == ("ERROR", "UNSET")
+    assert [each["status"] for each in spans if each["name"] == "second"] == ["ERROR", "UNSET"]
+    assert first["attributes"]["error.type"] == "ValueError"
+    assert "secret" not in traced.file.read_text()
+
+
+def test_what_a_job_enqueues_belongs_to_its_trace(traced: Traced) -> None:
+    job_id = traced.enqueue("parent", {})
+    assert traced.ended(job_id) is Status.SUCCEEDED
+
+    child = traced.stage.app.get(job_id).result()
+    assert traced.ended(child) is Status.SUCCEEDED
+
+    spans = traced.spans()
+    inner = one(spans, "plain enqueue")
+    assert inner["parent"] == one(spans, "parent attempt")["span"]
+    assert one(spans, "plain attempt")["parent"] == inner["span"]
+    assert traced.stage.app.get(child).result().startswith(f"00-{inner['trace']}-{inner['span']}-")
+
+
+def test_nothing_is_imported_where_nobody_uses_it() -> None:
+    code = (
+        "import sys; sys.modules['opentelemetry'] = None\n"
+        "from penstock import Penstock; from penstock.engine import tracing, child\n"
+        "app = Penstock('sqlite://'); app.job('work')(lambda: None); app.register()\n"
+        "app.enqueue('work')\n"
+        "assert tracing.enqueue(['work'], None) is None; tracing.flush()\n"
+        "assert not [each for each in sys.modules if each.startswith('opentelemetry.')]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT, timeout=PATIENCE)

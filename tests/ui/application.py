@@ -1,0 +1,69 @@
+"""The application that the tests of the dashboard look at: one job for each thing that there is to see."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+from penstock import Context, NeedsReview, Penstock
+
+app = Penstock(
+    os.environ.get("PENSTOCK_TEST_STORE", "sqlite://"), schema=os.environ.get("PENSTOCK_TEST_SCHEMA", "penstock")
+)
+
+
+@app.job("echo")
+def echo(value: int = 1, note: str = "") -> dict[str, Any]:
+    """Give back what it was given."""
+    return {"value": value, "note": note}
+
+
+def fetch(ctx: Context, url: str, seconds: float = 0.2) -> None:
+    ctx.logger.info("fetching %s", url)
+    ctx.progress(50, "half of it")
+    time.sleep(seconds)
+
+
+def shrink(ctx: Context, url: str, seconds: float = 0.2) -> None:
+    for number in range(10):
+        ctx.progress(number * 10, f"frame {number} of 10")
+        ctx.logger.info("frame %d", number)
+        time.sleep(seconds / 10)
+
+
+@app.job("video", phases=[fetch, shrink])
+def video(ctx: Context, url: str, seconds: float = 0.2) -> str:
+    """Fetch, shrink, publish."""
+    return f"published {url}"
+
+
+@app.job("broken", max_attempts=1)
+def broken(why: str = "because") -> None:
+    raise ValueError(f"It is broken: {why}")
+
+
+@app.job("crash", max_attempts=1)
+def crash() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.job("payout")
+def payout(month: str, amount: int) -> None:
+    raise NeedsReview(f"Pay {amount} for {month}?", {"amount": amount})
+
+
+@app.job("keep")
+def keep(n: int, b: int, a: int) -> dict[str, int]:
+    """Takes its parameters in an order of its own."""
+    return {"n": n, "b": b, "a": a}
+
+
+@app.job("count", backoff=0.5)
+def count(ctx: Context, lines: int = 60, pause: float = 0.1) -> int:
+    """Write numbered lines, one after the other."""
+    for number in range(lines):
+        ctx.logger.info("line %d with fence %d", number, ctx.fence)
+        time.sleep(pause)
+    return lines

@@ -1,0 +1,135 @@
+"""`/healthz`, `/readyz`, `/metrics`, `/docs` and `/openapi.json`."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from penstock import Penstock
+from penstock.core.errors import StoreFull, StoreUnavailable
+from penstock.core.worker import Duty
+from penstock.stores.verbs import jobs
+from tests.app.hand import LEASE, Hand
+from tests.stores.tables import query
+from tests.web.kit import WebKit, refused, told
+
+
+def test_a_server_is_alive_and_ready_for_everybody(site: WebKit) -> None:
+    site.token("viewer")
+
+    assert told(site.get("/healthz")) == {"status": "ok"}
+    assert told(site.get("/readyz")) == {"status": "ready"}
+    assert query(site.app.store, "SELECT count(*) FROM {s}bucket")[0][0] == 1
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("It does not answer."), StoreFull("There is no room left.")])
+def test_a_server_whose_store_takes_nothing_is_alive_but_not_ready_and_says_why(
+    site: WebKit, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    async def refuse(*given: Any, **named: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(site.app, "atake_allowance", refuse)
+
+    assert refused(site.get("/readyz"), 503, "unavailable")["message"] == str(error)
+    told(site.get("/healthz"))
+
+
+def test_metrics_tell_depth_workers_duties_and_alerts(site: WebKit, app: Penstock) -> None:
+    @app.job('odd/"key"'.replace('"', "-"))
+    def work() -> None: ...
+
+    app.register()
+    hand = Hand(app)
+    hand.store.run(jobs.heartbeat(hand.id, LEASE, duties=(Duty("promote", 2.0, 3),)))
+    app.enqueue("odd/-key-")
+    app.pause_all("x")
+
+    answer = site.get("/metrics")
+
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    found = {
+        (sample.name, *sorted(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+    queued = ("definition", "odd/-key-"), ("status", "queued"), ("version", "1")
+    assert found["penstock_jobs", *queued] == 1
+    assert found["penstock_workers_live",] == 1
+    assert found["penstock_duty_errors_total", ("duty", "promote"), ("worker", hand.id)] == 3
+    assert found["penstock_duty_last_success_age_seconds", ("duty", "promote"), ("worker", hand.id)] >= 2
+    assert found["penstock_alerts", ("kind", "system_paused"), ("severity", "warning")] == 1
+    ready = ("definition", "odd/-key-"), ("priority", "10")
+    assert found["penstock_queue_oldest_age_seconds", *ready] >= 0
+    assert found["penstock_queue_depth", *ready] == 1
+
+
+def test_metrics_need_a_viewer(site: WebKit) -> None:
+    with site.as_("viewer"):
+        assert site.get("/metrics").status_code == 200
+    refused(site.get("/metrics"), 401, "unauthenticated")
+
+
+class Page(HTMLParser):
+    """Collects what a page asks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.links: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.links += [value or "" for name, value in attrs if name in ("href", "src", "action", "style")]
+
+
+def test_the_docs_page_tells_every_route_without_script_or_foreign_host(site: WebKit) -> None:
+    site.token("viewer")
+
+    answer = site.get("/docs")
+
+    assert answer.headers["content-type"] == "text/html; charset=utf-8"
+    page = Page()
+    page.feed(answer.text)
+    assert not page.tags & {"script", "img", "iframe", "link", "form", "object"}
+    assert all(each.startswith("#") or each == "/openapi.json" for each in page.links)
+    for path in site.web.openapi()["paths"]:
+        assert f"<code>{path}</code>" in answer.text
+
+
+def test_the_docs_pages_policy_allows_its_own_style_and_nothing_else(site: WebKit) -> None:
+    answer = site.get("/docs")
+
+    policy = answer.headers["content-security-policy"]
+    (style,) = re.findall("<style>(.*?)</style>", answer.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in policy
+    assert policy.startswith("default-src 'none'")
+    assert "http" not in policy
+
+
+OPEN = {
+    ("/healthz", "get"), ("/readyz", "get"), ("/docs", "get"),
+    ("/v1/session", "get"), ("/v1/session", "post"), ("/v1/session", "delete"),
+}  # fmt: skip
+
+
+def test_every_route_needs_a_role_but_those_that_nobody_can_have_one_for(site: WebKit) -> None:
+    paths = site.web.openapi()["paths"]
+
+    operations = {(path, method): told for path, methods in paths.items() for method, told in methods.items()}
+
+    assert {each for each, operation in operations.items() if "x-role" not in operation} == OPEN
+
+
+def test_every_route_says_what_it_does_and_how_it_may_refuse(site: WebKit) -> None:
+    for path, methods in site.web.openapi()["paths"].items():
+        for method, operation in methods.items():
+            assert operation["description"], f"{method} {path}"
+            assert {"400", "401", "403", "422", "429", "503"} <= operation["responses"].keys(), f"{method} {path}"

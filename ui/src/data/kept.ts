@@ -1,0 +1,19 @@
+// Things that are read anew: when something happens to them, after a gap in the stream, and now and then while seen.
+import { untrack } from "svelte";
+
+import type { EventTold } from "../api/types";
+import { live, paced } from "../live/live.svelte";
+
+/** Read now and again; the answer ends it. In a component: `$effect(() => kept(read, (event) => …))`. */
+export function kept(read: () => unknown, wanted: (event: EventTold) => boolean, { pace = 1500, every = 15_000 } = {}): () => void {
+  let over = false;
+  const soon = paced(pace, () => over || read());
+  untrack(() => void read());
+  const stop = live.on({ events: (events) => events.some(wanted) && soon(), resync: soon });
+  const timer = setInterval(() => document.hidden || live.paused || soon(), every);
+  return () => {
+    over = true;
+    stop();
+    clearInterval(timer);
+  };
+}

@@ -1,0 +1,8 @@
+import "./style/theme.css";
+import "./style/base.css";
+
+import { mount } from "svelte";
+
+import App from "./App.svelte";
+
+mount(App, { target: document.getElementById("app") as HTMLElement });
