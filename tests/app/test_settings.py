@@ -27,7 +27,7 @@ def table(name: str) -> dict[str, Any]:
 
 
 def test_every_setting_of_workers_servers_and_webhooks_stands_in_the_table_with_its_default() -> None:
-    assert table("worker") == defaults(WorkerSettings, {"own_process"})
+    assert table("worker") == defaults(WorkerSettings, {"own_process", "secrets"})
     assert table("web") == defaults(WebSettings, {"secrets"}) | defaults(ServerSettings)
     assert table("webhooks") == defaults(WebhookSettings)
 

@@ -7,12 +7,22 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import expect
 
-from tests.ui.conftest import Window
+from tests.ui.conftest import Window, violations
 from tests.ui.test_dashboard import start, state
 from tests.web.servers import ServerProcess
 
 pytestmark = pytest.mark.xdist_group("ui-acceptance")
 Windows = Callable[..., Window]
+
+
+def test_the_check_of_pages_finds_what_is_wrong_with_one(shared: ServerProcess, window: Windows) -> None:
+    page = window(shared.url).open("")
+    assert violations(page) == []
+
+    page.evaluate("""document.querySelector("main").append(
+        Object.assign(document.createElement("img"), {src: "icon.svg"}), document.createElement("button"))""")
+
+    assert sorted(each.partition(":")[0] for each in violations(page)) == ["button-name", "image-alt"]
 
 
 def test_the_first_tab_leads_past_the_navigation(shared: ServerProcess, window: Windows) -> None:

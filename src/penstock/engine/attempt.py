@@ -130,8 +130,8 @@ class Attempt:
         holding = self.holding
         match frame["say"]:
             case "progress":
-                phase = heard.maybe_name(frame["phase"])
-                holding.progress(heard.percent(frame["percent"]), frame["message"], phase)
+                message, phase = frame["message"], heard.maybe_name(frame["phase"])
+                holding.progress(heard.percent(frame["percent"]), message, phase)
             case "log":
                 level = frame["level"] if frame["level"] in _LEVELS else "info"
                 details, phase = heard.json_text(frame["details"]), heard.maybe_name(frame["phase"])
