@@ -12,8 +12,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 UV := $(BIN)/uv
-# "make test WORKERS=0" runs one test after the other in one process.
-WORKERS ?= 2
+# More than cores: many tests wait for processes. "make test WORKERS=0" runs one after the other in one process.
+WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 # The built dashboard; "make ui" and whatever shows it build it anew when its sources have changed.
 UI := src/penstock/_ui/index.html

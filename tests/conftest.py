@@ -41,8 +41,8 @@ LEFT_TO_SOAK = {
     "tests/web/test_raw_requests.py": "postgres",
     "tests/web/test_roles.py": "postgres",
 }
-"""What an everyday run leaves out, by file and a part of the id, to stay within its time: the same commands once more on
-the other way to a store, the same refusals once more over the other store, and the second walk through the dashboard."""
+"""What an everyday run leaves out, by file and a part of the id, to stay within its time: the same commands once
+more on the other way to a store, the same refusals once more over the other store, a second walk through the pages."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
