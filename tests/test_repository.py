@@ -56,6 +56,12 @@ def test_no_tracked_file_names_a_registry_or_a_path_of_one_machine(tracked: list
     assert found == []
 
 
+def test_no_lock_file_holds_an_address() -> None:
+    locks = [ROOT / "ui/package-lock.json", *(ROOT / "requirements").glob("*.txt")]
+
+    assert [lock.name for lock in locks if "://" in lock.read_text()] == []
+
+
 def test_importing_penstock_loads_no_driver() -> None:
     program = f"import sys, penstock; print(*sorted({DRIVERS} & set(sys.modules)))"
 
