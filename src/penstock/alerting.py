@@ -8,8 +8,9 @@ from penstock import options as given
 from penstock.conversation import Talk
 from penstock.core import alerts as rules
 from penstock.core.alerts import Alert, Facts, StoredAlert
+from penstock.core.errors import InvalidInput
 from penstock.core.instant import SECOND
-from penstock.core.worker_config import SETTING, disabled_in, from_text
+from penstock.core.worker_config import SETTING, WorkerConfig, disabled_in, from_text
 from penstock.stats import Figures
 from penstock.stores.verbs import admin, schedules, webhooks
 
@@ -47,12 +48,17 @@ class Alerting(Figures):
     def _alerts(self) -> Talk[list[Alert]]:
         settings: Any = yield admin.settings()
         stored = settings.get(SETTING)
-        config = from_text(None if stored is None else stored.value)
+        config, problem = WorkerConfig(), None
+        try:
+            config = from_text(None if stored is None else stored.value)
+        except InvalidInput as error:
+            problem = str(error)
         now: int = yield admin.clock()
         return rules.alerts(
             Facts(
                 stats=(yield admin.stats(now - round(config.alerts.window * SECOND))),
                 thresholds=config.alerts,
+                config_error=problem,
                 disabled=disabled_in(stored),
                 system_pause=(yield admin.system_pause()),
                 unserved=(yield admin.unserved()),

@@ -54,7 +54,7 @@ class Configuring(Conversation):
         tries = 1 if revision is not None else _MOST_TRIES
         while True:
             stored = yield from self._stored_config()
-            before, found = _config(stored)
+            before, found = _before(stored, changes)
             after = changes if isinstance(changes, WorkerConfig) else rules.merged(before, changes)
             disabled = rules.disabled_in(stored) or Disabled(who, to_datetime(time.time_ns() // 1000))
             plan = admin.put_setting(
@@ -78,3 +78,13 @@ class Configuring(Conversation):
 
 def _config(stored: Setting | None) -> tuple[WorkerConfig, int]:
     return (WorkerConfig(), 0) if stored is None else (rules.from_text(stored.value), stored.revision)
+
+
+def _before(stored: Setting | None, changes: object) -> tuple[WorkerConfig, int]:
+    """What is changed; one that cannot be read can still be replaced as a whole."""
+    try:
+        return _config(stored)
+    except InvalidInput:
+        if stored is None or not isinstance(changes, WorkerConfig):
+            raise
+        return WorkerConfig(), stored.revision

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock, Status
+from penstock import InvalidInput, Penstock, Status
 from penstock.core.alerts import Alert, Facts, alerts
 from penstock.core.definition import Pause
 from penstock.core.outcome import Failure
 from penstock.core.schedule import Kind, Schedule, ScheduleRow
 from penstock.core.stats import DefinitionStats, Durations, Flow, Running, Stats
-from penstock.core.worker_config import AlertThresholds
-from penstock.stores.verbs import schedules
+from penstock.core.worker_config import AlertThresholds, WorkerConfig
+from penstock.stores.verbs import admin, schedules
 from tests.app import shapes
 from tests.app.hand import Hand
 
@@ -55,6 +55,21 @@ def test_disabled_workers(app: Penstock, work: Any) -> None:
     assert timedelta(0) <= alert.since - before < timedelta(minutes=1)
     app.set_worker_config({"enabled": True}, by="ann")
     assert found(app) == {}
+
+
+@pytest.mark.parametrize("text", ['{"slots": "many"}', '{"alerts": 7}', "[1]", "{"])
+def test_a_configuration_that_cannot_be_read(app: Penstock, work: Any, text: str) -> None:
+    app.store.run(admin.put_setting("worker", text, by="hand"))
+
+    alert = found(app)["worker_config:*"]
+
+    assert alert.severity == "critical"
+    assert "cannot be used" in alert.message
+    assert app.why(work.enqueue("x").id)
+    with pytest.raises(InvalidInput):
+        app.set_worker_config({"slots": 2})
+    app.set_worker_config(WorkerConfig(slots=2), by="ann")
+    assert "worker_config:*" not in found(app)
 
 
 def test_a_paused_system(app: Penstock, work: Any) -> None:

@@ -60,6 +60,7 @@ def test_disabled_workers_claim_nothing_until_they_are_enabled(pair: Stage) -> N
 
     pair.app.set_worker_config({"enabled": False}, by="ann")
     heard(pair, "take no jobs")
+    beats(pair, 1)  # a claim that was on its way then has been answered
     jobs = [pair.enqueue("script", [["return", n]]) for n in range(3)]
     inline = pair.enqueue("inline", [["return", 1]])
     beats(pair)

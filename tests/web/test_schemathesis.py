@@ -58,6 +58,8 @@ def furnished(app: Penstock, new_server: NewServer) -> Furnished:
     return Furnished(server, app.create_token("fuzz", "super_admin").text, names)
 
 
+# The strategies of schemathesis make use of `random` where Hypothesis sees it.
+@pytest.mark.filterwarnings("ignore:Do not use the `random` module:hypothesis.errors.HypothesisDeprecationWarning")
 @pytest.mark.parametrize("number", range(SLICES))
 def test_made_up_requests_get_answers_that_the_document_tells(furnished: Furnished, number: int) -> None:
     for operation in OPERATIONS[number::SLICES]:

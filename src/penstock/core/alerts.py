@@ -62,6 +62,8 @@ class Facts:
 
     stats: Stats
     thresholds: AlertThresholds
+    config_error: str | None = None
+    """Why the stored worker configuration cannot be read; the thresholds are the defaults then."""
     disabled: Disabled | None = None
     system_pause: Pause | None = None
     unserved: Sequence[tuple[str, int, int]] = ()
@@ -73,10 +75,16 @@ class Facts:
 def alerts(facts: Facts) -> list[Alert]:
     """All that holds now, the critical first."""
     found = [
-        *_disabled(facts), *_paused(facts), *_unserved(facts), *_failing(facts), *_missed(facts), *_deep(facts),
-        *_stuck(facts), *_endpoints(facts),
+        *_unreadable(facts), *_disabled(facts), *_paused(facts), *_unserved(facts), *_failing(facts), *_missed(facts),
+        *_deep(facts), *_stuck(facts), *_endpoints(facts),
     ]  # fmt: skip
     return sorted(found, key=lambda each: (each.severity != CRITICAL, each.kind, each.subject))
+
+
+def _unreadable(facts: Facts) -> Iterator[Alert]:
+    if facts.config_error is not None:
+        text = f"The stored worker configuration cannot be used, and the last good one holds: {facts.config_error}"
+        yield Alert("worker_config", ALL, text, CRITICAL)
 
 
 def _disabled(facts: Facts) -> Iterator[Alert]:

@@ -152,25 +152,35 @@ def to_text(config: WorkerConfig, disabled: Disabled | None) -> str:
 
 def from_text(text: str | None) -> WorkerConfig:
     """What the store has kept. A field that this release does not know is passed over: a later one may have it."""
-    facts = {} if text is None else json.loads(text)
+    facts = {} if text is None else _kept(text)
     known: dict[str, Any] = {}
     for name in map(_camel, _FIELDS):
         if name in facts:
             known[name] = facts[name]
     for name in _PARTS:
         part = {_camel(each.name) for each in fields(getattr(_PLAIN, name))}
-        known[name] = {key: value for key, value in facts.get(name, {}).items() if key in part}
+        said = _object(facts.get(name, {}), f"{name} of the worker configuration")
+        known[name] = {key: value for key, value in said.items() if key in part}
     return parse(known)
 
 
 def disabled_in(setting: Setting | None) -> Disabled | None:
-    """Who disabled the workers, if what the store has kept says that they are."""
-    facts = {} if setting is None else json.loads(setting.value)
-    if setting is None or facts.get("enabled", True):
+    """Who disabled the workers, if what the store has kept says that they are and can be read."""
+    if setting is None:
+        return None
+    try:
+        facts = _kept(setting.value)
+    except InvalidInput:
+        return None
+    if facts.get("enabled", True):
         return None
     if _BY not in facts:
         return Disabled(setting.updated_by, setting.updated_at)
     return Disabled(facts[_BY], datetime.fromisoformat(facts[_AT]))
+
+
+def _kept(text: str) -> Mapping[str, Any]:
+    return _object(payload.decode(text, "the worker configuration"), "the worker configuration")
 
 
 def changes_between(before: WorkerConfig, after: WorkerConfig) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -53,7 +53,7 @@ async def stored_config(store: Store, admin: AdminPort, otherwise: WorkerConfig)
     stored = (await store.arun(admin.settings())).get(SETTING)
     try:
         return from_text(None if stored is None else stored.value)
-    except (InvalidInput, ValueError, TypeError, AttributeError) as error:
+    except InvalidInput as error:
         log.error("the stored worker configuration cannot be used, and the last good one holds: %s", error)
         return otherwise
 

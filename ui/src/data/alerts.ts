@@ -14,6 +14,7 @@ export interface About {
 
 const KINDS: Record<string, (subject: string) => About> = {
   worker_disabled: () => ({ title: "Workers take no jobs", verb: "Configuration", target: "workers?tab=configuration" }),
+  worker_config: () => ({ title: "Unreadable configuration", verb: "Configuration", target: "workers?tab=configuration" }),
   system_paused: () => ({ title: "Everything is paused", verb: "Workers", target: "workers" }),
   unserved: (key) => ({ title: "No worker for it", verb: "Definition", target: link("definitions", key) }),
   failure_rate: (key) => ({ title: "Many failures", verb: "Failed jobs", target: `jobs?status=failed&definitionKey=${encodeURIComponent(key)}` }),

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from penstock.core import worker_config
 from penstock.core.admin import Remains, Sweep
 from penstock.core.definition import Definition
-from penstock.core.errors import PenstockError
+from penstock.core.errors import InvalidInput
 from penstock.core.event import Event
 from penstock.core.instant import MINUTE, SECOND, to_datetime
 from penstock.core.job import Attempt, Phase, Review, StoredLog
@@ -34,7 +34,7 @@ def apply_defaults() -> Steps[int]:
     found = yield Statement("find_setting", {"name": worker_config.SETTING})
     try:
         told = worker_config.from_text(found[0][1] if found else None).retention
-    except (PenstockError, ValueError, TypeError, AttributeError):
+    except InvalidInput:
         # Whoever works with the configuration says what is wrong with it.
         return 0
     known = [row for row in (yield from definitions().steps()) if row.error is None]
