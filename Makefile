@@ -7,6 +7,8 @@ MAKEFLAGS += --no-print-directory
 
 # uv must use the interpreter of .venv and never fetch another.
 export UV_PYTHON_DOWNLOADS := never
+# Thousands of processes are started here: each should find the code compiled, whatever the shell says.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -7,7 +7,7 @@ import contextlib
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from penstock import duties
 from penstock.app import Penstock
@@ -41,6 +41,16 @@ class Pass:
     errors: int
     """Attempts that failed, schedules that could not be ticked, and parts of housekeeping that failed."""
     ticks: int
+
+
+class NodeOptions(TypedDict, total=False):
+    """What a node can be told beside its source, whatever is done with it."""
+
+    store: str | None
+    settings: WorkerSettings | None
+    webhooks: WebhookSettings | None
+    secrets: SecretPolicy | None
+    archive: Archive | None
 
 
 class Node:
@@ -301,20 +311,9 @@ async def _config(clerk: Penstock) -> WorkerConfig:
     return await stored_config(clerk.store, ports.admin, WorkerConfig())
 
 
-async def tick(
-    source: Source,
-    *,
-    store: str | None = None,
-    settings: WorkerSettings | None = None,
-    webhooks: WebhookSettings | None = None,
-    secrets: SecretPolicy | None = None,
-    archive: Archive | None = None,
-    drain: bool = False,
-) -> Pass:
+async def tick(source: Source, *, drain: bool = False, **options: Unpack[NodeOptions]) -> Pass:
     """Load the code, make one pass, and leave."""
-    node = Node(
-        source, store=store, settings=settings, ticking=False, webhooks=webhooks, secrets=secrets, archive=archive
-    )
+    node = Node(source, ticking=False, **options)
     try:
         await node.load()
         return await node.tick(drain=drain)
@@ -325,17 +324,13 @@ async def tick(
 async def work(
     source: Source,
     *,
-    store: str | None = None,
-    settings: WorkerSettings | None = None,
-    webhooks: WebhookSettings | None = None,
-    secrets: SecretPolicy | None = None,
-    archive: Archive | None = None,
     watch: bool = False,
     ready: Callable[[Worker], None] | None = None,
     signals: bool = True,
+    **options: Unpack[NodeOptions],
 ) -> None:
     """Run a worker until SIGTERM or SIGINT; a second one is a hurry."""
-    node = Node(source, store=store, settings=settings, webhooks=webhooks, secrets=secrets, archive=archive)
+    node = Node(source, **options)
     try:
         seen = await asyncio.to_thread(stamp, source.watched) if watch else {}
         worker = await node.load()

@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock import options as given
 from penstock.conversation import Conversation, Errand, Pause, Talk
+from penstock.core import paging
 from penstock.core.definition import DefinitionRow
 from penstock.core.errors import InvalidInput, NotFound, WaitTimeout
 from penstock.core.instant import Duration, microseconds
@@ -21,7 +22,6 @@ from penstock.stores.verbs import jobs as verbs
 
 _FIRST_LOOK = 0.02
 _LONGEST_LOOK = 0.5
-_PAGE = 200
 _MOST_LINES = 10_000
 _FRESH = 1.0
 """For so many seconds a definition that only the store knows is not read again."""
@@ -53,20 +53,10 @@ class Reading(Conversation):
 
     def iter_jobs(self, *, sort: str = "-createdAt", **which: Any) -> Iterator[Job]:
         """All jobs that the filters speak of, page after page."""
-        page = self.jobs(limit=_PAGE, sort=sort, **which)
-        yield from page.jobs
-        while page.cursor is not None:
-            page = self.jobs(limit=_PAGE, sort=sort, cursor=page.cursor, **which)
-            yield from page.jobs
+        return paging.every(lambda cursor: self.jobs(limit=paging.PAGE, sort=sort, cursor=cursor, **which))
 
-    async def aiter_jobs(self, *, sort: str = "-createdAt", **which: Any) -> AsyncIterator[Job]:
-        page = await self.ajobs(limit=_PAGE, sort=sort, **which)
-        for job in page.jobs:
-            yield job
-        while page.cursor is not None:
-            page = await self.ajobs(limit=_PAGE, sort=sort, cursor=page.cursor, **which)
-            for job in page.jobs:
-                yield job
+    def aiter_jobs(self, *, sort: str = "-createdAt", **which: Any) -> AsyncIterator[Job]:
+        return paging.aevery(lambda cursor: self.ajobs(limit=paging.PAGE, sort=sort, cursor=cursor, **which))
 
     def read_job(self, job_id: str) -> Job:
         """What is known of a job now."""

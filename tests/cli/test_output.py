@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock
+from penstock.cli.connection import Answer
+from penstock.cli.output import Output
 from tests.cli.shell import Shell
 
 HEAVY = {"penstock.app", "penstock.config", "httpx2", "fastapi", "pydantic", "apsw", "psycopg", "asyncio"}
@@ -102,6 +104,22 @@ def test_nothing_but_the_document_is_on_stdout(stored: Shell) -> None:
     assert len(json.loads(done.out)["jobs"]) == 50
     assert done.out.count("\n") == 1
     assert done.err == ""
+
+
+def test_whoever_sees_a_page_is_told_beside_it_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    for cursor in ("abc", None):
+        text = json.dumps({"tokens": [{"name": "one"}], "nextCursor": cursor})
+        Output().page(Answer(200, text, {}), "tokens", ["NAME"], lambda each: [each["name"]], none="none")
+
+    assert capsys.readouterr() == ("NAME\none\n" * 2, "There are more; go on with --cursor abc\n")
+
+
+def test_a_page_as_json_is_what_came(capsys: pytest.CaptureFixture[str]) -> None:
+    text = '{"tokens":[],"nextCursor":"abc"}'
+
+    Output(as_json=True).page(Answer(200, text, {}), "tokens", ["NAME"], list, none="none")
+
+    assert capsys.readouterr() == (f"{text}\n", "")
 
 
 def test_help_and_version_load_nothing_that_is_slow() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -37,12 +36,20 @@ class Cron:
 
     def tick(self, *flags: str) -> tuple[int, dict[str, int], WorkerProcess]:
         """One pass: its exit code, what it printed, and the process for its log."""
+        process = self.begin(*flags)
+        return *self.end(process), process
+
+    def begin(self, *flags: str) -> WorkerProcess:
+        """Begin a pass and do not wait for it."""
         place = ("--jobs", str(self.jobs.path), "--store", self.stage.url)
-        process = command(self.stage, "tick", *place, *flags, wait=False)
+        return command(self.stage, "tick", *place, *flags, wait=False)
+
+    def end(self, process: WorkerProcess) -> tuple[int, dict[str, int]]:
+        """Wait for a pass: its exit code and what it printed."""
         code = process.wait()
         lines = [line for line in process.output.splitlines() if line.startswith("{")]
         assert len(lines) == 1, process.output
-        return code, json.loads(lines[0]), process
+        return code, json.loads(lines[0])
 
 
 @pytest.fixture
@@ -90,13 +97,17 @@ def test_drain_runs_all_that_waits(cron: Cron) -> None:
 
 
 def test_a_drain_ends_though_a_schedule_ticks_faster_than_its_jobs_run(cron: Cron) -> None:
-    cron.jobs.save("often.py", "import time\nschedule = '1s'\noverlap = 'allow'\ndef run(ctx):\n    time.sleep(1.2)\n")
-    app = cron.stage.app
+    app, gate = cron.stage.app, Gate(cron.stage.folder)
+    cron.jobs.save("often.py", f"schedule = '1s'\noverlap = 'allow'\ndef run(ctx):\n    {gate.text}")
     cron.tick()
     before = len(app.schedule_ticks("often"))
     wait_until(lambda: _is_due(app.get_schedule("often")), "it is due")
 
-    code, said, process = cron.tick("--drain", "--slots", "16")
+    process = cron.begin("--drain", "--slots", "16")
+    gate.wait()
+    wait_until(lambda: _is_due(app.get_schedule("often"), for_seconds=1), "it has been due twice while its job ran")
+    gate.open()
+    code, said = cron.end(process)
 
     assert code == 0, process.output
     ticks = app.schedule_ticks("often")
@@ -105,30 +116,22 @@ def test_a_drain_ends_though_a_schedule_ticks_faster_than_its_jobs_run(cron: Cro
     assert {job.status for job in app.iter_jobs(definition="often")} == {"succeeded"}
 
 
-def test_a_drain_ends_though_others_create_jobs_all_the_time(cron: Cron) -> None:
-    cron.jobs.save("slow.py", "import time\ndef run(ctx):\n    time.sleep(0.2)\n    return 1\n")
+def test_a_drain_ends_though_others_create_jobs_meanwhile(cron: Cron) -> None:
+    app, gate = cron.stage.app, Gate(cron.stage.folder)
+    cron.jobs.save("slow.py", f"def run(ctx):\n    {gate.text}")
     cron.tick()
-    app = cron.stage.app
     waiting = [app.enqueue("slow") for _ in range(3)]
-    stopped = threading.Event()
 
-    def others() -> None:
-        wait_until(lambda: stopped.is_set() or waiting[0].refresh().status != "queued", "the drain has begun", 60)
-        while not stopped.wait(0.05):
-            app.enqueue("slow")
-
-    thread = threading.Thread(target=others)
-    thread.start()
-    try:
-        code, said, process = cron.tick("--drain", "--slots", "1")
-    finally:
-        stopped.set()
-        thread.join()
+    process = cron.begin("--drain", "--slots", "1")
+    gate.wait()
+    meanwhile = [app.enqueue("slow") for _ in range(20)]
+    gate.open()
+    code, said = cron.end(process)
 
     assert code == 0, process.output
     assert [job.refresh().status for job in waiting] == ["succeeded"] * 3
     assert said["processed"] >= 3
-    left = [job for job in app.iter_jobs(definition="slow") if job.status == "queued"]
+    left = [job for job in meanwhile if job.refresh().status == "queued"]
     assert left, "what came meanwhile waits for the next pass"
 
 
@@ -237,5 +240,6 @@ def test_a_wrong_call_is_one_clear_line(quiet_stage: Stage, arguments: tuple[str
     assert words in done.stderr
 
 
-def _is_due(row: Any) -> bool:
-    return row.schedule.next_run_at is not None and row.schedule.next_run_at < datetime.now(UTC).timestamp() * 1e6
+def _is_due(row: Any, for_seconds: float = 0) -> bool:
+    now = datetime.now(UTC).timestamp() - for_seconds
+    return row.schedule.next_run_at is not None and row.schedule.next_run_at < now * 1e6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 from penstock import Context, NeedsReview, Penstock
@@ -20,22 +21,23 @@ def echo(value: int = 1, note: str = "") -> dict[str, Any]:
     return {"value": value, "note": note}
 
 
-def fetch(ctx: Context, url: str, seconds: float = 0.2) -> None:
+def fetch(ctx: Context, url: str, seconds: float = 0.2, allowed: str | None = None) -> None:
     ctx.logger.info("fetching %s", url)
     ctx.progress(50, "half of it")
     time.sleep(seconds)
 
 
-def shrink(ctx: Context, url: str, seconds: float = 0.2) -> None:
+def shrink(ctx: Context, url: str, seconds: float = 0.2, allowed: str | None = None) -> None:
     for number in range(10):
+        _wait_for(allowed, number)
         ctx.progress(number * 10, f"frame {number} of 10")
         ctx.logger.info("frame %d", number)
         time.sleep(seconds / 10)
 
 
 @app.job("video", phases=[fetch, shrink])
-def video(ctx: Context, url: str, seconds: float = 0.2) -> str:
-    """Fetch, shrink, publish."""
+def video(ctx: Context, url: str, seconds: float = 0.2, allowed: str | None = None) -> str:
+    """Fetch, shrink, publish; both phases last for some time, so that there is something to draw."""
     return f"published {url}"
 
 
@@ -61,9 +63,15 @@ def keep(n: int, b: int, a: int) -> dict[str, int]:
 
 
 @app.job("count", backoff=0.5)
-def count(ctx: Context, lines: int = 60, pause: float = 0.1) -> int:
+def count(ctx: Context, lines: int = 60, allowed: str | None = None) -> int:
     """Write numbered lines, one after the other."""
     for number in range(lines):
+        _wait_for(allowed, number)
         ctx.logger.info("line %d with fence %d", number, ctx.fence)
-        time.sleep(pause)
     return lines
+
+
+def _wait_for(allowed: str | None, number: int) -> None:
+    """Wait until the file `allowed` grants more steps than this number; without one nothing is waited for."""
+    while allowed is not None and int(Path(allowed).read_text()) <= number:
+        time.sleep(0.01)

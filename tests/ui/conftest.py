@@ -96,6 +96,19 @@ def window(browser: Browser) -> Iterator[Callable[..., Window]]:
     assert [complaint for each in made for complaint in each.complaints] == []
 
 
+class Allowance:
+    """How many steps a job may make: a file that it reads before each of them."""
+
+    def __init__(self, folder: Path, steps: int) -> None:
+        self.path = folder / "allowance"
+        self.raise_to(steps)
+
+    def raise_to(self, steps: int) -> None:
+        written = self.path.with_suffix(".new")
+        written.write_text(str(steps))
+        written.replace(self.path)
+
+
 def settled(page: Page) -> None:
     """Wait until a page has what it asked for and asks for nothing more."""
     page.wait_for_selector("h1")

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from penstock.core.access import Role
 from tests.engine.fleet import Stage
-from tests.ui.conftest import APPLICATION, PATIENCE, Window, answers, settled
+from tests.ui.conftest import APPLICATION, PATIENCE, Allowance, Window, answers, settled
 from tests.ui.loaded import load
 from tests.ui.test_dashboard import PAGES, start, state, token_of
 from tests.waiting import wait_until
@@ -77,7 +77,8 @@ def test_a_killed_worker_is_seen_as_lost_and_its_job_as_recovered_without_a_relo
 ) -> None:
     server = serve(stage, target=APPLICATION, worker=False)
     workers = [stage.worker(target=APPLICATION) for _ in range(2)]
-    job = start(server, "count", lines=30)
+    allowance = Allowance(stage.folder, 5)
+    job = start(server, "count", lines=30, allowed=str(allowance.path))
     page = window(server.url).open(f"jobs/{job}")
     expect(page.get_by_text("line 3 with fence 1")).to_be_visible(timeout=PATIENCE)
     holder = server.get(f"/v1/jobs/{job}")["workerId"]
@@ -86,6 +87,7 @@ def test_a_killed_worker_is_seen_as_lost_and_its_job_as_recovered_without_a_relo
     next(each for each in workers if each.pid == pid).send(signal.SIGKILL)
 
     wait_until(lambda: server.get(f"/v1/jobs/{job}")["lost"] == 1, "the job is lost")
+    allowance.raise_to(30)
     expect(page.locator(".facts-line")).to_contain_text("1 lost", timeout=2000 + slack())
     expect(page.get_by_role("button", name="lost its worker")).to_be_visible()
     state(page, "Succeeded")
@@ -95,16 +97,20 @@ def test_a_restart_of_the_server_costs_an_open_page_no_line_and_doubles_none(sta
     first = serve(stage, target=APPLICATION, worker=False)
     port = int(first.url.rsplit(":", 1)[1])
     stage.worker(target=APPLICATION)
-    job = start(first, "count", lines=60)
+    allowance = Allowance(stage.folder, 20)
+    job = start(first, "count", lines=60, allowed=str(allowance.path))
     page = window(first.url, forgiven=("net::ERR_",), accept_downloads=True).open(f"jobs/{job}")
     expect(page.get_by_text("line 5 with")).to_be_visible(timeout=PATIENCE)
 
     first.stop()
     expect(page.get_by_label(re.compile("Live updates: (restarting|offline)"))).to_be_visible(timeout=PATIENCE)
+    allowance.raise_to(40)
+    wait_until(lambda: len(stage.app.logs(job)) == 40, "lines were written while the server was away")
     second = serve(stage, target=APPLICATION, worker=False, port=port)
+    expect(page.get_by_label("Live updates: live")).to_be_visible(timeout=PATIENCE)
+    allowance.raise_to(60)
 
     state(page, "Succeeded")
-    expect(page.get_by_label("Live updates: live")).to_be_visible(timeout=PATIENCE)
     written = [each["message"] for each in second.get(f"/v1/jobs/{job}/logs", params={"limit": 500})["logs"]]
     expect(page.get_by_role("region", name="Log").get_by_role("status")).to_have_text(f"{len(written)} lines")
     with page.expect_download() as download:
@@ -234,14 +240,18 @@ def test_below_a_path_that_no_proxy_strips_everything_works(stage: Stage, window
     state(page, "Failed")
 
 
-def test_a_running_phase_the_title_and_the_icon_tell_how_far_it_is(shared: ServerProcess, window: Windows) -> None:
-    job = start(shared, "video", url="a.mov", seconds=8)
+def test_a_running_phase_the_title_and_the_icon_tell_how_far_it_is(
+    shared: ServerProcess, window: Windows, tmp_path: Path
+) -> None:
+    allowance = Allowance(tmp_path, 6)
+    job = start(shared, "video", url="a.mov", allowed=str(allowance.path))
     page = window(shared.url).open(f"jobs/{job}")
     icon = page.locator('link[rel="icon"]')
 
     expect(page.get_by_role("button", name=re.compile(r"^shrink: [1-9]\d? % frame \d"))).to_be_visible(timeout=PATIENCE)
     expect(page).to_have_title(re.compile(r"^◐ [4-9]\d % video"))
     busy = icon.get_attribute("href")
+    allowance.raise_to(10)
     state(page, "Succeeded")
 
     expect(page).to_have_title(re.compile("^✓ video"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.ui.conftest import Window, violations
+from tests.ui.conftest import Allowance, Window, violations
 from tests.ui.test_dashboard import start, state
 from tests.web.servers import ServerProcess
 
@@ -54,8 +55,9 @@ def test_a_dialog_keeps_the_focus_and_gives_it_back(shared: ServerProcess, windo
     expect(opener).to_be_focused()
 
 
-def test_nothing_moves_for_whoever_asks_for_less_motion(shared: ServerProcess, window: Windows) -> None:
-    job = start(shared, "count", lines=80)
+def test_nothing_moves_for_whoever_asks_for_less_motion(shared: ServerProcess, window: Windows, tmp_path: Path) -> None:
+    allowance = Allowance(tmp_path, 1)
+    job = start(shared, "count", lines=2, allowed=str(allowance.path))
     moving = "document.getAnimations().filter(each => each.playState === 'running').length"
     lively = window(shared.url).open(f"jobs/{job}")
     calm = window(shared.url, reduced_motion="reduce").open(f"jobs/{job}")
@@ -64,6 +66,7 @@ def test_nothing_moves_for_whoever_asks_for_less_motion(shared: ServerProcess, w
 
     assert lively.evaluate(moving) > 0
     assert calm.evaluate(moving) == 0
+    allowance.raise_to(2)
 
 
 def test_single_keys_can_be_turned_off_and_stay_off(shared: ServerProcess, window: Windows) -> None:

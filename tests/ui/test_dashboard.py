@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 from penstock.core.access import Role
 from penstock.web.pages import FOLDER
 from tests.engine.fleet import Stage
-from tests.ui.conftest import APPLICATION, PATIENCE, Window, violations
+from tests.ui.conftest import APPLICATION, PATIENCE, Allowance, Window, violations
 from tests.waiting import wait_until
 from tests.web.servers import ServerProcess, serve
 
@@ -81,11 +81,15 @@ def test_every_filled_page_is_accessible(server: ServerProcess, window: Windows,
     assert wrong_on(window(server.url, color_scheme=theme), paths) == {}
 
 
-def test_a_job_is_seen_going_through_its_phases_without_a_reload(server: ServerProcess, window: Windows) -> None:
-    job = start(server, "video", url="a.mov", seconds=2)
+def test_a_job_is_seen_going_through_its_phases_without_a_reload(
+    server: ServerProcess, window: Windows, tmp_path: Path
+) -> None:
+    allowance = Allowance(tmp_path, 5)
+    job = start(server, "video", url="a.mov", allowed=str(allowance.path))
     page = window(server.url).open(f"jobs/{job}")
 
     expect(page.get_by_role("button", name="shrink")).to_be_visible(timeout=PATIENCE)
+    allowance.raise_to(10)
     state(page, "Succeeded")
 
     expect(page.get_by_text("frame 9", exact=True)).to_be_visible()

@@ -79,12 +79,12 @@ class TestSequence:
         if app.store.dialect == "sqlite":
             assert all([each.seq for each in messages] == [each.seq for each in table] for messages in heard)
 
+    # SQLite has one writer at a time: nothing is committed late.
+    @pytest.mark.parametrize("app", ["postgres-18"], indirect=True)
     def test_what_is_committed_late_comes_once_to_whoever_came_in_between(
         self, app: Penstock, server: StreamServer
     ) -> None:
         store: Any = app.store
-        if store.dialect == "sqlite":
-            pytest.skip("SQLite has one writer at a time: nothing is committed late")
         begin = store.run(feed.tip())
 
         async def follow(transaction: contextlib.ExitStack) -> None:
@@ -315,10 +315,9 @@ class TestStream:
 
             wait_until(lambda: not server.streams._running, "the reading has ended")
 
+    # Nobody counts the connections of a SQLite file.
+    @pytest.mark.parametrize("app", ["postgres-18"], indirect=True)
     def test_streams_need_no_connection_each(self, app: Penstock, server: StreamServer) -> None:
-        if app.store.dialect == "sqlite":
-            pytest.skip("nobody counts the connections of a SQLite file")
-
         async def crowd() -> int:
             async with contextlib.AsyncExitStack() as stack:
                 streams = [await stack.enter_async_context(reading(server.url)) for _ in range(60)]

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Answer, Common, connect, path
+from penstock.cli.filters import Cursor, Limit
 from penstock.cli.output import Cell, Output, one_line
 from penstock.cli.writing import full, moment, seconds, span
 from penstock.core.errors import InvalidInput
@@ -24,32 +25,16 @@ Reason = Annotated[str, Parameter(help="Why; everybody sees it.")]
 @app.command(name=["list", "ls"])
 def list_definitions(
     *,
-    limit: Annotated[int, Parameter(help="How many, up to 500.")] = 100,
-    cursor: Annotated[str | None, Parameter(help="Go on behind an earlier page.")] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
     common: Common = DEFAULTS,
 ) -> None:
     """List definitions by their keys."""
-    out = Output(common.json)
     with connect(common) as api:
         answer = api.get("/v1/definitions", limit=limit, cursor=cursor)
-    if common.json:
-        out.document(answer.text)
-        return
-    rows: list[list[Cell]] = []
-    for each in answer.data["definitions"]:
-        counts = each["counts"]
-        rows.append(
-            [each["key"], f"v{each['versions'][0]['version']}", _state(each), str(each["liveWorkers"]),
-             str(counts.get("scheduled", 0) + counts.get("queued", 0)), str(counts.get("running", 0)),
-             str(counts.get("failed", 0)), each["versions"][0]["description"].split("\n")[0]]
-        )  # fmt: skip
-    out.table(
-        ["DEFINITION", "VERSION", "STATE", "WORKERS", "WAITING", "RUNNING", "FAILED", "DESCRIPTION"],
-        rows,
-        none="No definition is known yet; a worker that has one makes it known.",
-    )
-    if answer.data["nextCursor"] is not None:
-        out.note(f"There are more; go on with --cursor {answer.data['nextCursor']}")
+    headings = ["DEFINITION", "VERSION", "STATE", "WORKERS", "WAITING", "RUNNING", "FAILED", "DESCRIPTION"]
+    none = "No definition is known yet; a worker that has one makes it known."
+    Output(common.json).page(answer, "definitions", headings, _row, none=none)
 
 
 @app.command
@@ -133,6 +118,15 @@ def _change(common: Common, key: str | None, verb: str, body: Mapping[str, Any] 
         out.line("Everything is paused." if answer.data["pause"] else "Everything goes on.")
     else:
         out.line(f"{key} is {_state(answer.data)[0]}.")
+
+
+def _row(told: Mapping[str, Any]) -> list[Cell]:
+    newest, counts = told["versions"][0], told["counts"]
+    return [
+        told["key"], f"v{newest['version']}", _state(told), str(told["liveWorkers"]),
+        str(counts.get("scheduled", 0) + counts.get("queued", 0)), str(counts.get("running", 0)),
+        str(counts.get("failed", 0)), newest["description"].split("\n")[0],
+    ]  # fmt: skip
 
 
 def _state(definition: Mapping[str, Any]) -> tuple[str, str]:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from penstock.cli import serve
+from penstock.cli import worker_flags as flag
 from penstock.cli.log_flags import LogFormat, LogLevel, configure
-from penstock.cli.worker import chosen_settings, chosen_source, setting
+from penstock.cli.worker import chosen_settings, chosen_source
 from penstock.config import Config, load
 from penstock.core.errors import InvalidInput
 
@@ -25,16 +26,14 @@ _FOLDER = "jobs"
 
 
 def dev(
-    target: Annotated[str | None, Parameter(help="The application: module:app, or a file such as jobs.py:app.")] = None,
+    target: flag.Target = None,
     /,
     *,
     jobs: Annotated[str | None, Parameter(help="A folder of job files; jobs/ by default.")] = None,
     store: Annotated[str | None, Parameter(help="The store; jobs.db in this folder by default.")] = None,
     port: Annotated[int | None, Parameter(help="The port; 7367, or any free one if that is taken.")] = None,
-    slots: Annotated[int | None, setting("slots", "Jobs that run at once, each in a process of its own.")] = None,
-    env: Annotated[
-        tuple[str, ...] | None, Parameter(help="An environment variable that all jobs may see.", negative="")
-    ] = None,
+    slots: flag.Slots = None,
+    env: flag.Env = None,
     log_format: LogFormat = "console",
     log_level: LogLevel = "info",
 ) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, connect
+from penstock.cli.filters import Cursor, Limit
 from penstock.cli.output import Cell, Output
 from penstock.cli.writing import moment, short, when
 
@@ -17,8 +18,8 @@ app = App(name="errors", help="Failures, those that look alike together.")
 def list_errors(
     *,
     since: Annotated[str | None, Parameter(help="Since when: 2h, 7d, or a time; a day ago by default.")] = None,
-    limit: Annotated[int, Parameter(help="How many, up to 500.")] = 50,
-    cursor: Annotated[str | None, Parameter(help="Go on behind an earlier page.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
     common: Common = DEFAULTS,
 ) -> None:
     """List what failed, the newest first."""
@@ -39,5 +40,4 @@ def list_errors(
     )
     if rows:
         out.note("the jobs of one: penstock jobs list --fingerprint …")
-    if answer.data["nextCursor"] is not None:
-        out.note(f"There are more; go on with --cursor {answer.data['nextCursor']}")
+    out.more(answer.data["nextCursor"])

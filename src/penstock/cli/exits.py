@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
-from penstock.core import errors
 from penstock.core.errors import InvalidInput, PenstockError
 
 
@@ -57,27 +56,12 @@ _BY_CODE = {
     "unauthenticated": Exit.NOT_ALLOWED,
     "forbidden": Exit.NOT_ALLOWED,
     "misdirected": Exit.NOT_ALLOWED,
+    "timed_out": Exit.TIMED_OUT,
     "rate_limited": Exit.UNREACHABLE,
     "timeout": Exit.UNREACHABLE,
     "unavailable": Exit.UNREACHABLE,
     "too_many_streams": Exit.UNREACHABLE,
 }
-_BY_KIND: tuple[tuple[type[PenstockError], str], ...] = (
-    (errors.MalformedPayload, "malformed"),
-    (errors.InvalidPayload, "invalid_params"),
-    (errors.InvalidSchedule, "invalid_schedule"),
-    (errors.InvalidInput, "invalid_request"),
-    (errors.NotFound, "not_found"),
-    (errors.IdempotencyConflict, "idempotency_conflict"),
-    (errors.RevisionConflict, "revision_conflict"),
-    (errors.Conflict, "conflict"),
-    (errors.Unauthenticated, "unauthenticated"),
-    (errors.Forbidden, "forbidden"),
-    (errors.WaitTimeout, "timed_out"),
-    (errors.FeedGone, "feed_gone"),
-    (errors.StoreFull, "store_full"),
-    (errors.StoreError, "unavailable"),
-)
 
 
 class Refused(PenstockError):
@@ -89,13 +73,6 @@ class Refused(PenstockError):
         self.details = dict(details or {})
 
 
-def code_of(error: PenstockError) -> str:
-    """The stable name of an error's kind: that of the API."""
-    if isinstance(error, Refused):
-        return error.code
-    return next((code for kind, code in _BY_KIND if isinstance(error, kind)), "failed")
-
-
 def misused(error: Exception) -> InvalidInput:
     """What the reader of the command line has to say, as one of our errors."""
     text = " ".join(str(error).split())
@@ -104,9 +81,7 @@ def misused(error: Exception) -> InvalidInput:
 
 def exit_of(error: PenstockError) -> Exit:
     """The exit code that an error means."""
-    if isinstance(error, errors.WaitTimeout):
-        return Exit.TIMED_OUT
-    return _BY_CODE.get(code_of(error), Exit.FAILED)
+    return _BY_CODE.get(error.code, Exit.FAILED)
 
 
 def exit_of_job(job: Mapping[str, Any]) -> Exit:

@@ -1,4 +1,4 @@
-"""Which jobs are meant: the filters of the API as flags."""
+"""Which jobs are meant, and which page of a list: the filters of the API as flags."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from penstock.cli.writing import moment
 from penstock.core.errors import InvalidInput
 
 _GROUP = Group("Which jobs", sort_key=50)
+Limit = Annotated[int, Parameter(help="How many, up to 500.")]
+Cursor = Annotated[str | None, Parameter(help="Go on behind an earlier page.")]
 
 
 @Parameter(name="*")

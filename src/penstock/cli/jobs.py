@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
-from penstock.cli.filters import NO_FILTER, Filter
+from penstock.cli.filters import NO_FILTER, Cursor, Filter, Limit
 from penstock.cli.naming import job_id
 from penstock.cli.output import Cell, Output, one_line
 from penstock.cli.writing import TERMINAL, clock, full, short, span, style, took, when
@@ -46,8 +46,8 @@ def list_jobs(
             allow_leading_hyphen=True, help="createdAt, finishedAt or priority; with - in front the greatest first."
         ),
     ] = ("-createdAt"),
-    limit: Annotated[int, Parameter(help="How many, up to 500.")] = 50,
-    cursor: Annotated[str | None, Parameter(help="Go on behind an earlier page.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", help="Print ids only.")] = False,
     common: Common = DEFAULTS,
 ) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from penstock.cli.exits import Refused, code_of
+from penstock.cli.exits import Refused
 from penstock.cli.writing import mark, style
 from penstock.core.errors import InvalidInput, PenstockError
 from penstock.core.secrets import neutralise
@@ -17,6 +17,8 @@ from penstock.core.secrets import neutralise
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
+
+    from penstock.cli.connection import Answer
 
 Cell = str | tuple[str, str]
 """A text, or a text with its colour."""
@@ -84,6 +86,28 @@ class Output:
             for each in aligned([list(headings), *([text for text, _ in row] for row in cells)]):
                 write(each)
 
+    def page(
+        self,
+        answer: Answer,
+        name: str,
+        headings: Sequence[str],
+        row: Callable[[Mapping[str, Any]], Sequence[Cell]],
+        *,
+        none: str,
+    ) -> None:
+        """A page of the API: as it came with `--json`, else a row for each that it lists under `name`."""
+        if self.as_json:
+            self.document(answer.text)
+            return
+        told = answer.data
+        self.table(headings, map(row, told[name]), none=none)
+        self.more(told.get("nextCursor"))
+
+    def more(self, cursor: str | None) -> None:
+        """How to go on behind a page; nothing is said behind the last one."""
+        if cursor is not None:
+            self.note(f"There are more; go on with --cursor {cursor}")
+
     def facts(self, pairs: Mapping[str, Cell | None]) -> None:
         """Names and values, one a line; what has no value is left out."""
         told = {name: _clean(value) for name, value in pairs.items() if value not in (None, "")}
@@ -137,7 +161,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def problem(error: PenstockError) -> dict[str, Any]:
     """An error in the shape that the API gives it."""
     details = error.details if isinstance(error, Refused) else {}
-    return {"error": {"code": code_of(error), "message": error.message, "hint": error.hint, "details": details}}
+    return {"error": {"code": error.code, "message": error.message, "hint": error.hint, "details": details}}
 
 
 def complain(error: PenstockError, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Answer, Common, connect, path
 from penstock.cli.definitions import Reason, Until
+from penstock.cli.filters import Cursor, Limit
 from penstock.cli.output import Cell, Output, one_line
 from penstock.cli.parameters import object_of
 from penstock.cli.schedule_flags import NO_TIME, NOTHING, Policies, When
@@ -29,26 +30,15 @@ Count = Annotated[int, Parameter(help="How many, up to 100.")]
 @app.command(name=["list", "ls"])
 def list_schedules(
     *,
-    limit: Annotated[int, Parameter(help="How many, up to 500.")] = 100,
-    cursor: Annotated[str | None, Parameter(help="Go on behind an earlier page.")] = None,
+    limit: Limit = 100,
+    cursor: Cursor = None,
     common: Common = DEFAULTS,
 ) -> None:
     """List schedules by their keys."""
-    out = Output(common.json)
     with connect(common) as api:
         answer = api.get("/v1/schedules", limit=limit, cursor=cursor)
-    if common.json:
-        out.document(answer.text)
-        return
-    rows: list[list[Cell]] = [
-        [each["key"], each["definitionKey"], _state(each), each["expression"], each["timezone"],
-         when(each["nextRunAt"]), when(each["lastScheduledAt"]), each["owner"]]
-        for each in answer.data["schedules"]
-    ]  # fmt: skip
     headings = ["SCHEDULE", "DEFINITION", "STATE", "WHEN", "ZONE", "NEXT", "LAST", "OWNER"]
-    out.table(headings, rows, none="There is no schedule.")
-    if answer.data["nextCursor"] is not None:
-        out.note(f"There are more; go on with --cursor {answer.data['nextCursor']}")
+    Output(common.json).page(answer, "schedules", headings, _row, none="There is no schedule.")
 
 
 @app.command
@@ -165,21 +155,12 @@ def preview(
 
 
 @app.command
-def ticks(key: Key, /, *, limit: Annotated[int, Parameter(help="How many, up to 500.")] = 50,
-          common: Common = DEFAULTS) -> None:  # fmt: skip
+def ticks(key: Key, /, *, limit: Limit = 50, common: Common = DEFAULTS) -> None:
     """Show what became of a schedule's ticks, the newest first."""
-    out = Output(common.json)
     with connect(common) as api:
         answer = api.get(path("schedules", key, "ticks"), limit=limit)
-    if common.json:
-        out.document(answer.text)
-        return
-    rows: list[list[Cell]] = [
-        [full(each["instant"]), each["verdict"], str(each["passedOver"] or ""),
-         "" if each["jobId"] is None else short(each["jobId"]), full(each["at"])]
-        for each in answer.data["ticks"]
-    ]  # fmt: skip
-    out.table(["TICK", "VERDICT", "PASSED OVER", "JOB", "DECIDED"], rows, none="It has not ticked yet.")
+    headings = ["TICK", "VERDICT", "PASSED OVER", "JOB", "DECIDED"]
+    Output(common.json).page(answer, "ticks", headings, _tick_row, none="It has not ticked yet.")
 
 
 @app.command
@@ -209,6 +190,18 @@ def _change(common: Common, key: str, verb: str, body: Mapping[str, Any] | None 
         out.document(answer.text)
     else:
         out.line(f"{key} is {_state(answer.data)[0]}; next tick: {when(answer.data['nextRunAt']) or 'none'}.")
+
+
+def _row(told: Mapping[str, Any]) -> list[Cell]:
+    return [
+        told["key"], told["definitionKey"], _state(told), told["expression"], told["timezone"],
+        when(told["nextRunAt"]), when(told["lastScheduledAt"]), told["owner"],
+    ]  # fmt: skip
+
+
+def _tick_row(told: Mapping[str, Any]) -> list[Cell]:
+    job = "" if told["jobId"] is None else short(told["jobId"])
+    return [full(told["instant"]), told["verdict"], str(told["passedOver"] or ""), job, full(told["at"])]
 
 
 def _state(told: Mapping[str, Any]) -> tuple[str, str]:

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from penstock.cli import worker_flags as flag
 from penstock.cli.log_flags import LogFormat, LogLevel, configure
-from penstock.cli.worker import chosen_outward, chosen_settings, chosen_source, new_loop, setting
+from penstock.cli.worker import chosen_outward, chosen_settings, chosen_source, new_loop
 from penstock.config import Config, load
 from penstock.core.errors import InvalidInput
 from penstock.engine.settings import WorkerSettings
@@ -22,29 +23,25 @@ if TYPE_CHECKING:
 
 
 def serve(
-    target: Annotated[str | None, Parameter(help="The application: module:app, or a file such as jobs.py:app.")] = None,
+    target: flag.Target = None,
     /,
     *,
-    jobs: Annotated[str | None, Parameter(help="A folder of job files instead of an application.")] = None,
+    jobs: flag.Jobs = None,
     store: Annotated[str | None, Parameter(help="The store, where no application names it, or another one.")] = None,
     host: Annotated[str | None, Parameter(help="Where to listen; 127.0.0.1 unless penstock.toml says more.")] = None,
     port: Annotated[int | None, Parameter(help="The port; 7367 unless penstock.toml says otherwise.")] = None,
-    watch: Annotated[bool, Parameter(help="Load the code anew when its files change.", negative="")] = False,
+    watch: flag.Watch = False,
     no_worker: Annotated[bool, Parameter(help="Run no jobs: only answer, and do what is timed.", negative="")] = False,
-    slots: Annotated[int | None, setting("slots", "Jobs that run at once, each in a process of its own.")] = None,
-    inline_slots: Annotated[int | None, setting("inline_slots", "Inline jobs that run at once.")] = None,
-    lease: Annotated[float | None, setting("lease", "Seconds after which a silent worker counts as dead.")] = None,
-    heartbeat: Annotated[float | None, setting("heartbeat", "Seconds between heartbeats.")] = None,
-    poll: Annotated[float | None, setting("poll", "Seconds between unasked looks for jobs.")] = None,
-    drain: Annotated[float | None, setting("drain", "Seconds that jobs may go on after a stop.")] = None,
-    stop_grace: Annotated[
-        float | None, setting("stop_grace", "Seconds between asking jobs to stop and killing them.")
-    ] = None,
-    user: Annotated[str | None, Parameter(help="Run jobs as this user (needs root).")] = None,
-    allow_root: Annotated[bool | None, setting("allow_root", "Let jobs run as root.")] = None,
-    env: Annotated[
-        tuple[str, ...] | None, Parameter(help="An environment variable that all jobs may see.", negative="")
-    ] = None,
+    slots: flag.Slots = None,
+    inline_slots: flag.InlineSlots = None,
+    lease: flag.Lease = None,
+    heartbeat: flag.Heartbeat = None,
+    poll: flag.Poll = None,
+    drain: flag.Drain = None,
+    stop_grace: flag.StopGrace = None,
+    user: flag.User = None,
+    allow_root: flag.AllowRoot = None,
+    env: flag.Env = None,
     name: Annotated[str | None, Parameter(help="A name for the worker; the host's by default.")] = None,
     log_format: LogFormat = "console",
     log_level: LogLevel = "info",

@@ -10,21 +10,22 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from penstock.cli import worker_flags as flag
 from penstock.cli.log_flags import LogFormat, LogLevel, configure
-from penstock.cli.worker import chosen_outward, chosen_settings, chosen_source, new_loop, setting
+from penstock.cli.worker import chosen_outward, chosen_settings, chosen_source, new_loop
 from penstock.config import load
 
 
 def tick(
-    target: Annotated[str | None, Parameter(help="The application: module:app, or a file such as jobs.py:app.")] = None,
+    target: flag.Target = None,
     /,
     *,
-    jobs: Annotated[str | None, Parameter(help="A folder of job files instead of an application.")] = None,
+    jobs: flag.Jobs = None,
     drain: Annotated[bool, Parameter(help="Run the jobs that wait as well.", negative="")] = False,
-    store: Annotated[str | None, Parameter(help="Another store than the application names.")] = None,
-    slots: Annotated[int | None, setting("slots", "Jobs that run at once.")] = None,
-    user: Annotated[str | None, Parameter(help="Run jobs as this user (needs root).")] = None,
-    allow_root: Annotated[bool | None, setting("allow_root", "Let jobs run as root.")] = None,
+    store: flag.OtherStore = None,
+    slots: Annotated[int | None, flag.setting("slots", "Jobs that run at once.")] = None,
+    user: flag.User = None,
+    allow_root: flag.AllowRoot = None,
     log_format: LogFormat = "console",
     log_level: LogLevel = "warning",
 ) -> None:

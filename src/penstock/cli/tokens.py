@@ -44,18 +44,10 @@ def create(
 @app.command(name=["list", "ls"])
 def list_tokens(*, common: Common = DEFAULTS) -> None:
     """Show all tokens, those included that cannot be used any more; never their texts."""
-    out = Output(common.json)
     with connect(common) as api:
         answer = api.get("/v1/tokens")
-    if common.json:
-        out.document(answer.text)
-        return
-    rows: list[list[Cell]] = [
-        [each["tokenId"], each["name"], each["role"], _state(each), full(each["createdAt"]), each["createdBy"],
-         when(each["lastUsedAt"]) or "never"]
-        for each in answer.data["tokens"]
-    ]  # fmt: skip
-    out.table(["ID", "NAME", "ROLE", "STATE", "CREATED", "BY", "LAST USED"], rows, none="There is no token.")
+    headings = ["ID", "NAME", "ROLE", "STATE", "CREATED", "BY", "LAST USED"]
+    Output(common.json).page(answer, "tokens", headings, _row, none="There is no token.")
 
 
 @app.command
@@ -73,6 +65,13 @@ def revoke(
         out.document("{}")
     else:
         out.note(f"Token {token_id} is revoked.")
+
+
+def _row(token: Mapping[str, Any]) -> list[Cell]:
+    return [
+        token["tokenId"], token["name"], token["role"], _state(token), full(token["createdAt"]), token["createdBy"],
+        when(token["lastUsedAt"]) or "never",
+    ]  # fmt: skip
 
 
 def _state(token: Mapping[str, Any]) -> Cell:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Answer, Common, connect, path
+from penstock.cli.filters import Cursor, Limit
 from penstock.cli.naming import job_id
 from penstock.cli.output import Cell, Output
 from penstock.cli.writing import full, seconds, short, when
@@ -30,18 +31,10 @@ SecretFile = Annotated[str | None, Parameter(help="A file that holds whsec_…; 
 @app.command(name=["list", "ls"])
 def list_webhooks(*, common: Common = DEFAULTS) -> None:
     """List endpoints, the oldest first."""
-    out = Output(common.json)
     with connect(common) as api:
         answer = api.get("/v1/webhooks")
-    if common.json:
-        out.document(answer.text)
-        return
-    rows: list[list[Cell]] = [
-        [each["webhookId"], _state(each), str(each["failures"]), when(each["lastSuccessAt"]),
-         ", ".join(each["events"]), each["url"]]
-        for each in answer.data["webhooks"]
-    ]  # fmt: skip
-    out.table(["ID", "STATE", "FAILURES", "LAST SUCCESS", "EVENTS", "URL"], rows, none="There is no endpoint.")
+    headings = ["ID", "STATE", "FAILURES", "LAST SUCCESS", "EVENTS", "URL"]
+    Output(common.json).page(answer, "webhooks", headings, _row, none="There is no endpoint.")
 
 
 @app.command
@@ -106,29 +99,16 @@ def deliveries(
     *,
     job: Annotated[str | None, Parameter(help="Only about this job.")] = None,
     status: Annotated[str | None, Parameter(help="waiting, delivered or failed.")] = None,
-    limit: Annotated[int, Parameter(help="How many, up to 500.")] = 50,
-    cursor: Annotated[str | None, Parameter(help="Go on behind an earlier page.")] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
     common: Common = DEFAULTS,
 ) -> None:
     """List what was sent or waits to be, the newest first."""
-    out = Output(common.json)
     with connect(common) as api:
         asked: dict[str, Any] = {"webhookId": webhook, "status": status, "limit": limit, "cursor": cursor}
         answer = api.get("/v1/webhooks/deliveries", **asked, jobId=None if job is None else job_id(api, job))
-    if common.json:
-        out.document(answer.text)
-        return
-    colours = {"delivered": "green", "failed": "red"}
-    rows: list[list[Cell]] = [
-        [each["deliveryId"], (each["status"], colours.get(each["status"], "")), each["type"],
-         "" if each["jobId"] is None else short(each["jobId"]), str(each["tries"]), str(each["statusCode"] or ""),
-         when(each["createdAt"]), each["error"] or ""]
-        for each in answer.data["deliveries"]
-    ]  # fmt: skip
     headings = ["ID", "STATUS", "EVENT", "JOB", "TRIES", "ANSWER", "CREATED", "ERROR"]
-    out.table(headings, rows, none="Nothing was sent.")
-    if answer.data["nextCursor"] is not None:
-        out.note(f"There are more; go on with --cursor {answer.data['nextCursor']}")
+    Output(common.json).page(answer, "deliveries", headings, _delivery_row, none="Nothing was sent.")
 
 
 @app.command
@@ -212,6 +192,20 @@ def _queued(out: Output, answer: Answer) -> None:
     out.note(
         f"{told['status']} since {full(told['createdAt'])}; see `penstock webhooks deliveries {told['webhookId']}`"
     )
+
+
+def _row(told: Mapping[str, Any]) -> list[Cell]:
+    events = ", ".join(told["events"])
+    return [told["webhookId"], _state(told), str(told["failures"]), when(told["lastSuccessAt"]), events, told["url"]]
+
+
+def _delivery_row(told: Mapping[str, Any]) -> list[Cell]:
+    colour = {"delivered": "green", "failed": "red"}.get(told["status"], "")
+    return [
+        told["deliveryId"], (told["status"], colour), told["type"],
+        "" if told["jobId"] is None else short(told["jobId"]), str(told["tries"]), str(told["statusCode"] or ""),
+        when(told["createdAt"]), told["error"] or "",
+    ]  # fmt: skip
 
 
 def _state(told: Mapping[str, Any]) -> Cell:

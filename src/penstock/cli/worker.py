@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from penstock.cli import worker_flags as flag
 from penstock.cli.log_flags import LogFormat, LogLevel, configure
 from penstock.config import Config, load
 from penstock.core.errors import InvalidInput
@@ -18,41 +19,30 @@ from penstock.engine.settings import WorkerSettings
 if TYPE_CHECKING:
     from penstock.sources import Source
 
-_DEFAULT = WorkerSettings()
-
-
-def setting(name: str, text: str) -> Parameter:
-    """A flag for a setting of workers; what penstock.toml says counts where it is not given."""
-    return Parameter(help=text, show_default=lambda _: getattr(_DEFAULT, name))
-
 
 def worker(
-    target: Annotated[str | None, Parameter(help="The application: module:app, or a file such as jobs.py:app.")] = None,
+    target: flag.Target = None,
     /,
     *,
-    jobs: Annotated[str | None, Parameter(help="A folder of job files instead of an application.")] = None,
-    watch: Annotated[bool, Parameter(help="Load the code anew when its files change.", negative="")] = False,
-    store: Annotated[str | None, Parameter(help="Another store than the application names.")] = None,
-    slots: Annotated[int | None, setting("slots", "Jobs that run at once, each in a process of its own.")] = None,
-    inline_slots: Annotated[int | None, setting("inline_slots", "Inline jobs that run at once.")] = None,
-    ahead: Annotated[int | None, setting("ahead", "Jobs to claim before there is a slot for them.")] = None,
-    lease: Annotated[float | None, setting("lease", "Seconds after which a silent worker counts as dead.")] = None,
-    heartbeat: Annotated[float | None, setting("heartbeat", "Seconds between heartbeats.")] = None,
-    poll: Annotated[float | None, setting("poll", "Seconds between unasked looks for jobs.")] = None,
-    drain: Annotated[float | None, setting("drain", "Seconds that jobs may go on after a stop.")] = None,
-    stop_grace: Annotated[
-        float | None, setting("stop_grace", "Seconds between asking jobs to stop and killing them.")
-    ] = None,
+    jobs: flag.Jobs = None,
+    watch: flag.Watch = False,
+    store: flag.OtherStore = None,
+    slots: flag.Slots = None,
+    inline_slots: flag.InlineSlots = None,
+    ahead: Annotated[int | None, flag.setting("ahead", "Jobs to claim before there is a slot for them.")] = None,
+    lease: flag.Lease = None,
+    heartbeat: flag.Heartbeat = None,
+    poll: flag.Poll = None,
+    drain: flag.Drain = None,
+    stop_grace: flag.StopGrace = None,
     hook_timeout: Annotated[
-        float | None, setting("hook_timeout", "Seconds that a hook may take before it is killed.")
+        float | None, flag.setting("hook_timeout", "Seconds that a hook may take before it is killed.")
     ] = None,
-    user: Annotated[str | None, Parameter(help="Run jobs as this user (needs root).")] = None,
-    allow_root: Annotated[bool | None, setting("allow_root", "Let jobs run as root.")] = None,
-    env: Annotated[
-        tuple[str, ...] | None, Parameter(help="An environment variable that all jobs may see.", negative="")
-    ] = None,
+    user: flag.User = None,
+    allow_root: flag.AllowRoot = None,
+    env: flag.Env = None,
     allow_preload_threads: Annotated[
-        bool | None, setting("allow_preload_threads", "Load applications that start threads on import.")
+        bool | None, flag.setting("allow_preload_threads", "Load applications that start threads on import.")
     ] = None,
     name: Annotated[
         str | None, Parameter(help="What this worker is called in lists; by default the host's name.")

@@ -18,6 +18,7 @@ from penstock.client.exchange import Answered, Asked, Talk, error_of
 from penstock.client.lines import Lines
 from penstock.client.transport import Transport
 from penstock.client.waiting import Wait, cuts
+from penstock.core import paging
 from penstock.core.errors import Conflict, InvalidInput
 from penstock.core.instant import Duration, microseconds
 from penstock.core.job import Attempt, Created, Job, Page, Phase, StoredLog
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from penstock.app import Penstock
 
 T = TypeVar("T")
-_PAGE = 200
 _FILTERS = {
     "ids": "jobId", "status": "status", "definition": "definitionKey", "reference_type": "referenceType",
     "reference_id": "referenceId", "tag": "tag", "schedule": "scheduleId", "created_from": "createdFrom",
@@ -123,20 +123,10 @@ class Client:
 
     def iter_jobs(self, *, sort: str = "-createdAt", **which: Any) -> Iterator[Job]:
         """All jobs that the filters speak of, page after page."""
-        page = self.jobs(limit=_PAGE, sort=sort, **which)
-        yield from page.jobs
-        while page.cursor is not None:
-            page = self.jobs(limit=_PAGE, sort=sort, cursor=page.cursor, **which)
-            yield from page.jobs
+        return paging.every(lambda cursor: self.jobs(limit=paging.PAGE, sort=sort, cursor=cursor, **which))
 
-    async def aiter_jobs(self, *, sort: str = "-createdAt", **which: Any) -> AsyncIterator[Job]:
-        page = await self.ajobs(limit=_PAGE, sort=sort, **which)
-        for job in page.jobs:
-            yield job
-        while page.cursor is not None:
-            page = await self.ajobs(limit=_PAGE, sort=sort, cursor=page.cursor, **which)
-            for job in page.jobs:
-                yield job
+    def aiter_jobs(self, *, sort: str = "-createdAt", **which: Any) -> AsyncIterator[Job]:
+        return paging.aevery(lambda cursor: self.ajobs(limit=paging.PAGE, sort=sort, cursor=cursor, **which))
 
     def attempts(self, job_id: str) -> list[Attempt]:
         """The attempts at a job that have ended, the first one first."""

@@ -20,25 +20,14 @@ LOST = frozenset({502, 504})
 _LONGEST_PAUSE = 10.0
 
 _KINDS: dict[str, Callable[..., PenstockError]] = {
-    "malformed": errors.InvalidInput,
-    "unauthenticated": errors.Unauthenticated,
-    "forbidden": errors.Forbidden,
-    "conflict": errors.Conflict,
-    "idempotency_conflict": errors.IdempotencyConflict,
-    "revision_conflict": errors.RevisionConflict,
-    "feed_gone": errors.FeedGone,
-    "too_large": errors.InvalidInput,
-    "target_too_long": errors.InvalidInput,
-    "headers_too_large": errors.InvalidInput,
-    "invalid_request": errors.InvalidInput,
-    "invalid_params": errors.InvalidPayload,
-    "invalid_schedule": errors.InvalidSchedule,
-    "unavailable": errors.StoreUnavailable,
-    "rate_limited": errors.StoreUnavailable,
-    "too_many_streams": errors.StoreUnavailable,
-    "timeout": errors.StoreUnavailable,
-    "store_full": errors.StoreFull,
-}
+    kind.code: kind
+    for kind in (
+        errors.Unauthenticated, errors.Forbidden, errors.Conflict, errors.IdempotencyConflict, errors.RevisionConflict,
+        errors.FeedGone, errors.InvalidInput, errors.InvalidPayload, errors.InvalidSchedule, errors.StoreFull,
+    )
+}  # fmt: skip
+_KINDS |= dict.fromkeys(("malformed", "too_large", "target_too_long", "headers_too_large"), errors.InvalidInput)
+_KINDS |= dict.fromkeys(("unavailable", "rate_limited", "too_many_streams", "timeout"), errors.StoreUnavailable)
 
 
 @dataclass(frozen=True, slots=True)

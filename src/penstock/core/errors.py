@@ -29,6 +29,9 @@ from __future__ import annotations
 class PenstockError(Exception):
     """Anything that penstock raises on purpose; `hint` says what to do about it."""
 
+    code: str = "failed"
+    """The stable name of its kind, the same in the API, on the command line and here."""
+
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(f"{message} {hint}".strip() if hint else message)
         self.message = message
@@ -38,9 +41,13 @@ class PenstockError(Exception):
 class InvalidInput(PenstockError):
     """What was given cannot be used; nothing was written."""
 
+    code = "invalid_request"
+
 
 class InvalidPayload(InvalidInput):
     """Parameters or a result that are not the JSON we keep; `path` is a JSON pointer."""
+
+    code = "invalid_params"
 
     def __init__(self, message: str, *, path: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -50,6 +57,8 @@ class InvalidPayload(InvalidInput):
 class MalformedPayload(InvalidPayload):
     """What was given is not JSON at all, or not in UTF-8."""
 
+    code = "malformed"
+
 
 class InvalidDefinition(InvalidInput):
     """A definition or one of its options is wrong."""
@@ -58,9 +67,13 @@ class InvalidDefinition(InvalidInput):
 class InvalidSchedule(InvalidInput):
     """A schedule or its expression is wrong."""
 
+    code = "invalid_schedule"
+
 
 class NotFound(PenstockError):
     """The thing named does not exist (any more)."""
+
+    code = "not_found"
 
     def __init__(self, kind: str, name: str, *, hint: str = "") -> None:
         super().__init__(f"There is no {kind} {name!r}.", hint=hint)
@@ -71,6 +84,8 @@ class NotFound(PenstockError):
 class Conflict(PenstockError):
     """The thing exists, but not in a state that allows this."""
 
+    code = "conflict"
+
     def __init__(self, message: str, *, job_id: str | None = None, hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.job_id = job_id
@@ -79,13 +94,19 @@ class Conflict(PenstockError):
 class IdempotencyConflict(Conflict):
     """The idempotency key was used before with other parameters; `job_id` is the job that has it."""
 
+    code = "idempotency_conflict"
+
 
 class RevisionConflict(Conflict):
     """Somebody else changed it since it was read."""
 
+    code = "revision_conflict"
+
 
 class Unauthenticated(PenstockError):
     """Nobody is known by what was presented; it never says why."""
+
+    code = "unauthenticated"
 
     def __init__(self) -> None:
         super().__init__(
@@ -95,6 +116,8 @@ class Unauthenticated(PenstockError):
 
 class Forbidden(PenstockError):
     """Who asks is known, but the role does not allow this."""
+
+    code = "forbidden"
 
 
 class InvalidSignature(PenstockError):
@@ -122,9 +145,13 @@ class JobFailed(PenstockError):
 class WaitTimeout(PenstockError, TimeoutError):
     """The time given to `wait()` ended before the job did; the job goes on."""
 
+    code = "timed_out"
+
 
 class StoreError(PenstockError):
     """The database cannot do it."""
+
+    code = "unavailable"
 
 
 class StoreUnavailable(StoreError):
@@ -134,6 +161,8 @@ class StoreUnavailable(StoreError):
 class StoreFull(StoreError):
     """There is no room left; nothing was written."""
 
+    code = "store_full"
+
 
 class SchemaError(StoreError):
     """The database's schema is missing, too old, too new or was changed by hand."""
@@ -141,3 +170,5 @@ class SchemaError(StoreError):
 
 class FeedGone(StoreError):
     """Events after this cursor were deleted already; take a snapshot and begin again."""
+
+    code = "feed_gone"

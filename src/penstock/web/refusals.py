@@ -44,21 +44,6 @@ CODES: dict[str, tuple[int, str]] = {
 }
 """Every code that an error can have, with its status and what it means."""
 
-_BY_KIND: tuple[tuple[type[PenstockError], str], ...] = (
-    (errors.MalformedPayload, "malformed"),
-    (errors.InvalidPayload, "invalid_params"),
-    (errors.InvalidSchedule, "invalid_schedule"),
-    (errors.InvalidInput, "invalid_request"),
-    (errors.NotFound, "not_found"),
-    (errors.IdempotencyConflict, "idempotency_conflict"),
-    (errors.RevisionConflict, "revision_conflict"),
-    (errors.Conflict, "conflict"),
-    (errors.Unauthenticated, "unauthenticated"),
-    (errors.Forbidden, "forbidden"),
-    (errors.FeedGone, "feed_gone"),
-    (errors.StoreFull, "store_full"),
-    (errors.StoreError, "unavailable"),
-)
 _BY_STATUS = {400: "malformed", 404: "not_found", 405: "method_not_allowed", 406: "not_acceptable", 413: "too_large"}
 _LATER = {"Retry-After": "1"}
 
@@ -86,7 +71,7 @@ class Refusal(HTTPException):
 
 def refusal_of(error: PenstockError) -> Refusal:
     """An error of the library as an answer."""
-    code = next((code for kind, code in _BY_KIND if isinstance(error, kind)), "internal")
+    code = error.code if error.code in CODES else "internal"
     details: dict[str, Any] = {}
     if isinstance(error, errors.InvalidPayload):
         details["path"] = error.path
