@@ -84,10 +84,10 @@ def test_a_model_and_every_store_live_through_the_same_histories(
             parties = [_memory(), Party("PostgreSQL", postgres, lambda: _empty(postgres))]
             return [*parties, _file(tmp_path)] if soak else parties
 
-    moves = _live(Machine, f"state-machine-{share}", counts(ci=50, soak=1_200), soak, figures)
+    moves = _live(Machine, f"state-machine-{share}", counts(ci=30, soak=1_200), soak, figures)
     postgres.close()
 
-    assert Machine.steps > counts(ci=1_800, soak=50_000)
+    assert Machine.steps > counts(ci=1_000, soak=50_000)
     assert len(moves) >= len(MOVES) * 3 // 4
 
 
@@ -98,9 +98,9 @@ def test_a_model_and_sqlite_live_through_many_histories(counts: Counts, soak: bo
         def open_stores() -> list[Party]:
             return [_memory()]
 
-    moves = _live(Machine, "state-machine-sqlite", counts(ci=100, soak=2_200), soak, figures)
+    moves = _live(Machine, "state-machine-sqlite", counts(ci=60, soak=2_200), soak, figures)
 
-    assert Machine.steps > counts(ci=4_000, soak=90_000)
+    assert Machine.steps > counts(ci=2_400, soak=90_000)
     assert len(moves) >= len(MOVES) * 3 // 4
 
 
