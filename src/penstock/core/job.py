@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from penstock.core.errors import InvalidInput
 from penstock.core.transitions import Status
@@ -48,8 +49,7 @@ class Created:
     created: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Claimed:
+class Claimed(NamedTuple):
     """A job that a worker has just got, with what it needs to run it."""
 
     job_id: str
@@ -70,8 +70,7 @@ class Claimed:
     concurrency_key: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(NamedTuple):
     """One job a worker holds: the pair that every write of an attempt must name."""
 
     job_id: str

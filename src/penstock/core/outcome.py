@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.core.instant import SECOND
@@ -49,6 +49,9 @@ class Usage:
     cpu_seconds: float | None = None
 
 
+_UNKNOWN = Usage()
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How an attempt ended, before anybody decided what follows from it."""
@@ -62,7 +65,7 @@ class Outcome:
     """Microseconds asked for by the handler (`Retry(after=)`, `Snooze(delay)`); None: the policy says."""
     note: str | None = None
     data: str | None = None
-    usage: Usage = field(default_factory=Usage)
+    usage: Usage = _UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 from penstock.core.context import Errands
@@ -64,12 +63,15 @@ class Holding:
         self._admin = admin
         self._settings = settings
         self._policy = policy
+        self._secrets: Scrubber | None = None
         self._recorder = recorder
 
-    @cached_property
+    @property
     def secrets(self) -> Scrubber:
         """Takes the values of secret parameters out of texts."""
-        return self._policy.scrubber(self.definition.secret_fields, self.claimed.params)
+        if self._secrets is None:
+            self._secrets = self._policy.scrubber(self.definition.secret_fields, self.claimed.params)
+        return self._secrets
 
     def progress(self, percent: float, message: object, phase: str | None) -> None:
         shown = None if message is None else self._text(message, _LONGEST_PROGRESS)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
-from contextvars import copy_context
 from typing import Any
 
 from penstock.core.errors import LeaseLost
@@ -18,6 +18,7 @@ from penstock.engine.context import AttemptContext
 from penstock.engine.holding import Holding
 from penstock.engine.loaded import Loaded
 from penstock.engine.records import JobRecords
+from penstock.engine.task import Task
 
 RECORDS = JobRecords()
 
@@ -30,7 +31,7 @@ def take_records() -> None:
 
 
 class InlineAttempt:
-    """Runs one coroutine handler as a task of the loop."""
+    """Runs one coroutine handler in the loop, as a part of the task that calls it."""
 
     def __init__(self, holding: Holding, loaded: Loaded) -> None:
         if loaded.inline is None:
@@ -41,7 +42,7 @@ class InlineAttempt:
         self._app = loaded.inline
         self._resources = loaded.resources
         self._stop: Stop | None = None
-        self._work: asyncio.Task[Outcome] | None = None
+        self._work: asyncio.Task[Any] | None = None
         self._ctx: AttemptContext | None = None
 
     async def run(self) -> Outcome:
@@ -54,26 +55,33 @@ class InlineAttempt:
             return self._stopped()
         reporter = DirectReporter(self.holding)
         self._ctx = AttemptContext(task, self._app, reporter, self._resources, len(self._handle.steps))
-        surroundings = copy_context()
-        surroundings.run(RECORDS.attach_here, reporter, self._ctx, self.holding.secrets)
-        work = running.arun(self._handle, task, self._ctx, reporter)
-        self._work = asyncio.get_running_loop().create_task(work, context=surroundings)
-        definition = self.holding.definition
+        outcome = await self._run_handler(task, self._ctx, reporter)
+        if self._stop is None or (outcome.cause is not Cause.CANCELLED and self._stop is not Stop.TIMEOUT):
+            return self.holding.without_secrets(outcome)
+        return self._stopped()
+
+    async def _run_handler(self, task: Task, ctx: AttemptContext, reporter: DirectReporter) -> Outcome:
+        """Run it as a part of the present task, which a stop cancels for as long."""
+        definition, here = self.holding.definition, asyncio.current_task()
         timer = None
         if definition.timeout is not None:
             timer = asyncio.get_running_loop().call_later(
                 definition.timeout / 1e6, lambda: self.stop(Stop.TIMEOUT, definition.cancel_grace / 1e6)
             )
+        self._work = here
+        RECORDS.attach_here(reporter, ctx, self.holding.secrets)
         try:
-            outcome = await self._work
-        except asyncio.CancelledError:
-            outcome = running.ending(None, asyncio.CancelledError())
+            return await running.arun(self._handle, task, ctx, reporter)
         finally:
+            RECORDS.leave_here()
+            self._work = None
             if timer is not None:
                 timer.cancel()
-        if self._stop is None or (outcome.cause is not Cause.CANCELLED and self._stop is not Stop.TIMEOUT):
-            return self.holding.without_secrets(outcome)
-        return self._stopped()
+            while here is not None and here.cancelling():
+                # Meant for the handler: what comes after it goes on.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(0)
+                here.uncancel()
 
     def stop(self, why: Stop, grace: float) -> None:
         """Cancel the task; one that does not listen goes on, and only the worker's end ends it."""

@@ -44,14 +44,17 @@ class Pool:
 
     def take(self) -> Iterator[Holding]:
         """What may start now, in its order; the caller puts each into `running`."""
+        if not self.waiting or any(each.claimed.lost >= _LAST_CHANCE for each in self.running.values()):
+            return
         for holding in list(self.waiting):
-            if len(self.running) >= self.slots or self._last_chance_runs():
+            if len(self.running) >= self.slots:
                 return
+            last_chance = holding.claimed.lost >= _LAST_CHANCE
             if self._may_start(holding):
                 self.waiting.remove(holding)
                 self._waits_since.pop(holding.held, None)
                 yield holding
-            elif holding.claimed.lost >= _LAST_CHANCE:
+            if last_chance:
                 return
 
     def _may_start(self, holding: Holding) -> bool:
@@ -62,6 +65,3 @@ class Pool:
             return True
         since = self._waits_since.setdefault(holding.held, time.monotonic())
         return time.monotonic() - since > _PATIENCE
-
-    def _last_chance_runs(self) -> bool:
-        return any(each.claimed.lost >= _LAST_CHANCE for each in self.running.values())

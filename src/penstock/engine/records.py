@@ -33,6 +33,10 @@ class JobRecords(logging.Handler):
         a record after this one do not see the attempt's secrets in it."""
         self._own.set((reporter, ctx, secrets))
 
+    def leave_here(self) -> None:
+        """What is logged in the present context belongs to no attempt any more."""
+        self._own.set(None)
+
     def emit(self, record: logging.LogRecord) -> None:
         place = self._own.get() or self._whole
         if place is None:

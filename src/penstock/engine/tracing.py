@@ -72,6 +72,11 @@ def enqueue(keys: Sequence[str], parent: str | None) -> Enqueuing | None:
     return Enqueuing(span, f"00-{found.trace_id:032x}-{found.span_id:016x}-{int(found.trace_flags):02x}")
 
 
+def on() -> bool:
+    """Whether somebody may look at spans."""
+    return _trace() is not None
+
+
 def attempt(task: Task) -> AbstractContextManager[Attempting]:
     """The span of an attempt, open while it runs; a retry has a link to where its job came from as well."""
     trace = _trace()
