@@ -113,6 +113,8 @@ class DefinitionHandle(Generic[P, R]):
         return self._with_options(replace(self._options, **added))
 
     def _with_options(self, options: EnqueueOptions) -> Self:
+        if options is self._options:
+            return self
         return type(self)(self._app, self.definition, self._code, options)
 
     def order(self, /, *args: P.args, **kwargs: P.kwargs) -> Order:

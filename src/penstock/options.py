@@ -37,13 +37,13 @@ def enqueue_options(options: Mapping[str, Any]) -> EnqueueOptions:
     return EnqueueOptions(**options)
 
 
-def draft(order: Order, route: Routed, job_id: str, **facts: str | None) -> Draft:
+def draft(order: Order, route: Routed, job_id: str, **facts: Any) -> Draft:
     """The job that an order asks for, checked; `facts` are what no order can say, such as `rerun_of`."""
     options = order.options
-    if not facts and (options is PLAIN or options == PLAIN):
+    if options is PLAIN or options == PLAIN:
         return Draft(
             id=job_id, lane=route.lane, definition=order.key, params=order.params, priority=route.priority,
-            max_attempts=route.max_attempts,
+            max_attempts=route.max_attempts, **facts,
         )  # fmt: skip
     return _checked_draft(order, options, route, job_id, facts)
 

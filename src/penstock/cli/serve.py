@@ -15,6 +15,7 @@ from penstock.cli.log_flags import LogFormat, LogLevel, configure
 from penstock.cli.worker import chosen_outward, chosen_settings, chosen_source, new_loop
 from penstock.config import Config, load
 from penstock.core.errors import InvalidInput
+from penstock.engine import processes
 from penstock.engine.settings import WorkerSettings
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def run(
         **outward,
     )
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        runner.run(serve(plan, ready=ready or _say))
+        runner.run(serve(plan, ready=_settled(ready or _say)))
 
 
 def _source(found: Config, target: str | None, jobs: str | None, store: str | None) -> Source | None:
@@ -103,6 +104,16 @@ def _source(found: Config, target: str | None, jobs: str | None, store: str | No
     if nothing_named and (store is not None or found.store is not None):
         return None
     return chosen_source(found, target, jobs, store)
+
+
+def _settled(ready: Callable[[Server], None]) -> Callable[[Server], None]:
+    """What is done once everything is loaded and it serves."""
+
+    def begin(server: Server) -> None:
+        processes.settle_in()
+        ready(server)
+
+    return begin
 
 
 def _say(server: Server) -> None:

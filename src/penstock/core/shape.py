@@ -81,7 +81,9 @@ def phase_text(phase: Phase) -> str:
 
 def created_text(created: Created) -> str:
     """The answer to a creation as JSON text."""
-    return spliced({"jobId": created.job_id, "status": created.status, "created": created.created}, {})
+    # Ids and statuses have nothing to escape.
+    made = "true" if created.created else "false"
+    return f'{{"jobId":"{created.job_id}","status":"{created.status.value}","created":{made}}}'
 
 
 def attempt_text(attempt: Attempt) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from penstock.app import Penstock
+from penstock.conversation import Talk
 from penstock.core.definition import Definition
 from penstock.core.errors import NotFound, PenstockError
 from penstock.core.job import Created, Draft
@@ -15,6 +16,8 @@ from penstock.stores.verbs import admin
 from penstock.web.settings import WebSettings
 
 _MOST = 500
+Wanted = tuple[str, Mapping[str, Any], int | None, EnqueueOptions]
+"""A definition's key, parameters, its version if one was named, and options."""
 _Asked = tuple[Draft, "asyncio.Future[Created]"]
 
 
@@ -37,6 +40,21 @@ class Intake:
         # Nobody has made it known yet: its jobs wait for a worker that does, and nobody checks them till then.
         await self._app.store.arun(admin.register([Definition(key, version or 1)]))
         return await self._app._ado(self._app._order(key, params, version, options))
+
+    async def orders(self, wanted: Iterable[Wanted], orders: list[Order]) -> None:
+        """Add the orders for many jobs, one after the other up to the first that cannot be had."""
+        waiting = iter(wanted)
+        while (each := await self._app._ado(self._known(waiting, orders))) is not None:
+            orders.append(await self.order(*each))
+
+    def _known(self, wanted: Iterator[Wanted], orders: list[Order]) -> Talk[Wanted | None]:
+        """Go on up to the first whose definition nobody has made known yet."""
+        for each in wanted:
+            try:
+                orders.append((yield from self._app._order(*each)))
+            except NotFound:
+                return each
+        return None
 
     async def create(self, order: Order, by: str) -> Created:
         """Create one job; the answer comes when it is committed."""

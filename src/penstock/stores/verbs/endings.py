@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from penstock.core import event as kinds
 from penstock.core.job import Held
 from penstock.core.outcome import Settlement
-from penstock.core.plan import Statement, Steps
+from penstock.core.plan import Rows, Statement, Steps
 from penstock.core.transitions import Status
 from penstock.core.worker import SettleReport
 from penstock.stores.verbs import hooks, limits, rows
@@ -22,8 +22,13 @@ def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[Settl
     for each in settlements:
         if each.job_id not in newest or each.fence > newest[each.job_id].fence:
             newest[each.job_id] = each
-    columns = rows.settlement_columns(list(newest.values()))
-    ended = yield Statement("settle", {"worker": worker}, columns=columns)
+    ended: Rows = []
+    done = [each for each in newest.values() if rows.is_plain_success(each)]
+    if done:
+        ended = yield Statement("settle_done", {"worker": worker}, columns=rows.success_columns(done))
+    if len(done) < len(newest):
+        rest = [each for each in newest.values() if not rows.is_plain_success(each)]
+        ended += yield Statement("settle", {"worker": worker}, columns=rows.settlement_columns(rest))
     yield from limits.admit((row[3], row[4]) for row in ended if row[3] is not None)
     if any(hooked for *_, hooked in ended):
         yield from hooks.save(_calls(newest, [row for row in ended if row[-1]]))

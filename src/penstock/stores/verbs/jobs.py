@@ -25,6 +25,8 @@ _PLAIN_COLUMNS = (
     "idempotency_key", "webhook_url", "schedule", "scheduled_for", "parent", "rerun_of", "traceparent", "actor",
 )  # fmt: skip
 _plain_fields = attrgetter(*_PLAIN_COLUMNS)
+_ONCE = tuple(name for name in _PLAIN_COLUMNS if name not in ("id", "params", "idempotency_key"))
+_SAID_ONCE = attrgetter(*_ONCE)
 _LEVELS = ("debug", "info", "warning", "error")
 _TRIES = 5
 
@@ -35,6 +37,8 @@ def create(drafts: Sequence[Draft]) -> Steps[list[Created]]:
         return []
     if len(drafts) == 1 and _is_plain(drafts[0]):
         return [(yield from _insert_one(drafts[0]))]
+    if (common := _in_common(drafts)) is not None:
+        return (yield from _insert_alike(drafts, common))
     holders = yield from _take_keys(drafts)
     made = yield from _insert([draft for draft in drafts if holders.get(draft.id, draft.id) == draft.id])
     yield from _move_keys(drafts, holders, made)
@@ -239,6 +243,34 @@ def _insert_one(draft: Draft) -> Steps[Created]:
     if draft.id not in answers:
         raise StoreUnavailable(f"Definition {draft.definition!r} changed while a job of it was created; try again.")
     return answers[draft.id]
+
+
+def _insert_alike(drafts: Sequence[Draft], common: Mapping[str, object]) -> Steps[list[Created]]:
+    """Create jobs that stand for themselves and differ in their ids and parameters only."""
+    columns = {"id": [each.id for each in drafts], "params": [each.params for each in drafts]}
+    ((count, status, ids),) = yield Statement("create_alike", {**common, "n": len(drafts)}, columns=columns)
+    if count == len(drafts):
+        return [Created(each.id, BY_CODE[status], created=True) for each in drafts]
+    made = set((ids or "").split(","))
+    answers = {each.id: Created(each.id, BY_CODE[status], created=True) for each in drafts if each.id in made}
+    answers |= yield from _explain([each for each in drafts if each.id not in made])
+    missing = next((each for each in drafts if each.id not in answers), None)
+    if missing is not None:
+        raise StoreUnavailable(f"Definition {missing.definition!r} changed while jobs of it were created; try again.")
+    return [answers[each.id] for each in drafts]
+
+
+def _in_common(drafts: Sequence[Draft]) -> dict[str, object] | None:
+    """What plain drafts of one kind have in common, when that is everything but their ids and parameters."""
+    first = drafts[0]
+    if not _is_plain(first):
+        return None
+    said = _SAID_ONCE(first)
+    if len({each.id for each in drafts}) < len(drafts) or any(
+        _SAID_ONCE(each) != said or not _is_plain(each) for each in drafts
+    ):
+        return None
+    return dict(zip(_ONCE, said, strict=True))
 
 
 def _insert(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:

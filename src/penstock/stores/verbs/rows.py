@@ -11,7 +11,7 @@ from penstock.core import event as kinds
 from penstock.core.admin import Setting
 from penstock.core.instant import maybe_datetime, to_datetime
 from penstock.core.job import Attempt, Claimed, Job, Phase, Review, StoredLog
-from penstock.core.outcome import Settlement
+from penstock.core.outcome import Cause, Settlement
 from penstock.core.plan import Statement
 from penstock.core.transitions import BY_CODE, Status
 
@@ -68,6 +68,29 @@ def settlement_columns(settlements: Sequence[Settlement]) -> dict[str, Sequence[
         "cpu_seconds": [each.cpu_seconds for each in usages],
         "note": [each.note for each in outcomes],
         "data": [each.data for each in outcomes],
+    }
+
+
+def is_plain_success(each: Settlement) -> bool:
+    """Whether an attempt returned and asks for nothing more."""
+    told = each.outcome
+    return (
+        each.status is Status.SUCCEEDED and told.cause is Cause.RETURNED and not told.note and told.data is None
+        and told.failure is None and told.usage.signal is None and not each.attempt_back and not each.lost_more
+    )  # fmt: skip
+
+
+def success_columns(settlements: Sequence[Settlement]) -> dict[str, Sequence[object]]:
+    """Such endings as the columns of `settle_done`."""
+    outcomes = [each.outcome for each in settlements]
+    usages = [each.usage for each in outcomes]
+    return {
+        "id": [each.job_id for each in settlements],
+        "fence": [each.fence for each in settlements],
+        "result": [each.result for each in outcomes],
+        "exit_code": [each.exit_code for each in usages],
+        "peak_memory": [each.peak_memory for each in usages],
+        "cpu_seconds": [each.cpu_seconds for each in usages],
     }
 
 

@@ -15,7 +15,7 @@ from penstock.core.errors import Conflict, InvalidInput
 from penstock.core.job import Created
 from penstock.core.shape import attempt_text, created_text, listed, log_text, reason_text, spliced
 from penstock.core.transitions import Status
-from penstock.orders import EnqueueOptions
+from penstock.orders import PLAIN, EnqueueOptions, Order
 from penstock.web.callers import Call, Caller
 from penstock.web.refusals import Refusal
 from penstock.web.routing import Route, endpoint, json_text, read_json
@@ -31,6 +31,7 @@ _START = {
     }
 }
 _MOST_COUNTED = 10_000
+_NO_OPTIONS = {"definition_key", "definition_version", "params"}
 
 
 @endpoint(
@@ -62,15 +63,13 @@ async def start_batch(call: Call, asked: shapes.BatchAsked) -> Response:
     if not 1 <= len(asked.jobs) <= most:
         raise InvalidInput(f"A batch has 1 to {most} jobs, not {len(asked.jobs)}.")
     await _allow(call, len(asked.jobs))
-    orders = []
-    for index, each in enumerate(asked.jobs):
-        try:
-            orders.append(
-                await call.site.intake.order(each.definition_key, each.params, each.definition_version, _options(each))
-            )
-        except InvalidInput as error:
-            error.message = f"jobs[{index}]: {error.message}"
-            raise
+    wanted = [(each.definition_key, each.params, each.definition_version, _options(each)) for each in asked.jobs]
+    orders: list[Order] = []
+    try:
+        await call.site.intake.orders(wanted, orders)
+    except InvalidInput as error:
+        error.message = f"jobs[{len(orders)}]: {error.message}"
+        raise
     created = await call.site.intake.create_many(orders, call.by)
     return json_text(listed("jobs", [created_text(each) for each in created]), 201)
 
@@ -286,6 +285,8 @@ async def _allow(call: Caller, count: int) -> None:
 
 
 def _options(asked: shapes.JobAsked) -> EnqueueOptions:
+    if asked.model_fields_set <= _NO_OPTIONS:
+        return PLAIN
     reference = None if asked.reference is None else (asked.reference.type, asked.reference.id)
     return EnqueueOptions(
         at=asked.run_at,

@@ -72,6 +72,43 @@ counted AS (
 )
 SELECT id::text, status FROM born;
 
+-- name: create_alike
+-- Jobs that differ in their ids and parameters only; how many were made, in which status, and if not all, which.
+WITH clock AS (SELECT {now} AS now),
+time AS MATERIALIZED (SELECT now, greatest(coalesce(%(due)s::bigint, now + %(delay)s::bigint), now) AS at FROM clock),
+detailed AS (
+    INSERT INTO {schema}.job_detail (
+        id, lane, params, reference_type, reference_id, webhook_url, schedule, scheduled_for, parent, rerun_of,
+        traceparent, actor
+    )
+    SELECT id, %(lane)s::integer, params, %(reference_type)s, %(reference_id)s, %(webhook_url)s, %(schedule)s,
+        %(scheduled_for)s::bigint, %(parent)s::uuid, %(rerun_of)s::uuid, %(traceparent)s, %(actor)s
+    FROM unnest(%(id)s::uuid[], %(params)s::text[]) AS input (id, params)
+    WHERE EXISTS (
+        SELECT FROM {schema}.definition JOIN {schema}.control USING (key)
+        WHERE definition.lane = %(lane)s::integer AND control.enabled
+    )
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id
+),
+born AS (
+    INSERT INTO {schema}.job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
+    SELECT id, %(lane)s::integer, CASE WHEN at > now THEN 0 ELSE 1 END, %(priority)s::smallint, %(max_attempts)s::smallint,
+        at, at - %(priority)s::smallint * %(ageing)s::bigint, now, now, CASE WHEN at > now THEN NULL ELSE now END
+    FROM detailed CROSS JOIN time
+),
+told AS (
+    INSERT INTO {schema}.event (at, kind, job_id) SELECT now, 'job.enqueued', id FROM detailed CROSS JOIN clock
+),
+made AS (
+    SELECT count(*) AS n, CASE WHEN count(*) < cardinality(%(id)s::uuid[]) THEN string_agg(id::text, ',') END AS ids FROM detailed
+),
+counted AS (
+    INSERT INTO {schema}.tally_delta (lane, minute, status, n)
+    SELECT %(lane)s::integer, now / 60000000, CASE WHEN at > now THEN 0 ELSE 1 END, n FROM made CROSS JOIN time WHERE n > 0
+)
+SELECT n, CASE WHEN at > now THEN 0 ELSE 1 END, ids FROM made CROSS JOIN time;
+
 -- name: create_jobs
 -- Jobs with their details, events and counts; what is there already or refused is left out of the answer.
 WITH clock AS (SELECT {now} AS now),
@@ -296,10 +333,13 @@ told AS (
 ),
 counted AS (
     INSERT INTO {schema}.tally_delta (lane, minute, status, n, took, lengths)
-    SELECT lane, min(updated_at) / 60000000, step.status, step.n * count(*),
-        coalesce(sum(waited) FILTER (WHERE step.n > 0), 0),
-        string_agg(chr(65 + width_bucket(waited - 1, {bounds})), '') FILTER (WHERE step.n > 0)
-    FROM claimed CROSS JOIN (VALUES (1, -1), (2, 1)) AS step (status, n) GROUP BY lane, step.status, step.n
+    SELECT lane, minute, step.status, step.n, step.took, step.lengths
+    FROM (
+        SELECT lane, min(updated_at) / 60000000 AS minute, count(*) AS n, sum(waited) AS took,
+            string_agg(chr(65 + width_bucket(waited - 1, {bounds})), '') AS lengths
+        FROM claimed GROUP BY lane
+    ) AS sums
+    CROSS JOIN LATERAL (VALUES (1, -n, 0, NULL), (2, n, sums.took, sums.lengths)) AS step (status, n, took, lengths)
 )
 SELECT claimed.id::text, claimed.lane, fence, attempt, max_attempts, lost, generation, priority, params,
     reference_type, reference_id, traceparent, schedule, scheduled_for, tags, limit_key
@@ -397,6 +437,47 @@ counted AS (
             FILTER (WHERE step.n > 0)
     FROM ended CROSS JOIN LATERAL (VALUES (CASE ended.status WHEN 7 THEN 3 ELSE 2 END, -1), (ended.status, 1)) AS step (status, n)
     GROUP BY lane, step.status, step.n
+)
+SELECT id::text, fence, status, limit_key, key, lane, hooked FROM ended;
+
+-- name: settle_done
+-- Attempts that returned and ask for nothing more: the common ending, told in few columns.
+WITH clock AS (SELECT {now} AS now),
+ended AS (
+    UPDATE {schema}.job SET
+        status = CASE job.status WHEN 3 THEN 7 ELSE 5 END, worker = NULL, updated_at = now, finished_at = now,
+        stale_at = now + definition.stale_after, retire_at = now + definition.stale_after
+    FROM unnest(
+        %(id)s::uuid[], %(fence)s::integer[], %(result)s::text[], %(exit_code)s::integer[], %(peak_memory)s::bigint[],
+        %(cpu_seconds)s::double precision[]
+    ) AS input (id, fence, result, exit_code, peak_memory, cpu_seconds) CROSS JOIN clock CROSS JOIN {schema}.definition
+    WHERE job.id = input.id AND {held} AND definition.lane = job.lane
+    RETURNING job.id, job.fence, job.lane, job.status, job.attempt, started_at, job.updated_at, limit_key,
+        definition.key, definition.hooked, result, exit_code, peak_memory, cpu_seconds,
+        greatest(0, job.updated_at - coalesce(started_at, job.updated_at)) AS ran
+),
+tried AS (
+    INSERT INTO {schema}.attempt (
+        job_id, fence, number, status, cause, worker, started_at, ended_at, result, exit_code, peak_memory, cpu_seconds
+    )
+    SELECT id, fence, attempt, status, 'returned', %(worker)s::uuid, started_at, updated_at, result, exit_code,
+        peak_memory, cpu_seconds FROM ended
+),
+told AS (
+    INSERT INTO {schema}.event (at, kind, job_id, fence)
+    SELECT updated_at, CASE status WHEN 7 THEN 'job.cancelled' ELSE 'job.succeeded' END, id, fence FROM ended
+),
+counted AS (
+    INSERT INTO {schema}.tally_delta (lane, minute, status, n, took, lengths)
+    SELECT lane, minute, step.status, step.n, step.took, step.lengths
+    FROM (
+        SELECT lane, status, min(updated_at) / 60000000 AS minute, count(*) AS n, sum(ran) AS took,
+            string_agg(chr(65 + width_bucket(ran - 1, {bounds})), '') AS lengths
+        FROM ended GROUP BY lane, status
+    ) AS sums
+    CROSS JOIN LATERAL (
+        VALUES (CASE sums.status WHEN 7 THEN 3 ELSE 2 END, -n, 0, NULL), (sums.status, n, sums.took, sums.lengths)
+    ) AS step (status, n, took, lengths)
 )
 SELECT id::text, fence, status, limit_key, key, lane, hooked FROM ended;
 

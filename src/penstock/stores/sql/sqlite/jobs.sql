@@ -49,6 +49,25 @@ INSERT INTO event (at, kind, job_id) SELECT :now, 'job.enqueued', :id WHERE chan
 INSERT INTO tally_delta (lane, minute, status, n) SELECT :lane, :now / 60000000, {at} <= :now, 1 WHERE changes() = 1;
 SELECT :id, {at} <= :now WHERE changes() = 1;
 
+-- name: create_alike
+-- Jobs that differ in their ids and parameters only; how many were made, in which status, and if not all, which.
+DELETE FROM {input} WHERE id IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id)
+    OR :lane NOT IN (SELECT lane FROM definition JOIN control USING (key) WHERE enabled);
+INSERT INTO job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
+SELECT id, :lane, {at} <= :now, :priority, :max_attempts, {at}, {at} - :priority * :ageing, :now, :now,
+    CASE WHEN {at} <= :now THEN :now END
+FROM {input};
+INSERT INTO job_detail (
+    id, lane, params, reference_type, reference_id, webhook_url, schedule, scheduled_for, parent, rerun_of,
+    traceparent, actor
+)
+SELECT id, :lane, params, :reference_type, :reference_id, :webhook_url, :schedule, :scheduled_for, :parent, :rerun_of,
+    :traceparent, :actor FROM {input};
+INSERT INTO event (at, kind, job_id) SELECT :now, 'job.enqueued', id FROM {input};
+INSERT INTO tally_delta (lane, minute, status, n)
+SELECT :lane, :now / 60000000, {at} <= :now, count(*) FROM {input} HAVING count(*) > 0;
+SELECT count(*), {at} <= :now, CASE WHEN count(*) < :n THEN group_concat(id) END FROM {input};
+
 -- name: create_jobs
 -- Jobs with their details, events and counts; what is there already or refused is left out of the answer.
 DELETE FROM {input} WHERE id IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id)
@@ -273,6 +292,36 @@ SELECT lane, :now / 60000000, status, count(*), coalesce(sum(ran), 0),
     group_concat(CASE WHEN cause = 'lost' THEN '~' WHEN ran IS NOT NULL THEN {bucket_of_run} END, '')
 FROM (
     SELECT lane, job.status, cause, CASE WHEN attempt_back = 0 AND cause <> 'lost' THEN max(0, :now - coalesce(started_at, :now)) END AS ran
+    FROM {input} AS input CROSS JOIN job USING (id)
+)
+GROUP BY lane, status;
+SELECT job.id, job.fence, job.status, limit_key, key, job.lane, hooked
+FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane;
+
+-- name: settle_done
+-- Attempts that returned and ask for nothing more: the common ending, told in few columns.
+DELETE FROM {input} WHERE NOT EXISTS (
+    SELECT 1 FROM job WHERE job.id = {input}.id AND job.fence = {input}.fence AND job.status IN (2, 3)
+);
+UPDATE job SET status = CASE status WHEN 3 THEN 7 ELSE 5 END, worker = NULL, updated_at = :now, finished_at = :now,
+    stale_at = :now + (SELECT stale_after FROM definition WHERE lane = job.lane),
+    retire_at = :now + (SELECT stale_after FROM definition WHERE lane = job.lane)
+WHERE id IN (SELECT id FROM {input});
+INSERT INTO attempt (
+    job_id, fence, number, status, cause, worker, started_at, ended_at, result, exit_code, peak_memory, cpu_seconds
+)
+SELECT job.id, job.fence, job.attempt, job.status, 'returned', :worker, started_at, :now, result, exit_code, peak_memory,
+    cpu_seconds FROM {input} AS input CROSS JOIN job USING (id);
+INSERT INTO event (at, kind, job_id, fence)
+SELECT :now, CASE job.status WHEN 7 THEN 'job.cancelled' ELSE 'job.succeeded' END, job.id, job.fence
+FROM {input} AS input CROSS JOIN job USING (id);
+INSERT INTO tally_delta (lane, minute, status, n)
+SELECT lane, :now / 60000000, CASE job.status WHEN 7 THEN 3 ELSE 2 END AS counted, -count(*)
+FROM {input} AS input CROSS JOIN job USING (id) GROUP BY lane, counted;
+INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
+SELECT lane, :now / 60000000, status, count(*), sum(ran), group_concat({bucket_of_run}, '')
+FROM (
+    SELECT lane, job.status, max(0, :now - coalesce(started_at, :now)) AS ran
     FROM {input} AS input CROSS JOIN job USING (id)
 )
 GROUP BY lane, status;
