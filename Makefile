@@ -58,8 +58,8 @@ ui: $(READY) $(UI) ## Build the dashboard and check its types; needs Node, or fe
 	@cd ui && PATH="$(CURDIR)/$(BIN):$$PATH" npm run --silent check
 
 .PHONY: bench
-bench: $(READY) ## Measure penstock beside its peers.
-	@$(BIN)/python -m bench $(ARGS)
+bench: $(READY) ## Measure penstock beside its peers; PEERS=pgqueuer,huey picks some, ARGS="stores" something else.
+	@$(BIN)/python -m bench $(or $(ARGS),$(if $(PEERS),,--keep)) $(if $(PEERS),--peers $(PEERS))
 
 .PHONY: docs
 docs: $(READY) ## Write the generated pages of the documentation.

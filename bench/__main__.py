@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import delays, driver, http, isolated, limits, stores, ui
+from bench import beside, delays, driver, http, isolated, limits, lists, stores, ui
 from tests.services import PostgresServer
 
 FOLDER = Path(__file__).parent
@@ -19,13 +19,20 @@ FOLDER = Path(__file__).parent
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument(
-        "what", nargs="?", choices=("stores", "isolated", "limits", "delays", "driver", "http", "ui"), default="stores"
+        "what",
+        nargs="?",
+        choices=("peers", "stores", "isolated", "limits", "delays", "driver", "http", "lists", "ui"),
+        default="peers",
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="how much to do, against the usual amount")
     parser.add_argument("--keep", action="store_true", help="write the figures into bench/README.md and results.json")
     parser.add_argument("--no-peers", action="store_true", help="leave out what has to be installed first")
+    parser.add_argument("--peers", help="with whom penstock is compared, by default all: pgqueuer,graphile-worker,…")
     given = parser.parse_args()
+    if given.what == "peers":
+        result, text = beside.run(given.peers, given.rounds, given.scale)
+        return _show(text, given, result)
     if given.what == "isolated":
         return _show(isolated.table(isolated.run(given.rounds, given.scale, with_peers=not given.no_peers)), given)
     if given.what == "ui":
@@ -40,20 +47,24 @@ def main() -> int:
             return _show(delays.run(server.create_database(), given.scale), given)
         if given.what == "http":
             return _show(http.run(server.create_database(), given.rounds, given.scale), given)
+        if given.what == "lists":
+            return _show(lists.run(server.create_database(), given.scale), given)
         if given.what == "limits":
             return _show(limits.run(server.create_database(), given.rounds, given.scale), given)
         rows = stores.run(server.create_database, given.rounds, given.scale)
     finally:
         server.stop()
         server.remove()
-    if given.keep:
-        (FOLDER / "results.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-    return _show(table(rows), given)
+    return _show(table(rows), given, rows)
 
 
-def _show(text: str, given: argparse.Namespace) -> int:
+def _show(text: str, given: argparse.Namespace, result: Any = None) -> int:
     """Print figures, and keep them in the place that the page has for them."""
     print(text)
+    if given.keep and result is not None:
+        file = FOLDER / "results.json"
+        kept = {**json.loads(file.read_text(encoding="utf-8")), given.what: result}
+        file.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     if given.keep:
         begin, end = f"<!-- {given.what}: begin -->", f"<!-- {given.what}: end -->"
         readme = FOLDER / "README.md"

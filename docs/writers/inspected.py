@@ -55,8 +55,14 @@ def doc(thing: object) -> str:
 
 
 def fields_of(record: type) -> list[FieldFacts]:
-    """The fields of a dataclass, with the sentences that stand below them in the source."""
+    """The fields of a dataclass or a named tuple, with the sentences that stand below them in the source."""
     notes = _notes(record)
+    if not dataclasses.is_dataclass(record):
+        defaults = getattr(record, "_field_defaults", {})
+        return [
+            FieldFacts(name, annotation(kind), _value(defaults[name]) if name in defaults else "", notes.get(name, ""))
+            for name, kind in _written(record).items()
+        ]
     return [
         FieldFacts(each.name, annotation(each.type), _default(each), notes.get(each.name, ""))
         for each in dataclasses.fields(record)
@@ -113,6 +119,11 @@ def _parameter(each: inspect.Parameter) -> str:
 
 def _value(value: object) -> str:
     return f"{type(value).__name__}.{value.name}" if isinstance(value, enum.Enum) else repr(value)
+
+
+def _written(record: type) -> dict[str, Any]:
+    """The types of a named tuple's fields as they stand in the source."""
+    return {name: getattr(kind, "__forward_arg__", kind) for name, kind in inspect.get_annotations(record).items()}
 
 
 def _default(each: dataclasses.Field[Any]) -> str:

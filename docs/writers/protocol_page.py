@@ -71,7 +71,8 @@ Once per process, in a transaction of its own: `register_controls`, `hold_contro
 limits differ from those that are kept and no operator has set others. A client without code reads
 `read_definitions` instead and checks parameters against the stored schema.
 
-A job without keys and tags is one statement, `create_one`. All others, in one transaction, in this order:
+A job without keys and tags is one statement, `create_one`; many of them that differ in ids and parameters only are one
+statement, too: `create_alike`. All others, in one transaction, in this order:
 
 1. For drafts with an idempotency key: `claim_keys`, sorted by (definition, key). Where another job answers, compare the
    digest: the same means that this is the job, another one is a conflict.
@@ -94,9 +95,9 @@ _WORKING = """\
 3. `start` before the handler runs, unless the claim was told to do so.
 4. Meanwhile `save_progress` with (job, fence); `save_phase`, `save_logs` and `save_events` after `hold_attempt` in the
    same transaction, and only if that found the attempt.
-5. However the attempt ended, decide what follows (the table below), then `settle`, then `admit` for the concurrency
-   keys that the answer names. A job that is not in the answer is either on record (`find_attempts`: success) or lost:
-   write nothing more about it.
+5. However the attempt ended, decide what follows (the table below), then `settle` (those that just returned:
+   `settle_done`), then `admit` for the concurrency keys that the answer names. A job that is not in the answer is
+   either on record (`find_attempts`: success) or lost: write nothing more about it.
 6. Some process must `promote` what is due, reclaim the jobs of dead workers (`expired_workers`, `worker_jobs`,
    `settle`, `end_worker`), tick schedules, fold counts and apply retention. All of it is safe to run anywhere, any
    number of times at once."""

@@ -64,7 +64,7 @@ class Party:
     def claimed(self, found: Sequence[Claimed]) -> list[Claimed]:
         """What was claimed, in the lanes of the model."""
         ours = {theirs: lane for lane, theirs in self.lanes.items()}
-        return [replace(each, lane=ours[each.lane]) for each in found]
+        return [each._replace(lane=ours[each.lane]) for each in found]
 
     def draft(self, draft: Draft) -> Draft:
         return replace(draft, lane=self.lanes[draft.lane])

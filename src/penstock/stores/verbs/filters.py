@@ -11,7 +11,7 @@ from penstock.core.transitions import LIVE, TERMINAL, Status
 
 _STORED_ENDS = tuple(sorted(status.code for status in TERMINAL - {Status.STALE}))
 # The same said in the words of a partial index, without which the planner cannot know that the index will do.
-_HINTS = {
+HINTS = {
     "filter_attention": {Status.REVIEW_NEEDED.code, Status.FAILED.code, Status.CANCELLED.code},
     "filter_live": {status.code for status in LIVE},
     "filter_not_due": {Status.SCHEDULED.code},
@@ -37,5 +37,5 @@ def _status(statuses: tuple[Status, ...]) -> tuple[tuple[str, ...], dict[str, ob
     """Stale is derived: a job that reads as stale does not read as what is stored."""
     told = sorted({status.code for status in statuses})
     stored = sorted({*told, *_STORED_ENDS} - {Status.STALE.code} if Status.STALE in statuses else told)
-    hints = tuple(name for name, codes in _HINTS.items() if codes.issuperset(stored))
+    hints = tuple(name for name, codes in HINTS.items() if codes.issuperset(stored))
     return ("filter_status", *hints), {"filter_status": told, "filter_stored": stored}

@@ -9,19 +9,22 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from penstock.core.errors import InvalidInput
 from penstock.core.ids import is_id
-from penstock.core.instant import from_datetime
+from penstock.core.instant import HOUR, MINUTE, from_datetime
 from penstock.core.job import Count, Job, JobFilter, Page
-from penstock.core.plan import Statement, Steps, reads
+from penstock.core.plan import Rows, Statement, Steps, reads
 from penstock.stores.verbs import rows
-from penstock.stores.verbs.filters import filters
+from penstock.stores.verbs.ways import AFTER_ALL, BEFORE_ALL, Way, way
 
 MOST = 500
 """The longest page."""
 
+_SPANS = (10 * MINUTE, HOUR, 8 * HOUR)
+"""How much of the ends of jobs is walked at first, where most of them may not fit."""
 _WORDS = {"createdAt": "created", "finishedAt": "finished", "priority": "priority"}
 
 
@@ -32,9 +35,10 @@ class _Sort:
     field: str
     way: str
 
-    @property
-    def order(self) -> str:
-        return f"order_{_WORDS[self.field]}_{self.way}"
+    def order(self, *, walked: bool) -> str:
+        """`walked`: in order of creation as the jobs stand in what is walked along."""
+        word = "walked" if walked and self.field == "createdAt" else _WORDS[self.field]
+        return f"order_{word}_{self.way}"
 
     @property
     def position(self) -> str:
@@ -45,8 +49,9 @@ class _Sort:
 def count(which: JobFilter, cap: int = 10_000) -> Steps[Count]:
     if cap < 1:
         raise InvalidInput(f"The cap of a count must be at least 1, not {cap}.")
-    parts, values = filters(which)
-    ((found,),) = yield Statement("count_jobs", {**values, "cap": cap + 1}, parts=parts)
+    along = yield from way(which, None)
+    counted = Statement(f"count_jobs{along.variant}", {**along.values, "cap": cap + 1}, parts=along.parts)
+    ((found,),) = yield counted
     return Count(min(found, cap), capped=found > cap)
 
 
@@ -59,17 +64,49 @@ def page(which: JobFilter, *, limit: int = 50, sort: str = "-createdAt", cursor:
     if not 1 <= limit <= MOST:
         raise InvalidInput(f"A page holds 1 to {MOST} jobs, not {limit}.")
     by = _sort(sort)
-    parts, values = filters(which)
-    if by.field == "finishedAt":
-        parts += ("filter_finished",)
-    if cursor is not None:
+    place = None if cursor is None else _position(cursor, sort)
+    along = yield from way(which, by.field, *_bounds(by, place))
+    more: dict[str, object] = {"limit": limit + 1}
+    parts: tuple[str, ...] = ("filter_finished",) if by.field == "finishedAt" and along.variant != "_by_end" else ()
+    if place is not None and by.field != "createdAt":
         parts += (by.position,)
-        values["past_key"], values["past_id"] = _position(cursor, sort)
-    values["limit"] = limit + 1
-    found = [rows.job(row) for row in (yield Statement("read_jobs", values, parts=parts, order=by.order))]
+        more["past_key"], more["past_id"] = place
+    if along.walks_past:
+        read = yield from _in_spans(along, by, parts, more)
+    else:
+        read = yield _reading(along, by, parts, more)
+    found = [rows.job(row) for row in read]
     if len(found) <= limit:
         return Page(found, None)
     return Page(found[:limit], _cursor(sort, by, found[limit - 1]))
+
+
+def _reading(along: Way, by: _Sort, parts: tuple[str, ...], more: Mapping[str, object]) -> Statement:
+    order = by.order(walked=along.walks_by_id)
+    name = f"read_jobs{along.variant}" + (f"_{by.way}" if along.variant == "_by_status" else "")
+    return Statement(name, {**along.values, **more}, parts=along.parts + parts, order=order)
+
+
+def _in_spans(along: Way, by: _Sort, parts: tuple[str, ...], more: Mapping[str, object]) -> Steps[Rows]:
+    """The ends of jobs span by span, each longer than the last, until a page is full.
+
+    Every lane and outcome is walked until it gives a page, and most of that is thrown away: without a span each would
+    be walked far past what does not fit.
+    """
+    first = yield _reading(replace(along, parts=()), by, parts, {**more, "limit": 1})
+    if not first:
+        return []
+    ended = rows.job(first[0]).finished_at
+    edge = 0 if ended is None else from_datetime(ended, "finishedAt")
+    for length in _SPANS:
+        low, high = (edge, edge + length) if by.way == "up" else (edge - length, edge)
+        within = {**more, "ended_from": low, "ended_to": high}
+        found = yield _reading(along, by, (*parts, "within_finished"), within)
+        if len(found) == more["limit"]:
+            return found
+    if along.other is None:
+        return (yield _reading(along, by, parts, more))
+    return (yield _reading(along.other, by, (*parts, "filter_finished"), more))
 
 
 def _sort(sort: str) -> _Sort:
@@ -79,6 +116,13 @@ def _sort(sort: str) -> _Sort:
             f"Jobs cannot be sorted by {sort!r}.", hint=f"Use {', '.join(_WORDS)}, with - in front for descending."
         )
     return _Sort(field, "down" if sort.startswith("-") else "up")
+
+
+def _bounds(by: _Sort, place: tuple[int | None, str] | None) -> tuple[str, str]:
+    """Between which ids a list goes on."""
+    if place is None or by.field != "createdAt":
+        return BEFORE_ALL, AFTER_ALL
+    return (place[1], AFTER_ALL) if by.way == "up" else (BEFORE_ALL, place[1])
 
 
 def _cursor(sort: str, by: _Sort, last: Job) -> str:

@@ -101,7 +101,7 @@ told AS (
     INSERT INTO {schema}.event (at, kind, job_id) SELECT now, 'job.enqueued', id FROM detailed CROSS JOIN clock
 ),
 made AS (
-    SELECT count(*) AS n, CASE WHEN count(*) < cardinality(%(id)s::uuid[]) THEN string_agg(id::text, ',') END AS ids FROM detailed
+    SELECT count(*) AS n, CASE WHEN count(*) < %(n)s::bigint THEN string_agg(id::text, ',') END AS ids FROM detailed
 ),
 counted AS (
     INSERT INTO {schema}.tally_delta (lane, minute, status, n)

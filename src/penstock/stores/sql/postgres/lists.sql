@@ -1,0 +1,381 @@
+-- Statements of the admin port that list and count jobs: one for each index along which they can be found.
+-- {now} is the instant given by the caller, or else the database's own clock; {filters} and {order} are put in.
+-- A list finds the ids of its page first; `walked` is what is walked along. Ids lie between after and before.
+-- OFFSET 0 keeps the planner from turning a join around: what is walked along is chosen by whoever asks.
+
+-- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= (SELECT {now}) THEN 8 ELSE job.status END
+-- let job: job.id::text, definition.key, definition.version, {told_now}, job.status, detail.params, CASE WHEN job.status = 5 THEN coalesce(review.result, attempt.result) END, coalesce(CASE review.decision WHEN 'rejected' THEN coalesce(review.decided_note, 'Rejected.') END, attempt.error), CASE review.decision WHEN 'rejected' THEN 'Rejected' ELSE attempt.error_type END, job.attempt, job.max_attempts, job.lost, job.fence, job.generation, job.priority, progress.percent, progress.message, progress.phase, detail.reference_type, detail.reference_id, detail.tags, detail.idempotency_key, job.limit_key, job.unique_key, job.blocked, detail.webhook_url, detail.schedule, detail.scheduled_for, detail.parent::text, detail.rerun_of::text, detail.actor, job.created_at, job.due_at, job.queued_at, job.started_at, job.finished_at, job.updated_at, job.stale_at, job.cancel_at, job.worker::text, (SELECT bool_or(delivery.status = 'delivered') FROM {schema}.delivery WHERE delivery.job_id = job.id)
+-- let whole: FROM page AS walked CROSS JOIN LATERAL (SELECT * FROM {schema}.job WHERE job.id = walked.id OFFSET 0) AS job CROSS JOIN LATERAL (SELECT * FROM {schema}.job_detail WHERE job_detail.id = walked.id OFFSET 0) AS detail JOIN {schema}.definition ON definition.lane = job.lane LEFT JOIN LATERAL (SELECT * FROM {schema}.attempt WHERE attempt.job_id = walked.id AND attempt.fence = job.fence OFFSET 0) AS attempt ON true LEFT JOIN LATERAL (SELECT * FROM {schema}.review WHERE review.job_id = walked.id AND review.fence = job.fence OFFSET 0) AS review ON true LEFT JOIN LATERAL (SELECT * FROM {schema}.progress WHERE progress.job_id = walked.id OFFSET 0) AS progress ON true
+-- let its_job: CROSS JOIN LATERAL (SELECT * FROM {schema}.job WHERE job.id = walked.id OFFSET 0) AS job
+-- let job_between: job.id > %(after)s::uuid AND job.id < %(before)s::uuid
+-- let group: job.lane = definition.lane AND job.status = stood.code / 2 AND job.retired = (stood.code & 1 = 1)
+-- let groups: {schema}.definition CROSS JOIN unnest(%(groups)s::smallint[]) AS stood (code)
+-- let of_key: (%(key)s::text IS NULL OR definition.key = %(key)s::text)
+-- let overdue: %(overdue)s::boolean AND job.retire_at <= (SELECT {now}) AND NOT job.retired AND job.status * 2 <> ALL(%(groups)s::smallint[])
+-- let live: SELECT id FROM {schema}.job WHERE %(scheduled)s::boolean AND job.status = 0 UNION ALL SELECT id FROM {schema}.job WHERE %(queued)s::boolean AND job.status = 1 AND NOT job.blocked UNION ALL SELECT id FROM {schema}.job WHERE %(queued)s::boolean AND job.blocked UNION ALL SELECT id FROM {schema}.job WHERE %(running)s::boolean AND job.worker IS NOT NULL UNION ALL SELECT id FROM {schema}.job WHERE %(review)s::boolean AND job.status = 4 AND job.status IN (4, 6, 7)
+
+-- name: order_created_up
+-- The oldest first; ids tell the time at which they were made.
+job.id
+
+-- name: order_created_down
+-- The newest first.
+job.id DESC
+
+-- name: order_walked_up
+-- The oldest first, as they stand in what is walked along.
+walked.id
+
+-- name: order_walked_down
+-- The newest first, as they stand in what is walked along.
+walked.id DESC
+
+-- name: order_finished_up
+-- Those that ended first come first.
+job.finished_at, job.id
+
+-- name: order_finished_down
+-- Those that ended last come first.
+job.finished_at DESC, job.id DESC
+
+-- name: order_priority_up
+-- The least urgent first.
+job.priority, job.id
+
+-- name: order_priority_down
+-- The most urgent first.
+job.priority DESC, job.id DESC
+
+-- name: past_finished_up
+-- Jobs behind the last one of a page.
+(job.finished_at, job.id) > (%(past_key)s::bigint, %(past_id)s::uuid)
+
+-- name: past_finished_down
+-- Jobs behind the last one of a page.
+(job.finished_at, job.id) < (%(past_key)s::bigint, %(past_id)s::uuid)
+
+-- name: past_priority_up
+-- Jobs behind the last one of a page.
+(job.priority, job.id) > (%(past_key)s::smallint, %(past_id)s::uuid)
+
+-- name: past_priority_down
+-- Jobs behind the last one of a page.
+(job.priority, job.id) < (%(past_key)s::smallint, %(past_id)s::uuid)
+
+-- name: past_span
+-- Jobs with ids between these two.
+{job_between}
+
+-- name: past_span_aside
+-- The same, where another index than that of the ids is to be used.
+(job.id > %(after)s::uuid AND job.id < %(before)s::uuid) IS TRUE
+
+-- name: past_span_walked
+-- The same of what is walked along.
+walked.id > %(after)s::uuid AND walked.id < %(before)s::uuid
+
+-- name: past_span_walked_aside
+-- The same, where another index than that of the ids is to be used.
+(walked.id > %(after)s::uuid AND walked.id < %(before)s::uuid) IS TRUE
+
+-- name: within_finished
+-- Jobs that ended within a span of time.
+job.finished_at BETWEEN %(ended_from)s AND %(ended_to)s
+
+-- name: filter_finished
+-- Jobs that have ended.
+job.finished_at IS NOT NULL
+
+-- name: check_tag
+-- Jobs with this tag, looked up job by job.
+EXISTS (SELECT FROM {schema}.job_tag WHERE job_tag.tag = %(filter_tag)s AND job_tag.id = job.id OFFSET 0)
+
+-- name: check_fingerprint
+-- Jobs with an attempt that failed this way, looked up job by job.
+EXISTS (SELECT FROM {schema}.attempt WHERE attempt.fingerprint = %(filter_fingerprint)s AND attempt.job_id = job.id OFFSET 0)
+
+-- name: check_schedule
+-- Jobs that this schedule made, looked up job by job.
+EXISTS (SELECT FROM {schema}.job_detail WHERE job_detail.id = job.id AND job_detail.schedule = %(filter_schedule)s OFFSET 0)
+
+-- name: check_parent
+-- Jobs that this job created, looked up job by job.
+EXISTS (SELECT FROM {schema}.job_detail WHERE job_detail.id = job.id AND job_detail.parent = %(filter_parent)s::uuid OFFSET 0)
+
+-- name: check_reference_type
+-- Jobs that refer to a thing of this type, looked up job by job.
+EXISTS (SELECT FROM {schema}.job_detail WHERE job_detail.id = job.id AND job_detail.reference_type = %(filter_reference_type)s OFFSET 0)
+
+-- name: check_reference_id
+-- Jobs that refer to the thing with this id, looked up job by job.
+EXISTS (SELECT FROM {schema}.job_detail WHERE job_detail.id = job.id AND job_detail.reference_id = %(filter_reference_id)s OFFSET 0)
+
+-- name: check_status
+-- Jobs that read as one of these statuses now. The planner shall not guess how many these are.
+CASE WHEN CASE WHEN job.status >= 5 AND job.stale_at <= (SELECT {now}) THEN 8 ELSE job.status END = ANY(%(filter_status)s::smallint[]) THEN true ELSE false END
+
+-- name: check_created_from
+-- Jobs created at this instant or later.
+CASE WHEN job.created_at >= %(filter_created_from)s::bigint THEN true ELSE false END
+
+-- name: check_created_to
+-- Jobs created before this instant.
+CASE WHEN job.created_at < %(filter_created_to)s::bigint THEN true ELSE false END
+
+-- name: check_definition
+-- Jobs of any version of a definition, by their lane.
+CASE WHEN job.lane = ANY(ARRAY(SELECT lane FROM {schema}.definition WHERE key = %(filter_definition)s)) THEN true ELSE false END
+
+-- name: along_schedule
+-- Along the jobs that this schedule made.
+walked.schedule = %(filter_schedule)s
+
+-- name: along_parent
+-- Along the jobs that this job created.
+walked.parent = %(filter_parent)s::uuid
+
+-- name: along_reference_type
+-- Along the jobs that refer to a thing of this type.
+walked.reference_type = %(filter_reference_type)s
+
+-- name: along_reference_id
+-- Along the jobs that refer to the thing with this id.
+walked.reference_id = %(filter_reference_id)s
+
+-- name: read_jobs
+-- Jobs as they can be read: those that a filter speaks of, in some order. Which ones is found out first.
+WITH page AS MATERIALIZED (
+    SELECT job.id FROM {schema}.job WHERE {filters} ORDER BY {order} LIMIT %(limit)s
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_tag
+-- The same along the jobs with a tag.
+WITH page AS MATERIALIZED (
+    SELECT walked.id FROM {schema}.job_tag AS walked {its_job}
+    WHERE walked.tag = %(filter_tag)s AND {filters}
+    ORDER BY {order} LIMIT %(limit)s
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_detail
+-- The same along the jobs of a schedule, a parent or a reference.
+WITH page AS MATERIALIZED (
+    SELECT walked.id FROM {schema}.job_detail AS walked {its_job}
+    WHERE {filters} ORDER BY {order} LIMIT %(limit)s
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_failure
+-- The same along the jobs with an attempt that failed in one way.
+WITH page AS MATERIALIZED (
+    SELECT walked.id FROM (SELECT DISTINCT job_id AS id FROM {schema}.attempt WHERE fingerprint = %(filter_fingerprint)s) AS walked
+    {its_job}
+    WHERE {filters} ORDER BY {order} LIMIT %(limit)s
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_lane
+-- The same along the lanes of a definition.
+WITH page AS MATERIALIZED (
+    SELECT walked.id FROM {schema}.definition CROSS JOIN LATERAL (
+        SELECT walked.id FROM {schema}.job_detail AS walked {its_job}
+        WHERE walked.lane = definition.lane AND {filters} ORDER BY {order} LIMIT %(limit)s
+    ) AS walked
+    WHERE definition.key = %(key)s::text ORDER BY {order} LIMIT %(limit)s
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_end
+-- The same along the ends of jobs, those of each lane and outcome by themselves.
+WITH found AS MATERIALIZED (
+    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN LATERAL (
+        SELECT job.id, job.finished_at, job.priority FROM {schema}.job
+        WHERE {group} AND job.status >= 5 AND {filters}
+        ORDER BY {order} LIMIT %(limit)s
+    ) AS job
+    WHERE {of_key}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
+),
+page AS MATERIALIZED (
+    SELECT job.id FROM found AS job ORDER BY {order} LIMIT %(limit)s
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_priority
+-- The same along the priorities of ended jobs; what has not ended is gathered.
+WITH found AS MATERIALIZED (
+    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN LATERAL (
+        SELECT job.id, job.finished_at, job.priority FROM {schema}.job
+        WHERE {group} AND job.stale_at IS NOT NULL AND {filters}
+        ORDER BY {order} LIMIT %(limit)s
+    ) AS job
+    WHERE {of_key}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(scheduled)s::boolean AND job.status = 0 OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.status = 1 AND NOT job.blocked OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.blocked OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(running)s::boolean AND job.worker IS NOT NULL OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(review)s::boolean AND job.status = 4 AND job.status IN (4, 6, 7) OFFSET 0) AS job WHERE {filters}
+),
+page AS MATERIALIZED (
+    SELECT job.id FROM found AS job ORDER BY {order} LIMIT %(limit)s
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_status_up
+-- The same in order of creation, by what jobs stand in; what has not ended is gathered.
+WITH found AS MATERIALIZED (
+    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN generate_series(0, 20) AS step (priority) CROSS JOIN LATERAL (
+        SELECT job.id, job.finished_at, job.priority FROM {schema}.job
+        WHERE {group} AND job.stale_at IS NOT NULL
+            AND (job.priority, job.id) > (step.priority, %(after)s::uuid) AND (job.priority, job.id) < (step.priority, %(before)s::uuid) AND {filters}
+        ORDER BY job.priority, job.id LIMIT %(limit)s
+    ) AS job
+    WHERE {of_key}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(scheduled)s::boolean AND job.status = 0 OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.status = 1 AND NOT job.blocked OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.blocked OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(running)s::boolean AND job.worker IS NOT NULL OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(review)s::boolean AND job.status = 4 AND job.status IN (4, 6, 7) OFFSET 0) AS job WHERE {filters}
+),
+page AS MATERIALIZED (
+    SELECT job.id FROM found AS job ORDER BY {order} LIMIT %(limit)s
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_status_down
+-- The same in order of creation, by what jobs stand in; what has not ended is gathered.
+WITH found AS MATERIALIZED (
+    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN generate_series(0, 20) AS step (priority) CROSS JOIN LATERAL (
+        SELECT job.id, job.finished_at, job.priority FROM {schema}.job
+        WHERE {group} AND job.stale_at IS NOT NULL
+            AND (job.priority, job.id) > (step.priority, %(after)s::uuid) AND (job.priority, job.id) < (step.priority, %(before)s::uuid) AND {filters}
+        ORDER BY job.priority DESC, job.id DESC LIMIT %(limit)s
+    ) AS job
+    WHERE {of_key}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(scheduled)s::boolean AND job.status = 0 OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.status = 1 AND NOT job.blocked OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.blocked OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(running)s::boolean AND job.worker IS NOT NULL OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(review)s::boolean AND job.status = 4 AND job.status IN (4, 6, 7) OFFSET 0) AS job WHERE {filters}
+),
+page AS MATERIALIZED (
+    SELECT job.id FROM found AS job ORDER BY {order} LIMIT %(limit)s
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: count_jobs
+-- How many jobs a filter speaks of, up to a cap.
+SELECT count(*) FROM (
+    SELECT FROM {schema}.job WHERE {filters}
+    LIMIT %(cap)s
+) AS counted;
+
+-- name: count_jobs_by_tag
+-- The same along the jobs with a tag.
+SELECT count(*) FROM (
+    SELECT FROM {schema}.job_tag AS walked {its_job}
+    WHERE walked.tag = %(filter_tag)s AND {filters}
+    LIMIT %(cap)s
+) AS counted;
+
+-- name: count_jobs_by_detail
+-- The same along the jobs of a schedule, a parent or a reference.
+SELECT count(*) FROM (
+    SELECT FROM {schema}.job_detail AS walked {its_job} WHERE {filters}
+    LIMIT %(cap)s
+) AS counted;
+
+-- name: count_jobs_by_failure
+-- The same along the jobs with an attempt that failed in one way.
+SELECT count(*) FROM (
+    SELECT FROM (SELECT DISTINCT job_id AS id FROM {schema}.attempt WHERE fingerprint = %(filter_fingerprint)s) AS walked
+    {its_job} WHERE {filters}
+    LIMIT %(cap)s
+) AS counted;
+
+-- name: count_jobs_by_lane
+-- The same along the lanes of a definition.
+SELECT count(*) FROM (
+    SELECT FROM {schema}.definition CROSS JOIN LATERAL (
+        SELECT FROM {schema}.job_detail AS walked {its_job}
+        WHERE walked.lane = definition.lane AND {filters} OFFSET 0
+    ) AS walked
+    WHERE definition.key = %(key)s::text
+    LIMIT %(cap)s
+) AS counted;
+
+-- name: count_jobs_by_status
+-- The same by what jobs stand in.
+SELECT count(*) FROM (
+    SELECT FROM {groups} CROSS JOIN LATERAL (
+        SELECT FROM {schema}.job WHERE {group} AND job.status >= 5 AND {filters} OFFSET 0
+    ) AS job
+    WHERE {of_key}
+    UNION ALL
+    SELECT FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT FROM (SELECT * FROM {schema}.job WHERE %(scheduled)s::boolean AND job.status = 0 OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.status = 1 AND NOT job.blocked OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.blocked OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT FROM (SELECT * FROM {schema}.job WHERE %(running)s::boolean AND job.worker IS NOT NULL OFFSET 0) AS job WHERE {filters}
+    UNION ALL
+    SELECT FROM (SELECT * FROM {schema}.job WHERE %(review)s::boolean AND job.status = 4 AND job.status IN (4, 6, 7) OFFSET 0) AS job WHERE {filters}
+    LIMIT %(cap)s
+) AS counted;
+
+-- name: measure_filters
+-- How many jobs each condition of a filter leaves by itself, up to a cap; what is not asked for leaves none.
+SELECT
+    (SELECT count(*) FROM (SELECT FROM {schema}.job_tag WHERE tag = %(tag)s::text LIMIT %(most)s) AS counted),
+    (SELECT count(*) FROM (SELECT FROM {schema}.job_detail WHERE schedule = %(schedule)s::text LIMIT %(most)s) AS counted),
+    (SELECT count(*) FROM (SELECT FROM {schema}.job_detail WHERE parent = %(parent)s::uuid LIMIT %(most)s) AS counted),
+    (SELECT count(*) FROM (SELECT FROM {schema}.job_detail WHERE reference_type = %(reference_type)s::text AND reference_id = %(reference_id)s::text LIMIT %(most)s) AS counted)
+    + (SELECT count(*) FROM (SELECT FROM {schema}.job_detail WHERE %(reference_id)s::text IS NULL AND reference_type = %(reference_type)s::text LIMIT %(most)s) AS counted),
+    (SELECT count(*) FROM (SELECT FROM {schema}.attempt WHERE fingerprint = %(fingerprint)s::text LIMIT %(most)s) AS counted),
+    (SELECT count(*) FROM (SELECT FROM {schema}.definition JOIN {schema}.job_detail ON job_detail.lane = definition.lane WHERE definition.key = %(key)s::text LIMIT %(most)s) AS counted),
+    (SELECT count(*) FROM (SELECT FROM ({live}) AS walked LIMIT %(most)s) AS counted),
+    (SELECT count(*) FROM (SELECT FROM {schema}.job WHERE %(spanned)s::boolean AND {job_between} LIMIT %(wide)s) AS counted);

@@ -1,0 +1,373 @@
+-- Statements of the admin port that list and count jobs: one for each index along which they can be found.
+-- :now is the wall clock; {filters} and {order} are put in.
+-- A list finds the ids of its page first; `walked` is what is walked along. Ids lie between after and before.
+
+-- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= :now THEN 8 ELSE job.status END
+-- let job: job.id, definition.key, definition.version, {told_now}, job.status, detail.params, CASE WHEN job.status = 5 THEN coalesce(review.result, attempt.result) END, coalesce(CASE review.decision WHEN 'rejected' THEN coalesce(review.decided_note, 'Rejected.') END, attempt.error), CASE review.decision WHEN 'rejected' THEN 'Rejected' ELSE attempt.error_type END, job.attempt, job.max_attempts, job.lost, job.fence, job.generation, job.priority, progress.percent, progress.message, progress.phase, detail.reference_type, detail.reference_id, detail.tags, detail.idempotency_key, job.limit_key, job.unique_key, job.blocked, detail.webhook_url, detail.schedule, detail.scheduled_for, detail.parent, detail.rerun_of, detail.actor, job.created_at, job.due_at, job.queued_at, job.started_at, job.finished_at, job.updated_at, job.stale_at, job.cancel_at, job.worker, (SELECT max(delivery.status = 'delivered') FROM delivery WHERE delivery.job_id = job.id)
+-- let whole: FROM page AS walked CROSS JOIN job ON job.id = walked.id JOIN job_detail AS detail ON detail.id = job.id JOIN definition ON definition.lane = job.lane LEFT JOIN attempt ON attempt.job_id = job.id AND attempt.fence = job.fence LEFT JOIN review ON review.job_id = job.id AND review.fence = job.fence LEFT JOIN progress ON progress.job_id = job.id
+-- let its_job: CROSS JOIN job ON job.id = walked.id
+-- let job_between: job.id > :after AND job.id < :before
+-- let group: job.lane = definition.lane AND job.status = stood.value / 2 AND job.retired = stood.value % 2
+-- let groups: definition CROSS JOIN json_each(:groups) AS stood
+-- let of_key: (:key IS NULL OR definition.key = :key)
+-- let overdue: :overdue AND job.retire_at <= :now AND NOT job.retired AND job.status * 2 NOT IN (SELECT value FROM json_each(:groups))
+-- let live: SELECT id FROM job WHERE :scheduled AND job.status = 0 UNION ALL SELECT id FROM job WHERE :queued AND job.status = 1 AND NOT job.blocked UNION ALL SELECT id FROM job WHERE :queued AND job.blocked UNION ALL SELECT id FROM job WHERE :running AND job.worker IS NOT NULL UNION ALL SELECT id FROM job WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7)
+
+-- name: order_created_up
+-- The oldest first; ids tell the time at which they were made.
+job.id
+
+-- name: order_created_down
+-- The newest first.
+job.id DESC
+
+-- name: order_walked_up
+-- The oldest first, as they stand in what is walked along.
+walked.id
+
+-- name: order_walked_down
+-- The newest first, as they stand in what is walked along.
+walked.id DESC
+
+-- name: order_finished_up
+-- Those that ended first come first.
+job.finished_at, job.id
+
+-- name: order_finished_down
+-- Those that ended last come first.
+job.finished_at DESC, job.id DESC
+
+-- name: order_priority_up
+-- The least urgent first.
+job.priority, job.id
+
+-- name: order_priority_down
+-- The most urgent first.
+job.priority DESC, job.id DESC
+
+-- name: past_finished_up
+-- Jobs behind the last one of a page.
+(job.finished_at, job.id) > (:past_key, :past_id)
+
+-- name: past_finished_down
+-- Jobs behind the last one of a page.
+(job.finished_at, job.id) < (:past_key, :past_id)
+
+-- name: past_priority_up
+-- Jobs behind the last one of a page.
+(job.priority, job.id) > (:past_key, :past_id)
+
+-- name: past_priority_down
+-- Jobs behind the last one of a page.
+(job.priority, job.id) < (:past_key, :past_id)
+
+-- name: past_span
+-- Jobs with ids between these two.
+{job_between}
+
+-- name: past_span_aside
+-- The same, where another index than that of the ids is to be used.
++job.id > :after AND +job.id < :before
+
+-- name: past_span_walked
+-- The same of what is walked along.
+walked.id > :after AND walked.id < :before
+
+-- name: past_span_walked_aside
+-- The same, where another index than that of the ids is to be used.
++walked.id > :after AND +walked.id < :before
+
+-- name: within_finished
+-- Jobs that ended within a span of time.
+job.finished_at BETWEEN :ended_from AND :ended_to
+
+-- name: filter_finished
+-- Jobs that have ended.
+job.finished_at IS NOT NULL
+
+-- name: check_tag
+-- Jobs with this tag, looked up job by job.
+EXISTS (SELECT 1 FROM job_tag WHERE job_tag.tag = :filter_tag AND job_tag.id = job.id)
+
+-- name: check_fingerprint
+-- Jobs with an attempt that failed this way, looked up job by job.
+EXISTS (SELECT 1 FROM attempt WHERE attempt.fingerprint = :filter_fingerprint AND attempt.job_id = job.id)
+
+-- name: check_schedule
+-- Jobs that this schedule made, looked up job by job.
+EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND job_detail.schedule = :filter_schedule)
+
+-- name: check_parent
+-- Jobs that this job created, looked up job by job.
+EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND job_detail.parent = :filter_parent)
+
+-- name: check_reference_type
+-- Jobs that refer to a thing of this type, looked up job by job.
+EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND job_detail.reference_type = :filter_reference_type)
+
+-- name: check_reference_id
+-- Jobs that refer to the thing with this id, looked up job by job.
+EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND job_detail.reference_id = :filter_reference_id)
+
+-- name: check_status
+-- Jobs that read as one of these statuses now.
+CASE WHEN job.status >= 5 AND job.stale_at <= :now THEN 8 ELSE job.status END IN (SELECT value FROM json_each(:filter_status))
+
+-- name: check_created_from
+-- Jobs created at this instant or later.
+job.created_at >= :filter_created_from
+
+-- name: check_created_to
+-- Jobs created before this instant.
+job.created_at < :filter_created_to
+
+-- name: check_definition
+-- Jobs of any version of a definition, by their lane.
+job.lane IN (SELECT lane FROM definition WHERE key = :filter_definition)
+
+-- name: along_schedule
+-- Along the jobs that this schedule made.
+walked.schedule = :filter_schedule
+
+-- name: along_parent
+-- Along the jobs that this job created.
+walked.parent = :filter_parent
+
+-- name: along_reference_type
+-- Along the jobs that refer to a thing of this type.
+walked.reference_type = :filter_reference_type
+
+-- name: along_reference_id
+-- Along the jobs that refer to the thing with this id.
+walked.reference_id = :filter_reference_id
+
+-- name: read_jobs
+-- Jobs as they can be read: those that a filter speaks of, in some order. Which ones is found out first.
+WITH page AS MATERIALIZED (
+    SELECT job.id FROM job WHERE {filters} ORDER BY {order} LIMIT :limit
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_tag
+-- The same along the jobs with a tag.
+WITH page AS MATERIALIZED (
+    SELECT walked.id FROM job_tag AS walked {its_job}
+    WHERE walked.tag = :filter_tag AND {filters}
+    ORDER BY {order} LIMIT :limit
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_detail
+-- The same along the jobs of a schedule, a parent or a reference.
+WITH page AS MATERIALIZED (
+    SELECT walked.id FROM job_detail AS walked {its_job}
+    WHERE {filters} ORDER BY {order} LIMIT :limit
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_failure
+-- The same along the jobs with an attempt that failed in one way.
+WITH page AS MATERIALIZED (
+    SELECT walked.id FROM (SELECT DISTINCT job_id AS id FROM attempt WHERE fingerprint = :filter_fingerprint) AS walked
+    {its_job}
+    WHERE {filters} ORDER BY {order} LIMIT :limit
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_lane
+-- The same along the lanes of a definition.
+WITH page AS MATERIALIZED (
+    SELECT walked.id FROM definition CROSS JOIN job AS walked ON walked.id IN (
+        SELECT walked.id FROM job_detail AS walked {its_job}
+        WHERE walked.lane = definition.lane AND {filters} ORDER BY {order} LIMIT :limit
+    )
+    WHERE definition.key = :key ORDER BY {order} LIMIT :limit
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_end
+-- The same along the ends of jobs, those of each lane and outcome by themselves.
+WITH found AS MATERIALIZED (
+    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN job ON job.id IN (
+        SELECT job.id FROM job
+        WHERE {group} AND job.status >= 5 AND {filters}
+        ORDER BY {order} LIMIT :limit
+    )
+    WHERE {of_key}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
+),
+page AS MATERIALIZED (
+    SELECT job.id FROM (SELECT * FROM found) AS job ORDER BY {order} LIMIT :limit
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_priority
+-- The same along the priorities of ended jobs; what has not ended is gathered.
+WITH found AS MATERIALIZED (
+    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN job ON job.id IN (
+        SELECT job.id FROM job
+        WHERE {group} AND job.stale_at IS NOT NULL AND {filters}
+        ORDER BY {order} LIMIT :limit
+    )
+    WHERE {of_key}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_due WHERE :scheduled AND job.status = 0 AND {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_ready WHERE :queued AND job.status = 1 AND NOT job.blocked AND {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7) AND {filters}
+),
+page AS MATERIALIZED (
+    SELECT job.id FROM (SELECT * FROM found) AS job ORDER BY {order} LIMIT :limit
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_status_up
+-- The same in order of creation, by what jobs stand in; what has not ended is gathered.
+WITH found AS MATERIALIZED (
+    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN (WITH RECURSIVE step (priority) AS (SELECT 0 UNION ALL SELECT priority + 1 FROM step WHERE priority < 20) SELECT priority FROM step) AS step CROSS JOIN job ON job.id IN (
+        SELECT job.id FROM job
+        WHERE {group} AND job.stale_at IS NOT NULL AND job.priority = step.priority AND {filters}
+        ORDER BY {order} LIMIT :limit
+    )
+    WHERE {of_key}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_due WHERE :scheduled AND job.status = 0 AND {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_ready WHERE :queued AND job.status = 1 AND NOT job.blocked AND {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7) AND {filters}
+),
+page AS MATERIALIZED (
+    SELECT job.id FROM (SELECT * FROM found) AS job ORDER BY {order} LIMIT :limit
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_status_down
+-- The same in order of creation, by what jobs stand in; what has not ended is gathered.
+WITH found AS MATERIALIZED (
+    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN (WITH RECURSIVE step (priority) AS (SELECT 0 UNION ALL SELECT priority + 1 FROM step WHERE priority < 20) SELECT priority FROM step) AS step CROSS JOIN job ON job.id IN (
+        SELECT job.id FROM job
+        WHERE {group} AND job.stale_at IS NOT NULL AND job.priority = step.priority AND {filters}
+        ORDER BY {order} LIMIT :limit
+    )
+    WHERE {of_key}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_due WHERE :scheduled AND job.status = 0 AND {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_ready WHERE :queued AND job.status = 1 AND NOT job.blocked AND {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {filters}
+    UNION ALL
+    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7) AND {filters}
+),
+page AS MATERIALIZED (
+    SELECT job.id FROM (SELECT * FROM found) AS job ORDER BY {order} LIMIT :limit
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: count_jobs
+-- How many jobs a filter speaks of, up to a cap.
+SELECT count(*) FROM (
+    SELECT 1 FROM job WHERE {filters}
+    LIMIT :cap
+);
+
+-- name: count_jobs_by_tag
+-- The same along the jobs with a tag.
+SELECT count(*) FROM (
+    SELECT 1 FROM job_tag AS walked {its_job}
+    WHERE walked.tag = :filter_tag AND {filters}
+    LIMIT :cap
+);
+
+-- name: count_jobs_by_detail
+-- The same along the jobs of a schedule, a parent or a reference.
+SELECT count(*) FROM (
+    SELECT 1 FROM job_detail AS walked {its_job} WHERE {filters}
+    LIMIT :cap
+);
+
+-- name: count_jobs_by_failure
+-- The same along the jobs with an attempt that failed in one way.
+SELECT count(*) FROM (
+    SELECT 1 FROM (SELECT DISTINCT job_id AS id FROM attempt WHERE fingerprint = :filter_fingerprint) AS walked
+    {its_job} WHERE {filters}
+    LIMIT :cap
+);
+
+-- name: count_jobs_by_lane
+-- The same along the lanes of a definition.
+SELECT count(*) FROM (
+    SELECT 1 FROM definition CROSS JOIN job_detail AS walked ON walked.lane = definition.lane {its_job}
+    WHERE definition.key = :key AND {filters}
+    LIMIT :cap
+);
+
+-- name: count_jobs_by_status
+-- The same by what jobs stand in.
+SELECT count(*) FROM (
+    SELECT 1 FROM {groups} CROSS JOIN job ON {group} AND job.status >= 5
+    WHERE {of_key} AND {filters}
+    UNION ALL
+    SELECT 1 FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
+    UNION ALL
+    SELECT 1 FROM job INDEXED BY job_due WHERE :scheduled AND job.status = 0 AND {filters}
+    UNION ALL
+    SELECT 1 FROM job INDEXED BY job_ready WHERE :queued AND job.status = 1 AND NOT job.blocked AND {filters}
+    UNION ALL
+    SELECT 1 FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {filters}
+    UNION ALL
+    SELECT 1 FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {filters}
+    UNION ALL
+    SELECT 1 FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7) AND {filters}
+    LIMIT :cap
+);
+
+-- name: measure_filters
+-- How many jobs each condition of a filter leaves by itself, up to a cap; what is not asked for leaves none.
+SELECT
+    (SELECT count(*) FROM (SELECT 1 FROM job_tag WHERE tag = :tag LIMIT :most)),
+    (SELECT count(*) FROM (SELECT 1 FROM job_detail WHERE schedule = :schedule LIMIT :most)),
+    (SELECT count(*) FROM (SELECT 1 FROM job_detail WHERE parent = :parent LIMIT :most)),
+    (SELECT count(*) FROM (SELECT 1 FROM job_detail WHERE reference_type = :reference_type AND reference_id = :reference_id LIMIT :most))
+    + (SELECT count(*) FROM (SELECT 1 FROM job_detail WHERE :reference_id IS NULL AND reference_type = :reference_type LIMIT :most)),
+    (SELECT count(*) FROM (SELECT 1 FROM attempt WHERE fingerprint = :fingerprint LIMIT :most)),
+    (SELECT count(*) FROM (SELECT 1 FROM definition CROSS JOIN job_detail ON job_detail.lane = definition.lane WHERE definition.key = :key LIMIT :most)),
+    (SELECT count(*) FROM (SELECT 1 FROM ({live}) AS walked LIMIT :most)),
+    (SELECT count(*) FROM (SELECT 1 FROM job WHERE :spanned AND {job_between} LIMIT :wide));

@@ -1,0 +1,210 @@
+"""Along which index the jobs of a filter are found, so that a page costs what it holds and not what the store holds.
+
+A list is either a walk in its own order past what does not fit, or it gathers all that one condition leaves and sorts
+that. Conditions that leave little are gathered; where each of them leaves much, a walk soon meets a page full of jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from penstock.core.instant import DAY
+from penstock.core.job import JobFilter
+from penstock.core.plan import Statement, Steps
+from penstock.core.transitions import ACTIVE, TERMINAL, Status
+from penstock.stores.verbs.filters import HINTS, filters
+
+LITTLE = 10_000
+"""As many jobs are gathered and sorted for a page, before a walk in the order asked for is tried."""
+MEASURED = 50_000
+"""As many are counted to tell which of several conditions leaves the fewest."""
+SIDE_BY_SIDE = 10
+"""As many are read in the time of one, where they stand side by side."""
+TRUST = DAY // 2
+"""As far as the time that an id tells may be from the time at which its job was created."""
+BEFORE_ALL, AFTER_ALL = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
+_ENDS = tuple(sorted(status.code for status in TERMINAL - {Status.STALE}))
+_LIVE = {
+    "scheduled": {Status.SCHEDULED}, "queued": {Status.QUEUED}, "running": {Status.RUNNING, Status.CANCELLING},
+    "review": {Status.REVIEW_NEEDED},
+}  # fmt: skip
+_CHECKS = {
+    f"filter_{name}": f"check_{name}"
+    for name in (
+        "tag", "fingerprint", "schedule", "parent", "reference_type", "reference_id", "definition", "status",
+        "created_from", "created_to",
+    )
+}  # fmt: skip
+# What is asked for, and the conditions that need no check when it is walked along.
+_SOURCES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
+    "tag": ("_by_tag", {"filter_tag": ()}),
+    "schedule": ("_by_detail", {"filter_schedule": ("along_schedule",)}),
+    "parent": ("_by_detail", {"filter_parent": ("along_parent",)}),
+    "reference_type": (
+        "_by_detail",
+        {"filter_reference_type": ("along_reference_type",), "filter_reference_id": ("along_reference_id",)},
+    ),
+    "fingerprint": ("_by_failure", {"filter_fingerprint": ()}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What to walk along: which variant of the statement, under which conditions, with which values."""
+
+    variant: str
+    parts: tuple[str, ...]
+    values: dict[str, object]
+    other: Way | None = None
+    """Another way, for when this one would have to go very far."""
+
+    @property
+    def walks_by_id(self) -> bool:
+        """Whether the walked index gives the jobs in order of their ids."""
+        return self.variant in ("_by_tag", "_by_detail", "_by_failure", "_by_lane")
+
+    @property
+    def walks_past(self) -> bool:
+        """Whether it may have to go past many jobs that do not fit."""
+        fits = {"check_status", "check_definition"}
+        return self.variant == "_by_end" and not fits.issuperset(self.parts)
+
+
+def way(which: JobFilter, order: str | None, after: str = BEFORE_ALL, before: str = AFTER_ALL) -> Steps[Way]:
+    """`order` is what a list is sorted by, None for a count; ids lie between `after` and `before`."""
+    parts, values = filters(which)
+    parts = tuple(part for part in parts if part not in HINTS)
+    after, before = _between(which, after, before)
+    values |= _standing(which.status) | {"after": after, "before": before, "key": which.definition}
+    bounded = (after, before) != (BEFORE_ALL, AFTER_ALL)
+    best = natural = _natural(which, order)
+    little = ""
+    if rivals := _rivals(which, order, best):
+        best, little = yield from _smallest(which, order, best, rivals, values)
+    found = _along(best, parts, values, bounded=bounded)
+    if best == natural == "_by_end" and little in _SOURCES:
+        return replace(found, other=_along(little, parts, values, bounded=bounded))
+    return found
+
+
+def _along(best: str, parts: tuple[str, ...], values: dict[str, object], *, bounded: bool) -> Way:
+    """The conditions and values for a walk along a source, or in an order."""
+    variant, along = _SOURCES.get(best, (best, {}))
+    if variant == "_by_lane":
+        along = {"filter_definition": ()}
+    kept = tuple(part for each in parts for part in along.get(each, (_CHECKS.get(each, each),)))
+    if bounded:
+        kept += (_bounds(variant, kept),)
+    return Way(variant, kept, values)
+
+
+def _bounds(variant: str, parts: tuple[str, ...]) -> str:
+    """How to say between which ids jobs lie, so that the index that is meant is used."""
+    if variant in ("", "_by_status"):
+        return "past_span"
+    if variant in ("_by_end", "_by_priority"):
+        return "past_span_aside"
+    loose = "along_reference_type" in parts and "along_reference_id" not in parts
+    return "past_span_walked_aside" if loose else "past_span_walked"
+
+
+def _natural(which: JobFilter, order: str | None) -> str:
+    """The walk that is in the order asked for, or a source that is."""
+    if which.ids is not None:
+        return ""
+    if order in ("finishedAt", "priority"):
+        return "_by_end" if order == "finishedAt" else "_by_priority"
+    for name in _SOURCES:
+        # Of a type of reference alone there is no order by id.
+        if getattr(which, name) is not None and (name != "reference_type" or which.reference_id is not None):
+            return name
+    if which.status is not None:
+        return "_by_status"
+    return "" if which.definition is None else "_by_lane"
+
+
+def _rivals(which: JobFilter, order: str | None, natural: str) -> list[str]:
+    """What might leave less than the natural way has to walk; none when there is nothing to choose."""
+    if which.ids is not None:
+        return []
+    rivals = [name for name in _SOURCES if getattr(which, name) is not None]
+    if which.created_from is not None or which.created_to is not None:
+        rivals.append("span")
+    if which.status is not None and set(which.status) & ACTIVE and order == "createdAt":
+        rivals.append("live")
+    if which.definition is not None and rivals:
+        rivals.append("definition")
+    return [] if rivals == [natural] and which.status is None else rivals
+
+
+def _smallest(
+    which: JobFilter, order: str | None, natural: str, rivals: list[str], values: Mapping[str, object]
+) -> Steps[tuple[str, str]]:
+    """The way to go, and the condition that leaves the fewest jobs."""
+    asked = {name: getattr(which, name) for name in (*_SOURCES, "reference_id")}
+    asked |= {name: values[name] for name in ("after", "before", "key")}
+    asked |= {name: which.status is not None and values[name] for name in _LIVE}
+    wide = LITTLE * SIDE_BY_SIDE + 1
+    asked |= {"spanned": "span" in rivals, "most": MEASURED, "wide": wide}
+    ((tag, schedule, parent, reference, fingerprint, definition, live, span),) = yield Statement(
+        "measure_filters", asked
+    )
+    sizes = {
+        "tag": tag, "schedule": schedule, "parent": parent, "reference_type": reference, "fingerprint": fingerprint,
+        "definition": definition, "live": live, "span": MEASURED if span >= wide else span // SIDE_BY_SIDE,
+    }  # fmt: skip
+    if which.status is not None:
+        sizes["status"] = live + (yield from _ended(which.status, which.definition))
+        rivals = [*(each for each in rivals if each != "live"), "status"]
+    if "reference_type" in rivals and reference >= MEASURED:
+        # There is no order in it, and all of it would be sorted.
+        rivals.remove("reference_type")
+    if not rivals:
+        return natural, ""
+    best = min(rivals, key=lambda each: sizes[each])
+    if order in ("finishedAt", "priority"):
+        # A walk by priority is as long as it may be, and cannot be tried: what a condition leaves is gathered.
+        gathered = sizes[best] <= LITTLE or (order == "priority" and best in _SOURCES)
+        if best not in (*_SOURCES, "span") or not gathered:
+            return natural, best
+    if best == "span" or (best == "status" and live > LITTLE and which.definition is None):
+        return "", best
+    if best == "status":
+        return "_by_status", best
+    if best == "definition":
+        return "_by_lane", best
+    return best, best
+
+
+def _ended(statuses: tuple[Status, ...], definition: str | None) -> Steps[int]:
+    """How many jobs have ended in one of the ways asked for, as they were counted; any of them may be stale."""
+    codes = _ENDS if Status.STALE in statuses else tuple(each.code for each in TERMINAL.intersection(statuses))
+    counted = yield Statement("read_counts")
+    return sum(n for key, _, code, n in counted if code in codes and definition in (None, key))
+
+
+def _standing(statuses: tuple[Status, ...] | None) -> dict[str, object]:
+    """Where jobs with these statuses stand: ended ones by outcome and whether they were retired, live ones by index."""
+    asked = frozenset(Status) if statuses is None else frozenset(statuses)
+    groups = [2 * status.code for status in TERMINAL & asked - {Status.STALE}]
+    if Status.STALE in asked:
+        groups += [2 * code + 1 for code in _ENDS]
+    values: dict[str, object] = {name: bool(several & asked) for name, several in _LIVE.items()}
+    return values | {"groups": sorted(groups), "overdue": statuses is not None and Status.STALE in asked}
+
+
+def _between(which: JobFilter, after: str, before: str) -> tuple[str, str]:
+    """The ids that jobs created in the filter's span of time may have."""
+    if which.created_from is not None:
+        after = max(after, _id_at(which.created_from - TRUST, "0"))
+    if which.created_to is not None:
+        before = min(before, _id_at(which.created_to + TRUST, "f"))
+    return after, before
+
+
+def _id_at(instant: int, filler: str) -> str:
+    milliseconds = min(max(instant // 1000, 0), 2**48 - 1)
+    time = f"{milliseconds:012x}"
+    return f"{time[:8]}-{time[8:]}-{filler * 4}-{filler * 4}-{filler * 12}"
