@@ -15,7 +15,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 UV := $(BIN)/uv
 # More than cores: many tests wait for processes. "make test WORKERS=0" runs one after the other in one process.
-WORKERS ?= 5
+WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 # The built dashboard; "make ui" and whatever shows it build it anew when its sources have changed.
 UI := src/penstock/_ui/index.html

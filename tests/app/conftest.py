@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from penstock import Penstock
 from tests.services import PostgresServer
+from tests.stores import schemas
 
 KINDS = ("sqlite-memory", "sqlite-file", "postgres")
 SHARED_KINDS = ("sqlite-file", "postgres")
-_numbers = itertools.count()
 
 NewApp = Callable[[], Penstock]
 """Makes an application on the same store each time, as another process would."""
@@ -22,29 +21,30 @@ NewApp = Callable[[], Penstock]
 
 @pytest.fixture(scope="session")
 def app_database(postgres: PostgresServer) -> str:
-    """One database for all tests; each has a schema of its own."""
+    """One database for all tests; each has a schema to itself while it runs."""
     return postgres.create_database()
 
 
 @pytest.fixture(params=KINDS)
 def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Penstock]:
     """An application on an empty store of each kind."""
-    yield from _opened(_maker(request.param, request, tmp_path))
+    with _making(request.param, request, tmp_path) as make:
+        yield from _opened(make)
 
 
 @pytest.fixture(params=SHARED_KINDS)
 def new_app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewApp]:
     """A way to make applications on one store that processes can share; they are closed at the end."""
-    make = _maker(request.param, request, tmp_path)
-    made: list[Penstock] = []
+    with _making(request.param, request, tmp_path) as make:
+        made: list[Penstock] = []
 
-    def new() -> Penstock:
-        made.append(make())
-        return made[-1]
+        def new() -> Penstock:
+            made.append(make())
+            return made[-1]
 
-    yield new
-    for each in made:
-        each.close()
+        yield new
+        for each in made:
+            each.close()
 
 
 @pytest.fixture
@@ -62,17 +62,22 @@ def memory_app() -> Iterator[Penstock]:
 @pytest.fixture
 def postgres_app(app_database: str) -> Iterator[Penstock]:
     """An application on an empty schema of PostgreSQL."""
-    yield from _opened(lambda: Penstock(app_database, schema=f"app_{next(_numbers)}", migrate=True))
+    schema = schemas.lend(app_database)
+    yield from _opened(lambda: Penstock(schema.url, schema=schema.name, migrate=True))
+    schemas.give_back(schema)
 
 
-def _maker(kind: str, request: pytest.FixtureRequest, folder: Path) -> Callable[[], Penstock]:
+@contextmanager
+def _making(kind: str, request: pytest.FixtureRequest, folder: Path) -> Iterator[NewApp]:
+    """A way to make applications on an empty store of a kind."""
     if kind == "sqlite-memory":
-        return lambda: Penstock("sqlite://")
-    if kind == "sqlite-file":
-        return lambda: Penstock(f"sqlite:///{folder}/jobs.db")
-    url: Any = request.getfixturevalue("app_database")
-    schema = f"app_{next(_numbers)}"
-    return lambda: Penstock(url, schema=schema, migrate=True)
+        yield lambda: Penstock("sqlite://")
+    elif kind == "sqlite-file":
+        yield lambda: Penstock(f"sqlite:///{folder}/jobs.db")
+    else:
+        schema = schemas.lend(request.getfixturevalue("app_database"))
+        yield lambda: Penstock(schema.url, schema=schema.name, migrate=True)
+        schemas.give_back(schema)
 
 
 def _opened(make: Callable[[], Penstock]) -> Iterator[Penstock]:

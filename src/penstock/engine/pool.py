@@ -15,6 +15,8 @@ _LAST_CHANCE = 2
 _PATIENCE = 30.0
 """So long a job waits to be alone before it runs beside what does not end."""
 
+_MOST_AT_ONCE = 500
+
 
 class Pool:
     """A number of slots; jobs with a loss behind them get theirs one at a time."""
@@ -39,8 +41,8 @@ class Pool:
 
     @property
     def room(self) -> int:
-        """How many jobs may still be claimed."""
-        return self.free + self.ahead
+        """How many jobs may be claimed at once; while these begin, the next ones are on their way."""
+        return min(self.free + self.ahead, _MOST_AT_ONCE)
 
     def take(self) -> Iterator[Holding]:
         """What may start now, in its order; the caller puts each into `running`."""

@@ -94,11 +94,14 @@ def memory(pids: Iterable[int]) -> int:
     return total
 
 
-def settle_in() -> None:
-    """What is loaded stays: from now on garbage is looked for among what came later, and not so often."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_GARBAGE_AFTER, 20, 20)
+def settle_in(*, own: bool = True) -> None:
+    """What is loaded stays: from now on garbage is looked for among what came later, and not so often; only where the
+    process is our own. What was allocated and freed is given back to the system."""
+    if own:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(_GARBAGE_AFTER, 20, 20)
+    give_back_memory()
 
 
 def give_back_memory() -> None:

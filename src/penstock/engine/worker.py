@@ -44,8 +44,6 @@ _STOP_SECONDS = 10.0
 _FRESH_SECONDS = 0.2
 _REST_SECONDS = 1.0
 _REFILL_SECONDS = 0.005
-_MOST_AT_ONCE = 500
-"""So many jobs are claimed together: while they begin, the next ones are on their way."""
 
 Running = Attempt | InlineAttempt
 
@@ -157,9 +155,7 @@ class Worker:
         self._surroundings.open()
         try:
             await self._register()
-            if self.settings.own_process:
-                processes.settle_in()
-            processes.give_back_memory()
+            processes.settle_in(own=self.settings.own_process)
             loops = [asyncio.ensure_future(each.run()) for each in self.services]
             loops += [asyncio.ensure_future(self._listen()), asyncio.ensure_future(self._zygotes.keep())]
             try:
@@ -277,7 +273,7 @@ class Worker:
 
     async def _fill(self, worker: str, pool: Pool) -> bool:
         """Claim what the pool has room for; True when there may be more."""
-        room = min(pool.room, _MOST_AT_ONCE)
+        room = pool.room
         if room < 1 or not pool.lanes or not self._controls.config.enabled:
             return False
         ahead = pool.ahead > 0

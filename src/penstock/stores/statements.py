@@ -14,8 +14,8 @@ from functools import cache
 from importlib import resources
 
 FILES = (
-    "jobs", "workers", "hooks", "control", "schedules", "feed", "admin", "lists", "why", "webhooks", "access", "audit",
-    "stats", "retention", "soundness", "alerts",
+    "creation", "jobs", "workers", "hooks", "control", "schedules", "feed", "admin", "lists", "why", "webhooks",
+    "access", "audit", "stats", "retention", "soundness", "alerts",
 )  # fmt: skip
 _FIELD = re.compile(r"\{(\w+)\}")
 

@@ -1,0 +1,178 @@
+-- Statements of the jobs port: creating.
+-- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
+
+-- let expired: known.expires_at <= (SELECT now FROM clock) AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = known.job_id AND job.status < 5)
+
+-- name: claim_keys
+-- Take idempotency keys in order; a key that is taken and not expired answers with the job that has it.
+WITH clock AS (SELECT {now} AS now),
+input AS (
+    SELECT * FROM unnest(%(definition)s::text[], %(key)s::text[], %(id)s::uuid[], %(digest)s::text[], %(life)s::bigint[])
+        AS input (definition, key, id, digest, life)
+)
+INSERT INTO {schema}.idempotency AS known (definition, key, job_id, digest, expires_at)
+SELECT definition, key, id, digest, now + life FROM input CROSS JOIN clock ORDER BY definition, key
+ON CONFLICT (definition, key) DO UPDATE SET
+    job_id = CASE WHEN {expired} THEN excluded.job_id ELSE known.job_id END,
+    digest = CASE WHEN {expired} THEN excluded.digest ELSE known.digest END,
+    expires_at = CASE WHEN {expired} THEN excluded.expires_at ELSE known.expires_at END
+RETURNING definition, key, job_id::text, digest;
+
+-- name: move_keys
+-- These idempotency keys stand for other jobs than they were taken for.
+UPDATE {schema}.idempotency AS known SET job_id = input.id
+FROM unnest(%(definition)s::text[], %(key)s::text[], %(id)s::uuid[]) AS input (definition, key, id)
+WHERE known.definition = input.definition AND known.key = input.key;
+
+-- name: lock_limits
+-- Make sure that the rows of these concurrency keys are there, and hold them.
+WITH made AS (
+    INSERT INTO {schema}.limiter (limit_key, definition)
+    SELECT DISTINCT limit_key, definition
+    FROM unnest(%(limit_key)s::text[], %(definition)s::text[]) AS input (limit_key, definition) ORDER BY limit_key
+    ON CONFLICT (limit_key) DO UPDATE SET definition = excluded.definition
+    RETURNING limit_key
+)
+SELECT limit_key FROM made;
+
+-- name: create_one
+-- One job without keys, with its details, event and count; nothing when it is there already or refused.
+WITH clock AS (SELECT {now} AS now),
+born AS (
+    INSERT INTO {schema}.job (
+        id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at
+    )
+    SELECT %(id)s::uuid, definition.lane, CASE WHEN at > now THEN 0 ELSE 1 END, %(priority)s::smallint,
+        %(max_attempts)s::smallint, at, at - %(priority)s::smallint * %(ageing)s::bigint, now, now,
+        CASE WHEN at > now THEN NULL ELSE now END
+    FROM clock CROSS JOIN LATERAL (SELECT greatest(coalesce(%(due)s::bigint, now + %(delay)s::bigint), now) AS at) AS time
+    CROSS JOIN {schema}.definition JOIN {schema}.control USING (key)
+    WHERE definition.lane = %(lane)s::integer AND control.enabled
+    ON CONFLICT DO NOTHING
+    RETURNING id, lane, status, created_at
+),
+detailed AS (
+    INSERT INTO {schema}.job_detail (
+        id, lane, params, reference_type, reference_id, webhook_url, schedule, scheduled_for, parent, rerun_of,
+        traceparent, actor
+    )
+    SELECT id, lane, %(params)s, %(reference_type)s, %(reference_id)s, %(webhook_url)s, %(schedule)s,
+        %(scheduled_for)s::bigint, %(parent)s::uuid, %(rerun_of)s::uuid, %(traceparent)s, %(actor)s FROM born
+),
+told AS (
+    INSERT INTO {schema}.event (at, kind, job_id) SELECT created_at, 'job.enqueued', id FROM born
+),
+counted AS (
+    INSERT INTO {schema}.tally_delta (lane, minute, status, n) SELECT lane, created_at / 60000000, status, 1 FROM born
+)
+SELECT id::text, status FROM born;
+
+-- name: create_alike
+-- Jobs that differ in their ids and parameters only; how many were made, in which status, and if not all, which.
+WITH clock AS (SELECT {now} AS now),
+time AS MATERIALIZED (SELECT now, greatest(coalesce(%(due)s::bigint, now + %(delay)s::bigint), now) AS at FROM clock),
+detailed AS (
+    INSERT INTO {schema}.job_detail (
+        id, lane, params, reference_type, reference_id, webhook_url, schedule, scheduled_for, parent, rerun_of,
+        traceparent, actor
+    )
+    SELECT id, %(lane)s::integer, params, %(reference_type)s, %(reference_id)s, %(webhook_url)s, %(schedule)s,
+        %(scheduled_for)s::bigint, %(parent)s::uuid, %(rerun_of)s::uuid, %(traceparent)s, %(actor)s
+    FROM unnest(%(id)s::uuid[], %(params)s::text[]) AS input (id, params)
+    WHERE EXISTS (
+        SELECT FROM {schema}.definition JOIN {schema}.control USING (key)
+        WHERE definition.lane = %(lane)s::integer AND control.enabled
+    )
+    ON CONFLICT (id) DO NOTHING
+    RETURNING id
+),
+born AS (
+    INSERT INTO {schema}.job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
+    SELECT id, %(lane)s::integer, CASE WHEN at > now THEN 0 ELSE 1 END, %(priority)s::smallint, %(max_attempts)s::smallint,
+        at, at - %(priority)s::smallint * %(ageing)s::bigint, now, now, CASE WHEN at > now THEN NULL ELSE now END
+    FROM detailed CROSS JOIN time
+),
+told AS (
+    INSERT INTO {schema}.event (at, kind, job_id) SELECT now, 'job.enqueued', id FROM detailed CROSS JOIN clock
+),
+made AS (
+    SELECT count(*) AS n, CASE WHEN count(*) < %(n)s::bigint THEN string_agg(id::text, ',') END AS ids FROM detailed
+),
+counted AS (
+    INSERT INTO {schema}.tally_delta (lane, minute, status, n)
+    SELECT %(lane)s::integer, now / 60000000, CASE WHEN at > now THEN 0 ELSE 1 END, n FROM made CROSS JOIN time WHERE n > 0
+)
+SELECT n, CASE WHEN at > now THEN 0 ELSE 1 END, ids FROM made CROSS JOIN time;
+
+-- name: create_jobs
+-- Jobs with their details, events and counts; what is there already or refused is left out of the answer.
+WITH clock AS (SELECT {now} AS now),
+input AS (
+    SELECT * FROM unnest(
+        %(id)s::uuid[], %(lane)s::integer[], %(priority)s::smallint[], %(max_attempts)s::smallint[],
+        %(due)s::bigint[], %(delay)s::bigint[], %(limit_key)s::text[], %(unique_key)s::text[], %(params)s::text[],
+        %(reference_type)s::text[], %(reference_id)s::text[], %(tags)s::text[], %(idempotency_key)s::text[],
+        %(webhook_url)s::text[], %(schedule)s::text[], %(scheduled_for)s::bigint[], %(parent)s::uuid[],
+        %(rerun_of)s::uuid[], %(traceparent)s::text[], %(actor)s::text[]
+    ) AS input (
+        id, lane, priority, max_attempts, due, delay, limit_key, unique_key, params, reference_type, reference_id,
+        tags, idempotency_key, webhook_url, schedule, scheduled_for, parent, rerun_of, traceparent, actor
+    )
+),
+born AS (
+    INSERT INTO {schema}.job (
+        id, lane, status, priority, max_attempts, due_at, rank, blocked, limit_key, unique_key,
+        created_at, updated_at, queued_at
+    )
+    SELECT id, lane, CASE WHEN at > now THEN 0 ELSE 1 END, priority, max_attempts, at,
+        at - priority * %(ageing)s::bigint, at <= now AND limit_key IS NOT NULL, limit_key, unique_key,
+        now, now, CASE WHEN at > now THEN NULL ELSE now END
+    FROM input CROSS JOIN clock
+    CROSS JOIN LATERAL (SELECT greatest(coalesce(due, now + delay), now) AS at) AS time
+    WHERE EXISTS (
+        SELECT FROM {schema}.definition JOIN {schema}.control USING (key)
+        WHERE definition.lane = input.lane AND control.enabled
+    )
+    ON CONFLICT DO NOTHING
+    RETURNING id, lane, status, created_at
+),
+detailed AS (
+    INSERT INTO {schema}.job_detail (
+        id, lane, params, reference_type, reference_id, tags, idempotency_key, webhook_url, schedule,
+        scheduled_for, parent, rerun_of, traceparent, actor
+    )
+    SELECT input.id, input.lane, params, reference_type, reference_id, tags, idempotency_key, webhook_url, schedule,
+        scheduled_for, parent, rerun_of, traceparent, actor
+    FROM input JOIN born ON born.id = input.id
+),
+told AS (
+    INSERT INTO {schema}.event (at, kind, job_id) SELECT created_at, 'job.enqueued', id FROM born
+),
+counted AS (
+    INSERT INTO {schema}.tally_delta (lane, minute, status, n)
+    SELECT lane, min(created_at) / 60000000, status, count(*) FROM born GROUP BY lane, status
+)
+SELECT id::text, status FROM born;
+
+-- name: tag_jobs
+-- Make jobs findable by their tags.
+INSERT INTO {schema}.job_tag (tag, id)
+SELECT tag, id FROM unnest(%(tag)s::text[], %(id)s::uuid[]) AS input (tag, id)
+ON CONFLICT DO NOTHING;
+
+-- name: find_jobs
+-- The jobs with these ids: the status that is stored, and the one they read as.
+SELECT id::text, status, CASE WHEN stale_at <= {now} THEN 8 ELSE status END
+FROM {schema}.job WHERE id = ANY(%(id)s::uuid[]);
+
+-- name: find_unique
+-- The active jobs that hold these unique keys.
+SELECT unique_key, id::text, status FROM {schema}.job
+WHERE unique_key = ANY(%(unique_key)s::text[]) AND unique_key IS NOT NULL AND status < 5;
+
+-- name: find_refusing
+-- Which of these lanes take no jobs, and why: unknown, or disabled by an operator.
+SELECT input.lane, control.key FROM unnest(%(lane)s::integer[]) AS input (lane)
+LEFT JOIN {schema}.definition ON definition.lane = input.lane
+LEFT JOIN {schema}.control ON control.key = definition.key
+WHERE control.enabled IS NOT TRUE;

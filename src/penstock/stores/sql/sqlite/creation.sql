@@ -1,0 +1,109 @@
+-- Statements of the jobs port: creating.
+-- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
+-- What stands before a line "-- then" is run once for each row handed in.
+
+-- let expired: idempotency.expires_at <= :now AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = idempotency.job_id AND job.status < 5)
+-- let at: max(coalesce(:due, :now + :delay), :now)
+
+-- name: claim_keys
+-- Take idempotency keys in order; a key that is taken and not expired answers with the job that has it.
+INSERT INTO idempotency (definition, key, job_id, digest, expires_at)
+SELECT definition, key, id, digest, :now + life FROM {input} WHERE true ORDER BY definition, key
+ON CONFLICT (definition, key) DO UPDATE SET
+    job_id = CASE WHEN {expired} THEN excluded.job_id ELSE job_id END,
+    digest = CASE WHEN {expired} THEN excluded.digest ELSE digest END,
+    expires_at = CASE WHEN {expired} THEN excluded.expires_at ELSE expires_at END
+RETURNING definition, key, job_id, digest;
+
+-- name: move_keys
+-- These idempotency keys stand for other jobs than they were taken for.
+UPDATE idempotency SET job_id = input.id FROM {input} AS input
+WHERE idempotency.definition = input.definition AND idempotency.key = input.key;
+
+-- name: lock_limits
+-- Make sure that the rows of these concurrency keys are there.
+INSERT INTO limiter (limit_key, definition) SELECT limit_key, definition FROM {input} WHERE true
+ON CONFLICT (limit_key) DO UPDATE SET definition = excluded.definition
+RETURNING limit_key;
+
+-- name: create_one
+-- One job without keys, with its details, event and count; nothing when it is there already or refused.
+INSERT INTO job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
+SELECT :id, :lane, {at} <= :now, :priority, :max_attempts, {at}, {at} - :priority * :ageing, :now, :now,
+    CASE WHEN {at} <= :now THEN :now END
+WHERE (SELECT enabled FROM control WHERE key = (SELECT key FROM definition WHERE lane = :lane))
+ON CONFLICT DO NOTHING;
+INSERT INTO job_detail (
+    id, lane, params, reference_type, reference_id, webhook_url, schedule, scheduled_for, parent, rerun_of,
+    traceparent, actor
+)
+SELECT :id, :lane, :params, :reference_type, :reference_id, :webhook_url, :schedule, :scheduled_for, :parent, :rerun_of,
+    :traceparent, :actor WHERE changes() = 1;
+INSERT INTO event (at, kind, job_id) SELECT :now, 'job.enqueued', :id WHERE changes() = 1;
+INSERT INTO tally_delta (lane, minute, status, n) SELECT :lane, :now / 60000000, {at} <= :now, 1 WHERE changes() = 1;
+SELECT :id, {at} <= :now WHERE changes() = 1;
+
+-- name: create_alike
+-- Jobs that differ in their ids and parameters only; how many were made, in which status, and if not all, which.
+DELETE FROM {input} WHERE id IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id)
+    OR :lane NOT IN (SELECT lane FROM definition JOIN control USING (key) WHERE enabled);
+INSERT INTO job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
+SELECT id, :lane, {at} <= :now, :priority, :max_attempts, {at}, {at} - :priority * :ageing, :now, :now,
+    CASE WHEN {at} <= :now THEN :now END
+FROM {input};
+INSERT INTO job_detail (
+    id, lane, params, reference_type, reference_id, webhook_url, schedule, scheduled_for, parent, rerun_of,
+    traceparent, actor
+)
+SELECT id, :lane, params, :reference_type, :reference_id, :webhook_url, :schedule, :scheduled_for, :parent, :rerun_of,
+    :traceparent, :actor FROM {input};
+INSERT INTO event (at, kind, job_id) SELECT :now, 'job.enqueued', id FROM {input};
+INSERT INTO tally_delta (lane, minute, status, n)
+SELECT :lane, :now / 60000000, {at} <= :now, count(*) FROM {input} HAVING count(*) > 0;
+SELECT count(*), {at} <= :now, CASE WHEN count(*) < :n THEN group_concat(id) END FROM {input};
+
+-- name: create_jobs
+-- Jobs with their details, events and counts; what is there already or refused is left out of the answer.
+DELETE FROM {input} WHERE id IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id)
+    OR lane NOT IN (SELECT lane FROM definition JOIN control USING (key) WHERE enabled);
+INSERT INTO job (
+    id, lane, status, priority, max_attempts, due_at, rank, blocked, limit_key, unique_key,
+    created_at, updated_at, queued_at
+)
+SELECT id, lane, CASE WHEN at > :now THEN 0 ELSE 1 END, priority, max_attempts, at,
+    at - priority * :ageing, at <= :now AND limit_key IS NOT NULL, limit_key, unique_key,
+    :now, :now, CASE WHEN at > :now THEN NULL ELSE :now END
+FROM (SELECT *, max(coalesce(due, :now + delay), :now) AS at FROM {input}) WHERE true
+ON CONFLICT DO NOTHING;
+DELETE FROM {input} WHERE unique_key IS NOT NULL AND id NOT IN (SELECT id FROM job);
+INSERT INTO job_detail (
+    id, lane, params, reference_type, reference_id, tags, idempotency_key, webhook_url, schedule,
+    scheduled_for, parent, rerun_of, traceparent, actor
+)
+SELECT id, lane, params, reference_type, reference_id, tags, idempotency_key, webhook_url, schedule,
+    scheduled_for, parent, rerun_of, traceparent, actor FROM {input};
+INSERT INTO event (at, kind, job_id) SELECT :now, 'job.enqueued', id FROM {input};
+INSERT INTO tally_delta (lane, minute, status, n)
+SELECT input.lane, :now / 60000000, job.status, count(*) FROM {input} AS input CROSS JOIN job ON job.id = input.id
+GROUP BY input.lane, job.status;
+SELECT input.id, job.status FROM {input} AS input CROSS JOIN job ON job.id = input.id;
+
+-- name: tag_jobs
+-- Make jobs findable by their tags.
+INSERT INTO job_tag (tag, id) SELECT tag, id FROM {input} WHERE true ON CONFLICT DO NOTHING;
+
+-- name: find_jobs
+-- The jobs with these ids: the status that is stored, and the one they read as.
+SELECT job.id, job.status, CASE WHEN job.stale_at <= :now THEN 8 ELSE job.status END
+FROM {input} AS input CROSS JOIN job ON job.id = input.id;
+
+-- name: find_unique
+-- The active jobs that hold these unique keys.
+SELECT job.unique_key, job.id, job.status FROM {input} AS input
+JOIN job ON job.unique_key = input.unique_key AND job.unique_key IS NOT NULL AND job.status < 5;
+
+-- name: find_refusing
+-- Which of these lanes take no jobs, and why: unknown, or disabled by an operator.
+SELECT input.lane, control.key FROM {input} AS input
+LEFT JOIN definition ON definition.lane = input.lane LEFT JOIN control ON control.key = definition.key
+WHERE control.enabled IS NOT TRUE;
