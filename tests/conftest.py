@@ -29,6 +29,7 @@ class Figures(Protocol):
 
 
 LEFT_TO_SOAK: dict[str, tuple[str, ...]] = {
+    "tests/app/": ("[sqlite-memory",),
     "tests/cli/test_bulk.py": ("[store]",),
     "tests/cli/test_jobs.py": ("[store",),
     "tests/cli/test_nouns.py": ("[store]",),
@@ -60,6 +61,7 @@ LEFT_TO_SOAK: dict[str, tuple[str, ...]] = {
     "tests/web/test_browser_guards.py": ("postgres",),
     "tests/web/test_canary.py": ("postgres",),
     "tests/web/test_definitions.py": ("postgres",),
+    "tests/web/test_events.py": ("postgres",),
     "tests/web/test_figures.py": ("postgres",),
     "tests/web/test_raw_requests.py": ("postgres",),
     "tests/web/test_roles.py": ("postgres",),
@@ -71,9 +73,9 @@ LEFT_TO_SOAK: dict[str, tuple[str, ...]] = {
     "tests/web/test_why.py": ("postgres",),
     "tests/web/test_workers.py": ("postgres",),
 }
-"""What an everyday run leaves out, by file and parts of the id, to stay within its time: the same commands once
-more on the other way to a store, what workers and routes do once more over the other store (what the stores do
-themselves is shown on both), a second walk through the pages."""
+"""What an everyday run leaves out to stay within its time, by file or folder and parts of the id: the same commands
+once more on the other way to a store, what workers and routes do once more over the other store (what the stores do
+themselves is shown on both), applications once more in memory, a second walk through the pages."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -85,7 +87,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_left_to_soak(nodeid: str) -> bool:
-    return any(part in nodeid for part in LEFT_TO_SOAK.get(nodeid.partition("::")[0], ()))
+    left = (parts for place, parts in LEFT_TO_SOAK.items() if nodeid.startswith(place))
+    return any(part in nodeid for parts in left for part in parts)
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ SOAK = os.environ.get("PENSTOCK_SOAK") == "1"
 STORES = ["sqlite-memory", "sqlite-file", "postgres-18"]
 OLDER = ["postgres-16", *(["postgres-15"] if SOAK and debian_postgres(15).is_dir() else [])]
 """Run in full by a soak, else by the files that hold the statements where versions of PostgreSQL may differ."""
-_ON_OLDER = ("test_create", "test_claim", "test_settle", "test_feed", "test_schedules", "test_migrations", "test_stats")
+_ON_OLDER = ("test_claim", "test_settle", "test_feed", "test_migrations")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
