@@ -96,7 +96,7 @@ CREATE INDEX job_retire ON job (retire_at, id) WHERE retire_at IS NOT NULL;
 CREATE INDEX job_attention ON job (status, id) WHERE status IN (4, 6, 7);
 -- Lists of what has ended, by its end and by its priority; written once, when a job ends. Their conditions mean the
 -- same and are said in two ways, so that no planner takes the one for the other.
-CREATE INDEX job_ended_at ON job (lane, status, retired, finished_at, id) WHERE status >= 5;
+CREATE INDEX job_ended_at ON job (lane, status, retired, finished_at, id) WHERE finished_at IS NOT NULL;
 CREATE INDEX job_ended_priority ON job (lane, status, retired, priority, id) WHERE stale_at IS NOT NULL;
 CREATE INDEX job_admitted ON job (limit_key) WHERE limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3);
 CREATE INDEX job_blocked ON job (limit_key, rank, id) WHERE blocked;

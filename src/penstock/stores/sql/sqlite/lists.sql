@@ -200,7 +200,7 @@ ORDER BY {order};
 WITH found AS MATERIALIZED (
     SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
-        WHERE {group} AND job.status >= 5 AND {filters}
+        WHERE {group} AND job.finished_at IS NOT NULL AND {filters}
         ORDER BY {order} LIMIT :limit
     )
     WHERE {of_key}
@@ -342,7 +342,7 @@ SELECT count(*) FROM (
 -- name: count_jobs_by_status
 -- The same by what jobs stand in.
 SELECT count(*) FROM (
-    SELECT 1 FROM {groups} CROSS JOIN job ON {group} AND job.status >= 5
+    SELECT 1 FROM {groups} CROSS JOIN job INDEXED BY job_ended_at ON {group} AND job.finished_at IS NOT NULL
     WHERE {of_key} AND {filters}
     UNION ALL
     SELECT 1 FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
