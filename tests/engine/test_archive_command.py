@@ -39,8 +39,10 @@ def test_a_pass_writes_down_what_it_deletes(tmp_path: Path) -> None:
     job = app.enqueue("greet", {"name": "ann", "password": "hush"})
 
     _tick(tmp_path, "--drain")
-    for _ in range(3):
+    for _ in range(20):
         _tick(tmp_path)
+        if not app.jobs().jobs:
+            break
 
     assert list(app.iter_jobs()) == []
     (path,) = (tmp_path / "kept").iterdir()
