@@ -21,23 +21,22 @@ def echo(value: int = 1, note: str = "") -> dict[str, Any]:
     return {"value": value, "note": note}
 
 
-def fetch(ctx: Context, url: str, seconds: float = 0.2, allowed: str | None = None) -> None:
+def fetch(ctx: Context, url: str, allowed: str | None = None) -> None:
     ctx.logger.info("fetching %s", url)
     ctx.progress(50, "half of it")
-    time.sleep(seconds)
+    _wait_for(allowed, 0)
 
 
-def shrink(ctx: Context, url: str, seconds: float = 0.2, allowed: str | None = None) -> None:
+def shrink(ctx: Context, url: str, allowed: str | None = None) -> None:
     for number in range(10):
         _wait_for(allowed, number)
         ctx.progress(number * 10, f"frame {number} of 10")
         ctx.logger.info("frame %d", number)
-        time.sleep(seconds / 10)
 
 
 @app.job("video", phases=[fetch, shrink])
-def video(ctx: Context, url: str, seconds: float = 0.2, allowed: str | None = None) -> str:
-    """Fetch, shrink, publish; both phases last for some time, so that there is something to draw."""
+def video(ctx: Context, url: str, allowed: str | None = None) -> str:
+    """Fetch, shrink, publish; each step is made when the file `allowed` grants it."""
     return f"published {url}"
 
 

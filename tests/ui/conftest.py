@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
@@ -13,10 +14,12 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from penstock.web.pages import FOLDER
 from tests.engine.fleet import ROOT, Stage
-from tests.services import unavailable
+from tests.services import PostgresServer, unavailable
 from tests.waiting import wait_until
 from tests.web.servers import ServerProcess, opened, serve
 
+STORES = ("sqlite", "postgres") if os.environ.get("PENSTOCK_SOAK") == "1" else ("sqlite",)
+"""The pages speak to the API alone, which is shown on both stores every day; a soak shows them on both, too."""
 APPLICATION = "tests.ui.application:app"
 PATIENCE = 20_000
 """Milliseconds within which whatever is waited for has to be seen."""
@@ -36,9 +39,15 @@ def browser() -> Iterator[Browser]:
         found.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
+def postgres_18_database(postgres_18: PostgresServer) -> str:
+    """One database for all tests; each has a schema to itself."""
+    return postgres_18.create_database()
+
+
+@pytest.fixture(params=STORES)
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
-    yield from opened(request, tmp_path, "sqlite")
+    yield from opened(request, tmp_path, request.param)
 
 
 @pytest.fixture
@@ -46,10 +55,10 @@ def server(stage: Stage) -> ServerProcess:
     return serve(stage, target=APPLICATION)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=STORES)
 def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """One server for all tests of a file that look at nothing but their own jobs."""
-    for stage in opened(request, tmp_path_factory.mktemp("shared"), "sqlite"):
+    for stage in opened(request, tmp_path_factory.mktemp("shared"), request.param):
         yield serve(stage, target=APPLICATION)
 
 

@@ -264,12 +264,16 @@ def test_a_running_phase_the_title_and_the_icon_tell_how_far_it_is(
 
 
 def test_the_timeline_is_looked_at_closely_with_keys_and_the_address_keeps_it(
-    shared: ServerProcess, window: Windows
+    shared: ServerProcess, window: Windows, tmp_path: Path
 ) -> None:
-    job = start(shared, "video", url="a.mov", seconds=1)
-    shared.until(job, "succeeded")
+    allowance = Allowance(tmp_path, 5)
+    job = start(shared, "video", url="a.mov", allowed=str(allowance.path))
     opened = window(shared.url)
     page = opened.open(f"jobs/{job}")
+    # By now the phase that waits has a length that can be drawn.
+    expect(page.get_by_role("button", name=re.compile("^shrink: [1-9]"))).to_be_visible(timeout=PATIENCE)
+    allowance.raise_to(10)
+    state(page, "Succeeded")
     bar = page.get_by_role("button", name="shrink: completed")
     expect(bar).to_be_visible()
     whole = _width(bar)

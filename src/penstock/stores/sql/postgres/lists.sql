@@ -13,6 +13,9 @@
 -- let of_key: (%(key)s::text IS NULL OR definition.key = %(key)s::text)
 -- let overdue: %(overdue)s::boolean AND job.retire_at <= (SELECT {now}) AND NOT job.retired AND job.status * 2 <> ALL(%(groups)s::smallint[])
 -- let live: SELECT id FROM {schema}.job WHERE %(scheduled)s::boolean AND job.status = 0 UNION ALL SELECT id FROM {schema}.job WHERE %(queued)s::boolean AND job.status = 1 AND NOT job.blocked UNION ALL SELECT id FROM {schema}.job WHERE %(queued)s::boolean AND job.blocked UNION ALL SELECT id FROM {schema}.job WHERE %(running)s::boolean AND job.worker IS NOT NULL UNION ALL SELECT id FROM {schema}.job WHERE %(review)s::boolean AND job.status = 4 AND job.status IN (4, 6, 7)
+-- let sortable: job.id, job.finished_at, job.priority
+-- let not_ended: UNION ALL SELECT {sortable} FROM (SELECT * FROM {schema}.job WHERE %(scheduled)s::boolean AND job.status = 0 OFFSET 0) AS job WHERE {filters} UNION ALL SELECT {sortable} FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.status = 1 AND NOT job.blocked OFFSET 0) AS job WHERE {filters} UNION ALL SELECT {sortable} FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.blocked OFFSET 0) AS job WHERE {filters} UNION ALL SELECT {sortable} FROM (SELECT * FROM {schema}.job WHERE %(running)s::boolean AND job.worker IS NOT NULL OFFSET 0) AS job WHERE {filters} UNION ALL SELECT {sortable} FROM (SELECT * FROM {schema}.job WHERE %(review)s::boolean AND job.status = 4 AND job.status IN (4, 6, 7) OFFSET 0) AS job WHERE {filters}
+-- let first_of_found: page AS MATERIALIZED (SELECT job.id FROM found AS job ORDER BY {order} LIMIT %(limit)s) SELECT {job} {whole} ORDER BY {order}
 
 -- name: order_created_up
 -- The oldest first; ids tell the time at which they were made.
@@ -199,110 +202,63 @@ ORDER BY {order};
 -- name: read_jobs_by_end
 -- The same along the ends of jobs, those of each lane and outcome by themselves.
 WITH found AS MATERIALIZED (
-    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN LATERAL (
-        SELECT job.id, job.finished_at, job.priority FROM {schema}.job
+    SELECT {sortable} FROM {groups} CROSS JOIN LATERAL (
+        SELECT {sortable} FROM {schema}.job
         WHERE {group} AND job.status >= 5 AND {filters}
         ORDER BY {order} LIMIT %(limit)s
     ) AS job
     WHERE {of_key}
     UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
+    SELECT {sortable} FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
 ),
-page AS MATERIALIZED (
-    SELECT job.id FROM found AS job ORDER BY {order} LIMIT %(limit)s
-)
-SELECT {job}
-{whole}
-ORDER BY {order};
+{first_of_found};
 
 -- name: read_jobs_by_priority
 -- The same along the priorities of ended jobs; what has not ended is gathered.
 WITH found AS MATERIALIZED (
-    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN LATERAL (
-        SELECT job.id, job.finished_at, job.priority FROM {schema}.job
+    SELECT {sortable} FROM {groups} CROSS JOIN LATERAL (
+        SELECT {sortable} FROM {schema}.job
         WHERE {group} AND job.stale_at IS NOT NULL AND {filters}
         ORDER BY {order} LIMIT %(limit)s
     ) AS job
     WHERE {of_key}
     UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(scheduled)s::boolean AND job.status = 0 OFFSET 0) AS job WHERE {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.status = 1 AND NOT job.blocked OFFSET 0) AS job WHERE {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.blocked OFFSET 0) AS job WHERE {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(running)s::boolean AND job.worker IS NOT NULL OFFSET 0) AS job WHERE {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(review)s::boolean AND job.status = 4 AND job.status IN (4, 6, 7) OFFSET 0) AS job WHERE {filters}
+    SELECT {sortable} FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
+    {not_ended}
 ),
-page AS MATERIALIZED (
-    SELECT job.id FROM found AS job ORDER BY {order} LIMIT %(limit)s
-)
-SELECT {job}
-{whole}
-ORDER BY {order};
+{first_of_found};
 
 -- name: read_jobs_by_status_up
 -- The same in order of creation, by what jobs stand in; what has not ended is gathered.
 WITH found AS MATERIALIZED (
-    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN generate_series(0, 20) AS step (priority) CROSS JOIN LATERAL (
-        SELECT job.id, job.finished_at, job.priority FROM {schema}.job
+    SELECT {sortable} FROM {groups} CROSS JOIN generate_series(0, 20) AS step (priority) CROSS JOIN LATERAL (
+        SELECT {sortable} FROM {schema}.job
         WHERE {group} AND job.stale_at IS NOT NULL
             AND (job.priority, job.id) > (step.priority, %(after)s::uuid) AND (job.priority, job.id) < (step.priority, %(before)s::uuid) AND {filters}
         ORDER BY job.priority, job.id LIMIT %(limit)s
     ) AS job
     WHERE {of_key}
     UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(scheduled)s::boolean AND job.status = 0 OFFSET 0) AS job WHERE {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.status = 1 AND NOT job.blocked OFFSET 0) AS job WHERE {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.blocked OFFSET 0) AS job WHERE {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(running)s::boolean AND job.worker IS NOT NULL OFFSET 0) AS job WHERE {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(review)s::boolean AND job.status = 4 AND job.status IN (4, 6, 7) OFFSET 0) AS job WHERE {filters}
+    SELECT {sortable} FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
+    {not_ended}
 ),
-page AS MATERIALIZED (
-    SELECT job.id FROM found AS job ORDER BY {order} LIMIT %(limit)s
-)
-SELECT {job}
-{whole}
-ORDER BY {order};
+{first_of_found};
 
 -- name: read_jobs_by_status_down
 -- The same in order of creation, by what jobs stand in; what has not ended is gathered.
 WITH found AS MATERIALIZED (
-    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN generate_series(0, 20) AS step (priority) CROSS JOIN LATERAL (
-        SELECT job.id, job.finished_at, job.priority FROM {schema}.job
+    SELECT {sortable} FROM {groups} CROSS JOIN generate_series(0, 20) AS step (priority) CROSS JOIN LATERAL (
+        SELECT {sortable} FROM {schema}.job
         WHERE {group} AND job.stale_at IS NOT NULL
             AND (job.priority, job.id) > (step.priority, %(after)s::uuid) AND (job.priority, job.id) < (step.priority, %(before)s::uuid) AND {filters}
         ORDER BY job.priority DESC, job.id DESC LIMIT %(limit)s
     ) AS job
     WHERE {of_key}
     UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(scheduled)s::boolean AND job.status = 0 OFFSET 0) AS job WHERE {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.status = 1 AND NOT job.blocked OFFSET 0) AS job WHERE {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.blocked OFFSET 0) AS job WHERE {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(running)s::boolean AND job.worker IS NOT NULL OFFSET 0) AS job WHERE {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM (SELECT * FROM {schema}.job WHERE %(review)s::boolean AND job.status = 4 AND job.status IN (4, 6, 7) OFFSET 0) AS job WHERE {filters}
+    SELECT {sortable} FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
+    {not_ended}
 ),
-page AS MATERIALIZED (
-    SELECT job.id FROM found AS job ORDER BY {order} LIMIT %(limit)s
-)
-SELECT {job}
-{whole}
-ORDER BY {order};
+{first_of_found};
 
 -- name: count_jobs
 -- How many jobs a filter speaks of, up to a cap.

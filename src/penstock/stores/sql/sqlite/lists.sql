@@ -12,6 +12,9 @@
 -- let of_key: (:key IS NULL OR definition.key = :key)
 -- let overdue: :overdue AND job.retire_at <= :now AND NOT job.retired AND job.status * 2 NOT IN (SELECT value FROM json_each(:groups))
 -- let live: SELECT id FROM job WHERE :scheduled AND job.status = 0 UNION ALL SELECT id FROM job WHERE :queued AND job.status = 1 AND NOT job.blocked UNION ALL SELECT id FROM job WHERE :queued AND job.blocked UNION ALL SELECT id FROM job WHERE :running AND job.worker IS NOT NULL UNION ALL SELECT id FROM job WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7)
+-- let sortable: job.id, job.finished_at, job.priority
+-- let not_ended: UNION ALL SELECT {sortable} FROM job INDEXED BY job_due WHERE :scheduled AND job.status = 0 AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_ready WHERE :queued AND job.status = 1 AND NOT job.blocked AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7) AND {filters}
+-- let first_of_found: page AS MATERIALIZED (SELECT job.id FROM (SELECT * FROM found) AS job ORDER BY {order} LIMIT :limit) SELECT {job} {whole} ORDER BY {order}
 
 -- name: order_created_up
 -- The oldest first; ids tell the time at which they were made.
@@ -198,108 +201,61 @@ ORDER BY {order};
 -- name: read_jobs_by_end
 -- The same along the ends of jobs, those of each lane and outcome by themselves.
 WITH found AS MATERIALIZED (
-    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN job ON job.id IN (
+    SELECT {sortable} FROM {groups} CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
         WHERE {group} AND job.finished_at IS NOT NULL AND {filters}
         ORDER BY {order} LIMIT :limit
     )
     WHERE {of_key}
     UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
+    SELECT {sortable} FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
 ),
-page AS MATERIALIZED (
-    SELECT job.id FROM (SELECT * FROM found) AS job ORDER BY {order} LIMIT :limit
-)
-SELECT {job}
-{whole}
-ORDER BY {order};
+{first_of_found};
 
 -- name: read_jobs_by_priority
 -- The same along the priorities of ended jobs; what has not ended is gathered.
 WITH found AS MATERIALIZED (
-    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN job ON job.id IN (
+    SELECT {sortable} FROM {groups} CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
         WHERE {group} AND job.stale_at IS NOT NULL AND {filters}
         ORDER BY {order} LIMIT :limit
     )
     WHERE {of_key}
     UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_due WHERE :scheduled AND job.status = 0 AND {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_ready WHERE :queued AND job.status = 1 AND NOT job.blocked AND {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7) AND {filters}
+    SELECT {sortable} FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
+    {not_ended}
 ),
-page AS MATERIALIZED (
-    SELECT job.id FROM (SELECT * FROM found) AS job ORDER BY {order} LIMIT :limit
-)
-SELECT {job}
-{whole}
-ORDER BY {order};
+{first_of_found};
 
 -- name: read_jobs_by_status_up
 -- The same in order of creation, by what jobs stand in; what has not ended is gathered.
 WITH found AS MATERIALIZED (
-    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN (WITH RECURSIVE step (priority) AS (SELECT 0 UNION ALL SELECT priority + 1 FROM step WHERE priority < 20) SELECT priority FROM step) AS step CROSS JOIN job ON job.id IN (
+    SELECT {sortable} FROM {groups} CROSS JOIN (WITH RECURSIVE step (priority) AS (SELECT 0 UNION ALL SELECT priority + 1 FROM step WHERE priority < 20) SELECT priority FROM step) AS step CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
         WHERE {group} AND job.stale_at IS NOT NULL AND job.priority = step.priority AND {filters}
         ORDER BY {order} LIMIT :limit
     )
     WHERE {of_key}
     UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_due WHERE :scheduled AND job.status = 0 AND {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_ready WHERE :queued AND job.status = 1 AND NOT job.blocked AND {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7) AND {filters}
+    SELECT {sortable} FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
+    {not_ended}
 ),
-page AS MATERIALIZED (
-    SELECT job.id FROM (SELECT * FROM found) AS job ORDER BY {order} LIMIT :limit
-)
-SELECT {job}
-{whole}
-ORDER BY {order};
+{first_of_found};
 
 -- name: read_jobs_by_status_down
 -- The same in order of creation, by what jobs stand in; what has not ended is gathered.
 WITH found AS MATERIALIZED (
-    SELECT job.id, job.finished_at, job.priority FROM {groups} CROSS JOIN (WITH RECURSIVE step (priority) AS (SELECT 0 UNION ALL SELECT priority + 1 FROM step WHERE priority < 20) SELECT priority FROM step) AS step CROSS JOIN job ON job.id IN (
+    SELECT {sortable} FROM {groups} CROSS JOIN (WITH RECURSIVE step (priority) AS (SELECT 0 UNION ALL SELECT priority + 1 FROM step WHERE priority < 20) SELECT priority FROM step) AS step CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
         WHERE {group} AND job.stale_at IS NOT NULL AND job.priority = step.priority AND {filters}
         ORDER BY {order} LIMIT :limit
     )
     WHERE {of_key}
     UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_due WHERE :scheduled AND job.status = 0 AND {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_ready WHERE :queued AND job.status = 1 AND NOT job.blocked AND {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {filters}
-    UNION ALL
-    SELECT job.id, job.finished_at, job.priority FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7) AND {filters}
+    SELECT {sortable} FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
+    {not_ended}
 ),
-page AS MATERIALIZED (
-    SELECT job.id FROM (SELECT * FROM found) AS job ORDER BY {order} LIMIT :limit
-)
-SELECT {job}
-{whole}
-ORDER BY {order};
+{first_of_found};
 
 -- name: count_jobs
 -- How many jobs a filter speaks of, up to a cap.
