@@ -10,10 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bench import beside, delays, driver, http, isolated, limits, lists, stores, ui
+from bench import beside, delays, driver, flat, fleet, http, isolated, limits, lists, profile, stores, ui
 from tests.services import PostgresServer
 
 FOLDER = Path(__file__).parent
+BENCHMARKS = (
+    "peers", "stores", "isolated", "limits", "delays", "driver", "http", "lists", "ui", "flat", "fleet", "profile",
+)  # fmt: skip
 
 
 def main() -> int:
@@ -21,7 +24,7 @@ def main() -> int:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=("peers", "stores", "isolated", "limits", "delays", "driver", "http", "lists", "ui"),
+        choices=BENCHMARKS,
         default="peers",
     )
     parser.add_argument("--rounds", type=int, default=3)
@@ -51,6 +54,13 @@ def main() -> int:
             return _show(lists.run(server.create_database(), given.scale), given)
         if given.what == "limits":
             return _show(limits.run(server.create_database(), given.rounds, given.scale), given)
+        if given.what == "flat":
+            return _show(flat.run(server, given.rounds, given.scale), given)
+        if given.what == "fleet":
+            return _show(fleet.run(server, given.scale), given)
+        if given.what == "profile":
+            print(profile.run(server, given.scale))
+            return 0
         rows = stores.run(server.create_database, given.rounds, given.scale)
     finally:
         server.stop()

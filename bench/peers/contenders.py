@@ -9,7 +9,7 @@ from typing import Literal
 
 from bench.peers import installing
 
-Store = Literal["PostgreSQL", "SQLite", "Redis"]
+Store = Literal["PostgreSQL", "SQLite", "Redis", "memory"]
 ROOT = Path(__file__).parent.parent.parent
 
 
@@ -105,6 +105,11 @@ CONTENDERS = (
         RAW, store="SQLite",
         configuration="one table with two indexes, apsw, WAL, synchronous=FULL; 500 rows claimed and completed in two "
         "transactions; 32 threads with a connection each",
+    ),
+    Contender(
+        "raw", "raw asyncio", "memory", "tasks", 500_000,
+        "nothing is stored: a task for each coroutine that does nothing, 500 at a time, uvloop where it is installed",
+        full=False,
     ),
     Contender(
         "pgqueuer", "PGQueuer", "PostgreSQL", "pgqueuer", 20_000,

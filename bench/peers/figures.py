@@ -17,6 +17,7 @@ RATES = {
     "Draining": ("drain {}", "drain 2 workers", "drain 1 kB", "drain 50 definitions"),
 }
 IDLE = ("start-up", "memory", "pick-up p50", "pick-up p95", "pick-up p99")
+_NONE = "–"
 
 Figures = Mapping[str, Mapping[str, float]]
 
@@ -83,14 +84,15 @@ def _rates(title: str, measures: Sequence[str], contenders: Sequence[Contender],
     lines = [f"| {title} | " + " | ".join(f"{each}" for each in measures) + " |", "| --- |" + " ---: |" * len(measures)]
     for each in contenders:
         cells = [_rate(figures, each, measure) for measure in measures]
-        lines.append(f"| {each.label} | " + " | ".join(cells) + " |")
+        if any(cell != _NONE for cell in cells):
+            lines.append(f"| {each.label} | " + " | ".join(cells) + " |")
     return lines
 
 
 def _rate(figures: Figures, contender: Contender, measure: str) -> str:
     value, ours = figures[contender.label].get(measure), figures[_rival(contender)].get(measure)
     if value is None:
-        return "–"
+        return _NONE
     if ours is None or contender.key == "penstock":
         return f"{value:,.0f}"
     return f"{value:,.0f} ({ours / value:,.2f} ×)"

@@ -72,7 +72,7 @@ class Entrant(AbstractContextManager["Entrant"]):
                 stack.callback(redis.stop)
                 self._address = str(redis.socket)
             self._producer = self._started(self.contender.command("produce"), environment, stdin=subprocess.PIPE)
-            stack.callback(_end, self._producer)
+            stack.callback(end, self._producer)
             self._tell("prepare", fresh=not self._prepared)
             self._prepared = True
             chapter(self, note)
@@ -119,7 +119,7 @@ class Entrant(AbstractContextManager["Entrant"]):
             self._tell("pick-up", count=samples, tally=str(tally))
             self._until_none_is_left()
         finally:
-            _end(worker)
+            end(worker)
         # The first waited for the worker to start.
         taken = [int(line) / 1e6 for line in tally.read_text().split()[1:]]
         if len(taken) != samples:
@@ -137,6 +137,9 @@ class Entrant(AbstractContextManager["Entrant"]):
         return max(100, round(self.contender.jobs * self._scale))
 
     def _create(self, note: Note, verb: str, measure: str, count: int, *, size: int = 0, definitions: int = 1) -> None:
+        if self.contender.store == "memory":
+            self._waiting += count
+            return
         self._checkpoint()
         answer = self._tell(verb, count=count, bytes=size, batch=BATCH, definitions=definitions)
         self._waiting += count
@@ -148,7 +151,7 @@ class Entrant(AbstractContextManager["Entrant"]):
         """From the first job that starts until the last is stored as done; not one more and not one less may run."""
         self._checkpoint()
         if self.contender.drains_itself:
-            answer = self._tell("drain")
+            answer = self._tell("drain", count=self._waiting)
             self._exactly(answer["count"])
             note(measure, answer["count"] / answer["seconds"])
             self._waiting = 0
@@ -163,7 +166,7 @@ class Entrant(AbstractContextManager["Entrant"]):
             seconds = time.perf_counter() - began
         finally:
             for worker in started:
-                _end(worker)
+                end(worker)
         self._exactly(tally.stat().st_size)
         # Those of the first moment ran before the clock did, unless that was all of them.
         note(measure, ((self._waiting - before) or self._waiting) / seconds)
@@ -289,7 +292,7 @@ def _postgres() -> Iterator[PostgresServer]:
         server.remove()
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def end(process: subprocess.Popen[str]) -> None:
     """Ask it to stop; what does not within ten seconds is killed with all below it."""
     if process.stdin is not None:
         process.stdin.close()

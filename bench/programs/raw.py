@@ -50,7 +50,7 @@ def bulk(batches: Sequence[Sequence[Job]]) -> None:
         _table.batch(_ids.many(len(batch)), _text(batch))
 
 
-def drain() -> int:
+def drain(count: int) -> int:
     """Claim and complete all there is, on one connection."""
     done = 0
     while taken := _table.claim_and_complete(BATCH):

@@ -78,7 +78,7 @@ def _obey(program: Any, order: dict[str, Any]) -> dict[str, Any]:
         return {"left": program.left()}
     if verb == "drain":
         began = time.perf_counter()
-        return {"count": program.drain(), "seconds": time.perf_counter() - began}
+        return {"count": program.drain(order["count"]), "seconds": time.perf_counter() - began}
     if verb == "stamp":
         program.single([(STAMP, {"sent": time.monotonic_ns()})])
         return {}

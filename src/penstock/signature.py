@@ -37,7 +37,9 @@ class Signature:
         self.open_ended = any(each.kind is _Kind.VAR_KEYWORD for each in self._parameters)
         """It takes parameters of any name, by `**`."""
         self.names = [each.name for each in self._parameters if each.kind is not _Kind.VAR_KEYWORD]
+        self._fields = {f"field_{index}": name for index, name in enumerate(self.names)}
         self.defaults = {each.name: each.default for each in self._parameters if each.default is not _Kind.empty}
+        self._required = len(self.names) > len(self.defaults)
         self._positional = [each.name for each in self._parameters if each.kind is _Kind.POSITIONAL_OR_KEYWORD]
         self._model: type[BaseModel] | None = None
         self._schema: str | None = None
@@ -62,9 +64,9 @@ class Signature:
 
     def arguments(self, params: str) -> dict[str, Any]:
         """The arguments to call the handler with, made from JSON text into what its type hints ask for."""
-        if params == "{}" and not self._parameters:
+        if params == "{}" and not self._required:
             return {}
-        from pydantic import ValidationError
+        from pydantic_core import ValidationError
 
         try:
             filled = self._parameter_model().model_validate(payload.load(params))
@@ -73,12 +75,11 @@ class Signature:
             raise InvalidPayload(
                 f"Parameters of {self._key} do not fit: {first['msg']}.", path=_pointer(first["loc"])
             ) from None
-        given = {
-            name: getattr(filled, f"field_{index}")
-            for index, name in enumerate(self.names)
-            if f"field_{index}" in filled.model_fields_set
+        values, given = filled.__dict__, filled.model_fields_set
+        return {
+            **{name: values[field] for field, name in self._fields.items() if field in given},
+            **(filled.model_extra or {}),
         }
-        return {**given, **(filled.model_extra or {})}
 
     def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         if len(args) > len(self._positional):

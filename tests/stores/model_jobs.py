@@ -83,7 +83,7 @@ class JobsModel:
                 job.id, job.draft.lane, job.fence, job.attempt, job.draft.max_attempts, job.lost, job.generation,
                 job.priority, job.draft.params, job.draft.reference_type, job.draft.reference_id,
                 job.draft.traceparent, job.draft.schedule, job.draft.scheduled_for, job.draft.tags,
-                job.draft.concurrency_key,
+                job.draft.concurrency_key, job.rank[0],
             )
             for job in jobs
         ]  # fmt: skip

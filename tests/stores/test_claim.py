@@ -10,7 +10,7 @@ import pytest
 from penstock.core.definition import Definition, Pause
 from penstock.core.errors import LeaseLost
 from penstock.core.instant import SECOND, to_datetime
-from penstock.core.job import Claimed
+from penstock.core.job import Claimed, Place
 from penstock.core.transitions import Status, Trigger
 from penstock.stores.verbs import admin, control, jobs
 from tests.stores.kit import Kit
@@ -32,7 +32,7 @@ def test_a_claimed_job_is_the_workers_and_carries_what_it_needs(kit: Kit) -> Non
     assert claimed == Claimed(
         job_id=job_id, lane=claimed.lane, fence=1, attempt=1, max_attempts=5, lost=0, generation=1, priority=7,
         params='{"n": 1}', reference_type="order", reference_id="17", traceparent="00-1-2-01", schedule="nightly",
-        scheduled_for=kit.now,
+        scheduled_for=kit.now, rank=claimed.rank,
     )  # fmt: skip
     job = kit.job(job_id)
     assert (job.status, job.worker, job.attempts, job.fence) == (Status.RUNNING, worker, 1, 1)
@@ -352,3 +352,26 @@ def test_what_ends_between_two_claims_does_not_come_back(kit: Kit) -> None:
     kit.run(control.cancel([cancelled]))
 
     assert [each.job_id for each in kit.claim()] == [left]
+
+
+def test_a_claim_from_a_place_on_looks_only_at_what_stands_behind_it(kit: Kit) -> None:
+    first = [kit.create("a", priority=5) for _ in range(4)]
+    other = kit.create("b", priority=1)
+    begun = kit.claim(limit=2)
+    assert [each.job_id for each in begun] == first[:2]
+    urgent = kit.create("a", priority=20)
+    place = Place(begun[-1].rank, begun[-1].job_id)
+
+    claimed = kit.claim(behind={begun[-1].lane: place})
+
+    # The other lane has no place, so it is looked at from the front.
+    assert [each.job_id for each in claimed] == [*first[2:], other]
+    assert [each.job_id for each in kit.claim()] == [urgent]
+
+
+def test_a_block_of_one_lane_is_claimed_in_one_go_beside_many_others(kit: Kit) -> None:
+    """Jobs that were created in blocks, each of one definition, come in the order of the blocks, without gaps."""
+    made = [kit.create(f"job{block}") for block in range(12) for _ in range(30)]
+
+    assert [each.job_id for each in kit.claim(limit=30)] == made[:30]
+    assert [each.job_id for each in kit.claim(limit=40)] == made[30:70]

@@ -6,7 +6,6 @@ import os
 import random
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -49,7 +48,7 @@ class KeepsSnoozedAttempts(JobsModel):
 
     def _end(self, job: ModelJob, worker: str | None, each: Settlement) -> None:
         snoozed = each.outcome.trigger is Trigger.SNOOZE
-        super()._end(job, worker, replace(each, attempt_back=0) if snoozed else each)
+        super()._end(job, worker, each._replace(attempt_back=0) if snoozed else each)
 
 
 class ForgetsKeys(JobsModel):

@@ -68,6 +68,14 @@ class Claimed(NamedTuple):
     scheduled_for: int | None
     tags: tuple[str, ...] = ()
     concurrency_key: str | None = None
+    rank: int = 0
+
+
+class Place(NamedTuple):
+    """Where a job stands in the queue of its lane: who is claimed first has the smaller one."""
+
+    rank: int
+    job_id: str
 
 
 class Held(NamedTuple):

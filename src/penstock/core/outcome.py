@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from penstock.core.instant import SECOND
 from penstock.core.retry import RetryPolicy
@@ -77,8 +78,7 @@ class Standing:
     lost: int
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """One decided ending of one attempt: what the store writes if the fence still matches."""
 
     job_id: str

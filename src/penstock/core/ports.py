@@ -40,6 +40,7 @@ from penstock.core.job import (
     LogLine,
     Page,
     Phase,
+    Place,
     Review,
     StoredLog,
 )
@@ -91,6 +92,7 @@ class JobsPort(Protocol):
         *,
         limited: Sequence[int] = (),
         start: bool = True,
+        behind: Mapping[int, Place] = {},
     ) -> Plan[list[Claimed]]:
         """Up to `limit` queued jobs of `lanes` become the worker's: fence + 1, attempt + 1, in rank order.
 
@@ -99,6 +101,7 @@ class JobsPort(Protocol):
         lanes stand in `limited` too. `start` records the attempts as started at once, except those of jobs with a
         loss behind them: they run alone, and `start()` records it when their turn has come. A worker whose lease is
         not live gets `LeaseLost`. Never more than `limit`; fewer does not mean that there are none left.
+        Of a lane that `behind` names only jobs behind that place are looked at.
         """
         ...
 

@@ -89,6 +89,9 @@ class _Names:
         each = [[re.escape(word) for word in _words(pattern)] for pattern in patterns]
         self._exactly = re.compile("(?:^|_)(?:" + "|".join("_?".join(words) for words in each) + r")_?\d*\Z")
         self._roughly = re.compile("|".join(r"[\W_]*".join(words) for words in each), re.IGNORECASE)
+        longest = {max(_words(pattern), key=len) if pattern.isascii() else "" for pattern in patterns}
+        self._hints = [word for word in longest if not any(other in word for other in longest - {word})]
+        """One of these stands in every text of plain letters that the expression finds something in."""
         self._any = bool(patterns)
         self._known: dict[str, bool] = {}
 
@@ -99,6 +102,11 @@ class _Names:
 
     def may_be_in(self, text: str) -> bool:
         """Whether a text can hold a name of a secret at all; quick, and never wrong when it says no."""
+        if text.isascii():
+            # Looking for a few words is many times faster than the expression, which nearly always finds nothing.
+            small = text.lower()
+            if not any(hint in small for hint in self._hints):
+                return False
         return self._any and self._roughly.search(text) is not None
 
     def hide(self, name: str) -> bool:

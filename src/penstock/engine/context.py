@@ -54,7 +54,7 @@ class AttemptContext:
         self._reporter = reporter
         self._total = total
         self._stopped = False
-        self._children = children or Numbering(task)
+        self._children = children
         self._params: Mapping[str, Any] | None = None
         self.job_id = task.job_id
         self.definition = task.key
@@ -67,7 +67,9 @@ class AttemptContext:
         self.traceparent = task.traceparent
         self.settings: Mapping[str, Any] = task.settings
         self.resources: Mapping[str, Any] = resources
-        self.results: dict[str, Any] = {name: payload.load(text) for name, text in task.results.items()}
+        self.results: dict[str, Any] = {}
+        if task.results:
+            self.results |= {name: payload.load(text) for name, text in task.results.items()}
         self.phase = "run"
         self.position = 0
 
@@ -139,6 +141,7 @@ class AttemptContext:
             create = lambda **more: what.options(**options, **more).enqueue(**given)  # noqa: E731
         if options.get("idempotency_key") is None:
             options.pop("idempotency_key", None)
+            self._children = self._children or Numbering(self._task)
             return create(idempotency_key=self._children.key(self.phase, key, text))
         return create()
 

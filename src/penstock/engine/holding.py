@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.core.context import Errands
@@ -18,7 +18,7 @@ from penstock.core.secrets import Scrubber, SecretPolicy
 from penstock.core.transitions import Status, Trigger
 from penstock.engine import heard
 from penstock.engine.answering import run_errand
-from penstock.engine.log_lines import JOB, about, logger
+from penstock.engine.log_lines import about, logger
 from penstock.engine.recorder import Recorder
 from penstock.engine.task import Task
 from penstock.engine.wire import Frame
@@ -28,6 +28,21 @@ log = logger("penstock.jobs")
 
 _LONGEST_ERROR = 65_536
 _LONGEST_PROGRESS = 500
+_NO_RESULTS: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What whatever a worker holds is served with."""
+
+    store: Store
+    jobs: JobsPort
+    admin: AdminPort
+    recorder: Recorder
+    errands: Errands
+    settings: Mapping[str, Any]
+    """What operators have set for handlers."""
+    policy: SecretPolicy
 
 
 class Holding:
@@ -36,57 +51,45 @@ class Holding:
     Whatever an attempt says goes through here on its way to the store, and leaves the values of secret parameters here.
     """
 
-    def __init__(
-        self,
-        claimed: Claimed,
-        definition: Definition,
-        worker: str,
-        store: Store,
-        jobs: JobsPort,
-        admin: AdminPort,
-        recorder: Recorder,
-        errands: Errands,
-        settings: Mapping[str, Any],
-        policy: SecretPolicy,
-        *,
-        started: bool,
-    ) -> None:
+    __slots__ = ("_means", "_secrets", "claimed", "definition", "held", "phase", "started", "worker")
+
+    def __init__(self, claimed: Claimed, definition: Definition, worker: str, means: Means, *, started: bool) -> None:
         self.claimed = claimed
         self.definition = definition
         self.held = Held(claimed.job_id, claimed.fence)
         self.worker = worker
-        self.errands = errands
         self.phase: str | None = None
         self.started = started
-        self._store = store
-        self._jobs = jobs
-        self._admin = admin
-        self._settings = settings
-        self._policy = policy
+        self._means = means
         self._secrets: Scrubber | None = None
-        self._recorder = recorder
+
+    @property
+    def errands(self) -> Errands:
+        return self._means.errands
 
     @property
     def secrets(self) -> Scrubber:
         """Takes the values of secret parameters out of texts."""
         if self._secrets is None:
-            self._secrets = self._policy.scrubber(self.definition.secret_fields, self.claimed.params)
+            self._secrets = self._means.policy.scrubber(self.definition.secret_fields, self.claimed.params)
         return self._secrets
 
     def progress(self, percent: float, message: object, phase: str | None) -> None:
         shown = None if message is None else self._text(message, _LONGEST_PROGRESS)
-        self._recorder.progress(self.held, percent, shown, self._name(phase))
+        self._means.recorder.progress(self.held, percent, shown, self._name(phase))
 
     def log(self, level: str, message: object, details: str | None, phase: str | None) -> None:
         shown = None if details is None else self.secrets.clean_json(details)
-        self._recorder.log(self.held, LogLine(level, self._text(message), phase=self._name(phase), details=shown))
+        self._means.recorder.log(self.held, LogLine(level, self._text(message), phase=self._name(phase), details=shown))
 
     def event(self, kind: str, data: str | None) -> None:
         shown = None if data is None else self.secrets.clean_json(data)
-        self._recorder.event(self.held, self.secrets.clean(kind), shown)
+        self._means.recorder.event(self.held, self.secrets.clean(kind), shown)
 
     def without_secrets(self, outcome: Outcome) -> Outcome:
         """An outcome as it may be kept: its result, its error, its review."""
+        if outcome.trigger is Trigger.SUCCEED and outcome.result == "null":
+            return outcome
         secrets, failure = self.secrets, outcome.failure
         if not secrets:
             return outcome
@@ -107,11 +110,11 @@ class Holding:
 
     async def task(self) -> Task:
         """What the handler has to know; for jobs that ran before, with what is left of that."""
+        return self.first_task() if self.claimed.fence == 1 else self.first_task(*await self._earlier())
+
+    def first_task(self, results: Mapping[str, str] = _NO_RESULTS, review: dict[str, Any] | None = None) -> Task:
+        """The same for a job that has not run before."""
         claimed, definition = self.claimed, self.definition
-        results: dict[str, str] = {}
-        review = None
-        if claimed.fence > 1:
-            results, review = await self._earlier()
         return Task(
             job_id=claimed.job_id,
             key=definition.key,
@@ -125,7 +128,7 @@ class Holding:
             scheduled_for=claimed.scheduled_for,
             schedule=claimed.schedule,
             traceparent=claimed.traceparent,
-            settings=self._settings,
+            settings=self._means.settings,
             results=results,
             review=review,
         )
@@ -141,30 +144,29 @@ class Holding:
     def enter_phase(self, name: str, position: int) -> None:
         """A phase begins."""
         self.phase = name = self.secrets.clean(name)
-        self._recorder.phase(self.held, name, position)
+        self._means.recorder.phase(self.held, name, position)
         percent = min(100.0, max(0.0, 100 * position / len(self.definition.phases)))
-        self._recorder.progress(self.held, percent, None, name)
+        self._means.recorder.progress(self.held, percent, None, name)
 
     def leave_phase(self, outcome: Outcome) -> None:
         """An attempt has ended: the phase that it failed in says so."""
         names = self.definition.phases
         if outcome.trigger is Trigger.FAIL and outcome.failure is not None and len(names) > 1 and self.phase in names:
-            self._recorder.phase(self.held, self.phase, names.index(self.phase), outcome.failure.message)
+            self._means.recorder.phase(self.held, self.phase, names.index(self.phase), outcome.failure.message)
 
     async def keep_phase(self, name: str, position: int, result: str) -> str:
         """Keep the result of a phase; what later phases are given is what was kept."""
         kept = self.secrets.clean_result(result)
-        await self._recorder.flush(self.held)
-        await self._store.arun(
-            self._jobs.save_phase(self.held, name, position, "completed", progress=100.0, result=kept)
+        await self._means.recorder.flush(self.held)
+        await self._means.store.arun(
+            self._means.jobs.save_phase(self.held, name, position, "completed", progress=100.0, result=kept)
         )
         return kept
 
     async def start(self) -> None:
         """Record that the attempt begins, if the claim did not; `LeaseLost` when it may not any more."""
-        JOB.set(self.claimed.job_id)
         if not self.started:
-            refused = await self._store.arun(self._jobs.start([self.held]))
+            refused = await self._means.store.arun(self._means.jobs.start([self.held]))
             if refused:
                 raise LeaseLost(f"Job {self.claimed.job_id} is not this worker's any more.")
             self.started = True
@@ -172,8 +174,11 @@ class Holding:
     def settlement(self, outcome: Outcome, random: float) -> Settlement:
         """What the outcome means for the job."""
         claimed = self.claimed
-        standing = Standing(claimed.attempt, claimed.max_attempts, claimed.lost)
-        settlement = decide(claimed.job_id, claimed.fence, outcome, standing, self.definition.backoff, random)
+        if outcome.trigger is Trigger.SUCCEED:
+            settlement = Settlement(claimed.job_id, claimed.fence, outcome, Status.SUCCEEDED)
+        else:
+            standing = Standing(claimed.attempt, claimed.max_attempts, claimed.lost)
+            settlement = decide(claimed.job_id, claimed.fence, outcome, standing, self.definition.backoff, random)
         if log.isEnabledFor(logging.INFO):
             self._tell(settlement)
         return settlement
@@ -181,8 +186,14 @@ class Holding:
     async def _earlier(self) -> tuple[dict[str, str], dict[str, Any] | None]:
         """Results of phases, and the last decision about a review with the phase that had asked for it."""
         job_id = self.claimed.job_id
-        reviews = [each for each in await self._store.arun(self._admin.reviews(job_id)) if each.decision is not None]
-        phases = await self._store.arun(self._jobs.phases(job_id)) if len(self.definition.phases) > 1 else []
+        reviews = [
+            each
+            for each in await self._means.store.arun(self._means.admin.reviews(job_id))
+            if each.decision is not None
+        ]
+        phases = (
+            await self._means.store.arun(self._means.jobs.phases(job_id)) if len(self.definition.phases) > 1 else []
+        )
         results = {each.name: each.result or "null" for each in phases if each.status == "completed"}
         if not reviews:
             return results, None

@@ -47,17 +47,18 @@ class InlineAttempt:
 
     async def run(self) -> Outcome:
         """Run the attempt to its end; what came of it."""
+        holding = self.holding
         try:
-            task = await self.holding.task()
+            task = holding.first_task() if holding.claimed.fence == 1 else await holding.task()
         except LeaseLost:
             return Outcome(Trigger.RELEASE, Cause.RELEASED)
         if self._stop is not None:
             return self._stopped()
-        reporter = DirectReporter(self.holding)
+        reporter = DirectReporter(holding)
         self._ctx = AttemptContext(task, self._app, reporter, self._resources, len(self._handle.steps))
         outcome = await self._run_handler(task, self._ctx, reporter)
         if self._stop is None or (outcome.cause is not Cause.CANCELLED and self._stop is not Stop.TIMEOUT):
-            return self.holding.without_secrets(outcome)
+            return holding.without_secrets(outcome)
         return self._stopped()
 
     async def _run_handler(self, task: Task, ctx: AttemptContext, reporter: DirectReporter) -> Outcome:
@@ -69,7 +70,7 @@ class InlineAttempt:
                 definition.timeout / 1e6, lambda: self.stop(Stop.TIMEOUT, definition.cancel_grace / 1e6)
             )
         self._work = here
-        RECORDS.attach_here(reporter, ctx, self.holding.secrets)
+        RECORDS.attach_here(reporter, ctx, self.holding)
         try:
             return await running.arun(self._handle, task, ctx, reporter)
         finally:

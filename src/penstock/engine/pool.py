@@ -59,6 +59,13 @@ class Pool:
             if last_chance:
                 return
 
+    def give_up(self, held: Held | None = None) -> list[Holding]:
+        """Whatever waits, or that one, waits no longer."""
+        gone = [each for each in self.waiting if held is None or each.held == held]
+        if gone:
+            self.waiting = deque(each for each in self.waiting if each not in gone) if held else deque()
+        return gone
+
     def _may_start(self, holding: Holding) -> bool:
         lost = holding.claimed.lost
         if lost == 0 or not self.running:

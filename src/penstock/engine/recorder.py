@@ -70,6 +70,10 @@ class Recorder:
                 await self._keep(taken)
         return INTERVAL
 
+    def owes(self, held: Held) -> bool:
+        """Whether there may be words of an attempt that are not on record."""
+        return held in self._notes or held in self._counts or self._writing.locked()
+
     async def finish(self, held: Held) -> None:
         """Write down what is left of one attempt, before it is settled."""
         cut = self._counts.pop(held, 0) - MOST_LINES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.core import payload
 from penstock.core.secrets import Scrubber
@@ -13,7 +13,15 @@ from penstock.engine.context import AttemptContext, Reporter
 
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
 
-Place = tuple[Reporter, AttemptContext, Scrubber | None]
+
+class HasSecrets(Protocol):
+    """What knows the secrets of an attempt; they are looked for only when they are needed."""
+
+    @property
+    def secrets(self) -> Scrubber: ...
+
+
+Place = tuple[Reporter, AttemptContext, HasSecrets | None]
 
 
 class JobRecords(logging.Handler):
@@ -28,10 +36,10 @@ class JobRecords(logging.Handler):
         """From now on everything that this process logs belongs to one attempt."""
         self._whole = reporter, ctx, None
 
-    def attach_here(self, reporter: Reporter, ctx: AttemptContext, secrets: Scrubber) -> None:
+    def attach_here(self, reporter: Reporter, ctx: AttemptContext, holder: HasSecrets) -> None:
         """What is logged in the present context, and in tasks begun in it, belongs to one attempt; those who handle
         a record after this one do not see the attempt's secrets in it."""
-        self._own.set((reporter, ctx, secrets))
+        self._own.set((reporter, ctx, holder))
 
     def leave_here(self) -> None:
         """What is logged in the present context belongs to no attempt any more."""
@@ -41,12 +49,12 @@ class JobRecords(logging.Handler):
         place = self._own.get() or self._whole
         if place is None:
             return
-        reporter, ctx, secrets = place
+        reporter, ctx, holder = place
         try:
             level = next((name for number, name in _LEVELS if record.levelno >= number), "debug")
             reporter.log(level, record.getMessage(), _details(record), ctx.phase)
-            if secrets:
-                _clean(record, secrets)
+            if holder is not None and holder.secrets:
+                _clean(record, holder.secrets)
         except Exception:
             self.handleError(record)
 

@@ -28,6 +28,7 @@ from penstock.engine.task import Task
 _LONGEST_ERROR = 8_000
 _LONGEST_TRACEBACK = 32_000
 _ENGINE = os.path.dirname(__file__)
+_NOTHING = Outcome(Trigger.SUCCEED, Cause.RETURNED, result="null")
 Steps = Generator[Any, Any, str | None]
 
 
@@ -39,21 +40,17 @@ def run(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter) -> 
 
 async def arun(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter) -> Outcome:
     """The same in a running loop, for handlers that are coroutines throughout."""
-    if task.fence == 1 and len(handle.steps) == 1 and not tracing.on():
-        return await _only(handle, task, ctx)
-    with tracing.attempt(task) as seen:
-        return seen.ended(await _arun(handle, task, ctx, reporter))
-
-
-async def _only(handle: Handle, task: Task, ctx: AttemptContext) -> Outcome:
-    """The first attempt at a job of one phase: nothing came before, nothing is to be kept on the way."""
-    (step,) = handle.steps
+    if task.fence > 1 or len(handle.steps) > 1 or tracing.on():
+        with tracing.attempt(task) as seen:
+            return seen.ended(await _arun(handle, task, ctx, reporter))
+    # The first attempt at a job of one phase: nothing came before, nothing is to be kept on the way.
+    step = handle.steps[0]
     ctx.phase = step.name
     try:
         value = step.call(ctx, handle.signature.arguments(task.params))
         if hasattr(value, "__await__"):
             value = await value
-        return Outcome(Trigger.SUCCEED, Cause.RETURNED, result=_result(handle, value))
+        return _NOTHING if value is None else Outcome(Trigger.SUCCEED, Cause.RETURNED, result=_result(handle, value))
     except BaseException as error:
         return ending(handle, error)
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 from penstock.core.errors import StoreError
-from penstock.core.job import Held
 from penstock.core.outcome import Failure, Outcome, Settlement
 from penstock.core.ports import JobsPort, Store
 from penstock.core.transitions import Trigger
@@ -21,7 +19,7 @@ _MOMENT = 0.005
 
 
 class Settler:
-    """Collects endings while a batch is on its way; each waits until it is on record or refused."""
+    """Collects endings while a batch is on its way; whoever handed one in is told when it is on record or refused."""
 
     def __init__(
         self,
@@ -34,19 +32,24 @@ class Settler:
         self._jobs = jobs
         self._settled = settled
         self._more_to_come = more_to_come
-        self._waiting: list[tuple[str, Settlement, asyncio.Future[bool]]] = []
+        self._waiting: list[tuple[str, Settlement, Callable[[], None]]] = []
         self._came = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def add(self, worker: str, settlement: Settlement, done: Callable[[], None]) -> None:
+        """End an attempt; `done` is called once that is on record, or refused because it no longer owned its job."""
+        self._waiting.append((worker, settlement, done))
+        self._empty.clear()
+        self._came.set()
 
     @property
     def idle(self) -> bool:
         return not self._waiting
 
-    async def settle(self, worker: str, settlement: Settlement) -> bool:
-        """End an attempt; True once that is on record, False when the attempt no longer owned its job."""
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._waiting.append((worker, settlement, future))
-        self._came.set()
-        return await future
+    async def over(self) -> None:
+        """Until nothing waits any more."""
+        await self._empty.wait()
 
     async def tick(self) -> float:
         """Settle what waits; what fails because of the store stays and is tried again."""
@@ -56,16 +59,15 @@ class Settler:
             await asyncio.sleep(_MOMENT)
         while self._waiting:
             worker = self._waiting[0][0]
-            batch = [each for each in self._waiting if each[0] == worker][:_BATCH]
+            most = self._waiting[:_BATCH]
+            batch = most[: next((place for place, each in enumerate(most) if each[0] != worker), _BATCH)]
             report = await self._apply(worker, [settlement for _, settlement, _ in batch])
-            refused = set(report.refused)
-            done = {id(each) for each in batch}
-            self._waiting = [each for each in self._waiting if id(each) not in done]
+            del self._waiting[: len(batch)]
             self._settled(report)
-            for _, settlement, future in batch:
-                if not future.done():
-                    future.set_result(Held(settlement.job_id, settlement.fence) not in refused)
+            for _, _, done in batch:
+                done()
         self._came.clear()
+        self._empty.set()
         return 0.0
 
     def wake(self) -> None:
@@ -96,4 +98,4 @@ def _plainer(settlement: Settlement) -> Settlement:
     told = settlement.outcome
     why = Failure("NotStored", "What the attempt gave could not be stored; the worker's log says why.")
     plain = Outcome(told.trigger, told.cause, failure=why if told.trigger is not Trigger.SUCCEED else None)
-    return replace(settlement, outcome=plain)
+    return settlement._replace(outcome=plain)

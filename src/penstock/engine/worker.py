@@ -8,27 +8,28 @@ import platform
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from penstock.core.context import Errands
 from penstock.core.errors import LeaseLost, StoreUnavailable
 from penstock.core.ids import IdSource
-from penstock.core.job import Claimed, Held
-from penstock.core.outcome import Cause, Outcome
+from penstock.core.job import Held
+from penstock.core.outcome import Cause, Outcome, Settlement
 from penstock.core.ports import AdminPort, JobsPort, Message, Queue, Store
 from penstock.core.transitions import Status, Trigger
 from penstock.core.worker import Duty, Pulse, SettleReport, WorkerInfo
 from penstock.engine import hooks, processes
 from penstock.engine.attempt import Attempt, Stop
+from penstock.engine.claims import Claims
 from penstock.engine.controls import Controls
 from penstock.engine.duties import Promoter, Rescuer
 from penstock.engine.handlers import Application
 from penstock.engine.heartbeat import EXIT_UNTRUSTED
-from penstock.engine.holding import Holding
+from penstock.engine.holding import Holding, Means
 from penstock.engine.inline import InlineAttempt, take_records
-from penstock.engine.laps import Laps
 from penstock.engine.lease import Lease
 from penstock.engine.loaded import Loaded, register
-from penstock.engine.log_lines import about
+from penstock.engine.log_lines import JOB, about
 from penstock.engine.pool import Pool
 from penstock.engine.recorder import Recorder
 from penstock.engine.service import Service, log
@@ -76,6 +77,7 @@ class Worker:
         self._ids = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom)
         self._surroundings = Surroundings(self.settings, zygote.definitions)
         self._controls = Controls(store, admin, self.settings, self._heed_controls)
+        self._claims = Claims(store, jobs, self._controls)
         self._forked = Pool(self.settings.slots, self.settings.ahead)
         self._inlined = Pool(self.settings.inline_slots, self.settings.ahead)
         self._running: dict[Held, Running] = {}
@@ -96,7 +98,9 @@ class Worker:
             lost=lambda worker, why: self._loose.add(self._lose_lease(worker, why)),
             unkillable=lambda: bool(self._inlined.running),
             duties=self.duties,
-            figures=lambda: self._claims.figures("claim", forks=self._zygotes.forks, refused=self.counts["refused"]),
+            figures=lambda: self._claims.laps.figures(
+                "claim", forks=self._zygotes.forks, refused=self.counts["refused"]
+            ),
         )
         self._recorder = Recorder(store, jobs, self._refused)
         self._settler = Settler(store, jobs, self._settled, lambda: self._forked.busy)
@@ -122,7 +126,6 @@ class Worker:
         self._duties = duties(self)
         self.services += self._duties
         self.counts = {"claimed": 0, "settled": 0, "failed": 0, "refused": 0}
-        self._claims = Laps()
         self.idle = asyncio.Event()
         """Set once it has looked for jobs in vain while none ran, or was not to look."""
         self.claiming = True
@@ -273,28 +276,22 @@ class Worker:
 
     async def _fill(self, worker: str, pool: Pool) -> bool:
         """Claim what the pool has room for; True when there may be more."""
-        room = pool.room
-        if room < 1 or not pool.lanes or not self._controls.config.enabled:
-            return False
-        ahead = pool.ahead > 0
-        free = [lane for lane in pool.lanes if lane not in self._controls.limited]
-        limited = [] if ahead and pool.free < 1 else [lane for lane in pool.lanes if lane in self._controls.limited]
-        limit = room if not limited else min(room, max(1, pool.free))
-        plan = self._jobs.claim(worker, [*free, *limited], limit, limited=limited, start=not ahead)
-        with self._claims.timed():
-            claimed = await self.store.arun(plan)
+        claimed, more = await self._claims.take(worker, pool)
         self.counts["claimed"] += len(claimed)
+        custom, secrets = self._controls.custom, self.settings.secrets
+        means = Means(self.store, self._jobs, self._admin, self._recorder, self._errands, custom, secrets)
         for each in claimed:
-            if each.lane not in self._loaded.definitions:
+            definition = self._loaded.definitions.get(each.lane)
+            if definition is None:
                 # Its code was taken away while the claim was under way.
                 self._stray = True
                 continue
-            holding = self._holding(each, worker, started=not ahead and not each.lost)
+            holding = Holding(each, definition, worker, means, started=not pool.ahead and not each.lost)
             (self._forked if each.lost else pool).waiting.append(holding)
         if self._stopping.is_set():
             self._give_back_waiting()
         self._launch()
-        return len(claimed) == limit and pool.room > 0
+        return more and pool.room > 0
 
     async def _release_strays(self, worker: str) -> None:
         """Put back what names this worker although it does not hold it."""
@@ -307,13 +304,6 @@ class Worker:
     def held(self) -> list[Held]:
         """The attempts that it has claimed and not settled."""
         return [*self._running, *(each.held for pool in (self._forked, self._inlined) for each in pool.waiting)]
-
-    def _holding(self, claimed: Claimed, worker: str, *, started: bool) -> Holding:
-        definition = self._loaded.definitions[claimed.lane]
-        return Holding(
-            claimed, definition, worker, self.store, self._jobs, self._admin, self._recorder, self._errands,
-            self._controls.custom, self.settings.secrets, started=started,
-        )  # fmt: skip
 
     def _launch(self) -> None:
         """Start what waits and may start now."""
@@ -332,28 +322,42 @@ class Worker:
     # Attempts
 
     async def _attempt(self, pool: Pool, holding: Holding, attempt: Running) -> None:
-        """One attempt from its start to its settlement."""
+        """One attempt from its start until its ending is handed in."""
+        held = holding.held
         try:
             outcome = await self._outcome(holding, attempt)
             # Its process is gone: while the ending is written, the slot can be filled.
-            pool.running.pop(holding.held, None)
+            pool.running.pop(held, None)
             self._refill(pool)
-            holding.leave_phase(outcome)
-            await self._recorder.finish_surely(holding.held, lambda: self.id == holding.worker)
-            settlement = holding.settlement(outcome, random.random())
-            self.counts["failed"] += outcome.trigger is Trigger.FAIL
+            if outcome.trigger is not Trigger.SUCCEED:
+                holding.leave_phase(outcome)
+                self.counts["failed"] += outcome.trigger is Trigger.FAIL
             if outcome.trigger is Trigger.RELEASE:
                 # What kept this one from running will keep the next one: no use to claim it at once.
                 self._rests_until = time.monotonic() + _REST_SECONDS
-            await self._settler.settle(holding.worker, settlement)
-            if settlement.status is Status.SCHEDULED:
-                self._promoter.wake()
-        finally:
-            self._running.pop(holding.held, None)
-            pool.running.pop(holding.held, None)
-            if holding.claimed.lane in self._controls.limited or holding.claimed.concurrency_key is not None:
-                # Its ending has made room for another one that stood back.
-                self._refill(pool)
+            if self._recorder.owes(held):
+                await self._recorder.finish_surely(held, lambda: self.id == holding.worker)
+            settlement = holding.settlement(outcome, random.random())
+            self._hand_in(holding, settlement, partial(self._over, pool, holding, settlement.status))
+        except BaseException:
+            self._over(pool, holding)
+            raise
+
+    def _hand_in(self, holding: Holding, settlement: Settlement, done: Callable[[], None]) -> None:
+        """Have an ending written; who waits for what runs waits for that too."""
+        if self._settler.idle:
+            self._tasks.add(self._settler.over())
+        self._settler.add(holding.worker, settlement, done)
+
+    def _over(self, pool: Pool, holding: Holding, status: Status | None = None) -> None:
+        """The ending of an attempt is on record, or will never be."""
+        self._running.pop(holding.held, None)
+        pool.running.pop(holding.held, None)
+        if status is Status.SCHEDULED:
+            self._promoter.wake()
+        if holding.claimed.lane in self._controls.limited or holding.claimed.concurrency_key is not None:
+            # Its ending has made room for another one that stood back.
+            self._refill(pool)
 
     def _refill(self, pool: Pool) -> None:
         """Have a free slot filled: at once when many are free, else in a moment, together with the next ones."""
@@ -369,7 +373,9 @@ class Worker:
 
     async def _outcome(self, holding: Holding, attempt: Running) -> Outcome:
         try:
-            await holding.start()
+            JOB.set(holding.held.job_id)
+            if not holding.started:
+                await holding.start()
             if hooks.ON_START in holding.definition.hooks:
                 self._hooks.call(holding.definition, hooks.ON_START, hooks.start_task(await holding.task()))
             return await (self._zygotes.run(attempt) if isinstance(attempt, Attempt) else attempt.run())
@@ -383,22 +389,14 @@ class Worker:
         attempt = self._running.get(held)
         if attempt is not None:
             attempt.stop(Stop.CANCEL, attempt.holding.definition.cancel_grace / 1e6)
-            return
-        for pool in (self._forked, self._inlined):
-            for holding in [each for each in pool.waiting if each.held == held]:
-                pool.waiting.remove(holding)
-                self._tasks.add(self._give_back(holding))
+        else:
+            self._give_back_waiting(held)
 
-    async def _give_back(self, holding: Holding) -> None:
-        await self._settler.settle(
-            holding.worker, holding.settlement(Outcome(Trigger.RELEASE, Cause.RELEASED), random.random())
-        )
-
-    def _give_back_waiting(self) -> None:
+    def _give_back_waiting(self, held: Held | None = None) -> None:
         for pool in (self._forked, self._inlined):
-            waiting, pool.waiting = list(pool.waiting), type(pool.waiting)()
-            for holding in waiting:
-                self._tasks.add(self._give_back(holding))
+            for holding in pool.give_up(held):
+                settlement = holding.settlement(Outcome(Trigger.RELEASE, Cause.RELEASED), random.random())
+                self._hand_in(holding, settlement, lambda: None)
 
     def _refused(self, held: Held) -> None:
         """A write of this attempt was refused: the job is somebody else's now."""

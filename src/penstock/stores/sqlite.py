@@ -409,7 +409,7 @@ def _prepare(connection: apsw.Connection) -> None:
     connection.execute(
         "CREATE TABLE IF NOT EXISTS temp.taken (position INTEGER PRIMARY KEY, id TEXT NOT NULL, lane INTEGER);"
         "CREATE TABLE IF NOT EXISTS temp.ripe "
-        "(id TEXT NOT NULL, rank INTEGER NOT NULL, lane INTEGER NOT NULL, quota INTEGER NOT NULL)"
+        "(rank INTEGER NOT NULL, id TEXT NOT NULL, lane INTEGER NOT NULL, PRIMARY KEY (rank, id)) WITHOUT ROWID"
     )
 
 

@@ -20,7 +20,7 @@ from penstock.core.transitions import Status, Trigger
 from penstock.engine import child, hooks, running
 from penstock.engine.context import AttemptContext, Numbering, Reporter, Resources
 from penstock.engine.handlers import Handle
-from penstock.engine.holding import Holding
+from penstock.engine.holding import Holding, Means
 from penstock.engine.recorder import Recorder
 from penstock.engine.records import JobRecords
 from penstock.engine.service import log
@@ -79,13 +79,11 @@ class Runner:
         self._settings = settings
         self._loop = loop
         self._recorder = Recorder(store, ports.jobs, lambda held: None)
+        self._means = Means(store, ports.jobs, ports.admin, self._recorder, errands, settings, _POLICY)
 
     def attempt(self, claimed: Claimed, handle: Handle) -> None:
         """One attempt from its start to its settlement."""
-        holding = Holding(
-            claimed, handle.definition, self._worker, self._store, ports.jobs, ports.admin, self._recorder,
-            self._errands, self._settings, _POLICY, started=not claimed.lost,
-        )  # fmt: skip
+        holding = Holding(claimed, handle.definition, self._worker, self._means, started=not claimed.lost)
         self._loop.run(holding.start())
         task = self._loop.run(holding.task())
         if hooks.ON_START in handle.hooks:

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from penstock.core import event as kinds
 from penstock.core.errors import Conflict, IdempotencyConflict, LeaseLost, NotFound, StoreUnavailable
-from penstock.core.job import Claimed, Created, Draft, Held, LogLine, Phase
+from penstock.core.job import Claimed, Created, Draft, Held, LogLine, Phase, Place
 from penstock.core.outcome import Settlement
 from penstock.core.plan import Statement, Steps, reads, writes, writes_once
 from penstock.core.transitions import BY_CODE
@@ -79,13 +79,19 @@ def repair_limits(limit: int = 1000, after: str = "") -> Steps[str | None]:
 
 @writes_once
 def claim(
-    worker: str, lanes: Sequence[int], limit: int, *, limited: Sequence[int] = (), start: bool = True
+    worker: str,
+    lanes: Sequence[int],
+    limit: int,
+    *,
+    limited: Sequence[int] = (),
+    start: bool = True,
+    behind: Mapping[int, Place] = {},
 ) -> Steps[list[Claimed]]:
     if not lanes or limit < 1:
         return []
     quotas = yield from limits.quotas(lanes, limited, limit)
-    values = {"worker": worker, "limit": limit, "start": start, "full": quotas.quota}
-    taken = yield Statement("claim", values, columns=quotas.columns(), alone=not limited)
+    values = {"worker": worker, "limit": limit, "start": start}
+    taken = yield Statement("claim", values, columns=quotas.columns(behind), alone=not limited)
     yield from limits.spend(quotas, taken)
     if not taken and not (yield Statement("worker_live", {"worker": worker})):
         raise LeaseLost(f"The lease of worker {worker} has ended; it may claim nothing any more.")

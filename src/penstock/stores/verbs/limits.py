@@ -7,14 +7,13 @@ instant at which it is full again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from penstock.core.job import Draft
+from penstock.core.job import Draft, Place
 from penstock.core.plan import Rows, Statement, Steps
 
-_MOST_RIPE = 2048
-"""How many candidates one claim looks at before it takes fewer from each lane."""
+_FRONT = Place(-(2**63), "00000000-0000-0000-0000-000000000000")
 
 
 @dataclass(slots=True)
@@ -54,8 +53,8 @@ class Quotas:
     now: int = 0
     grants: list[Grant] = field(default_factory=list)
 
-    def columns(self) -> dict[str, Sequence[object]]:
-        """The lanes of the claim statement; none when nothing may be claimed."""
+    def columns(self, behind: Mapping[int, Place]) -> dict[str, Sequence[object]]:
+        """The lanes of the claim statement, each from its place on; none when nothing may be claimed."""
         shares = [(lane, self.quota, False) for lane in self.free]
         for grant in self.grants:
             shares += [(lane, min(share, self.quota), True) for lane, share in grant.shares.items() if share > 0]
@@ -63,6 +62,8 @@ class Quotas:
             "lane": [lane for lane, _, _ in shares],
             "quota": [quota for _, quota, _ in shares],
             "granted": [granted for _, _, granted in shares],
+            "behind_rank": [behind.get(lane, _FRONT).rank for lane, _, _ in shares],
+            "behind_id": [behind.get(lane, _FRONT).job_id for lane, _, _ in shares],
         }
 
 
@@ -103,7 +104,7 @@ def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int) -> Steps[Qu
 
     Lanes without a grant are asked all the same: the claim passes over those whose definition has a limit.
     """
-    answer = Quotas(list(lanes), quota=min(limit, max(8, -(-_MOST_RIPE // len(lanes)))))
+    answer = Quotas(list(lanes), quota=limit)
     asked = [lane for lane in limited if lane in set(lanes)]
     held = (yield Statement("lock_limited", columns={"lane": asked})) if asked else []
     if not held:

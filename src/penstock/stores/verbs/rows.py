@@ -120,9 +120,8 @@ def job(row: Row) -> Job:
 
 
 def claimed(row: Row) -> Claimed:
-    *facts, tags, limit_key = row
-    facts += [tuple(json.loads(tags)) if tags else (), unscoped(limit_key)]
-    return Claimed(*facts)
+    tags, limit_key, rank = row[14:]
+    return Claimed._make((*row[:14], tuple(json.loads(tags)) if tags else (), unscoped(limit_key), rank))
 
 
 def attempt(row: Row) -> Attempt:

@@ -110,7 +110,9 @@ WHERE paid.status = 0 GROUP BY lane, step.status, step.n;
 
 -- name: claim
 -- The best-ranked jobs of these lanes become this worker's, while its lease is live. Each lane gives at most
--- its quota; where a lane gave all of a full one, nothing ranked behind its last one is taken from the others.
+-- its quota. A look without locks says how many of each lane are among the best; so many of it are taken, or what
+-- others leave of them. The lane whose first job comes first is looked into as far as need be, each next one less far;
+-- where one gave all that was looked at, nothing ranked behind that is taken from the others.
 -- A job with a loss behind it is not recorded as started: it must first get its turn to run alone.
 WITH clock AS (SELECT {now} AS now),
 alive AS MATERIALIZED (
@@ -118,8 +120,10 @@ alive AS MATERIALIZED (
     WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > (SELECT now FROM clock) FOR KEY SHARE
 ),
 lanes AS MATERIALIZED (
-    SELECT wanted.lane, wanted.quota
-    FROM unnest(%(lane)s::integer[], %(quota)s::integer[], %(granted)s::boolean[]) AS wanted (lane, quota, granted)
+    SELECT wanted.lane, wanted.quota, wanted.behind_rank, wanted.behind_id
+    FROM unnest(
+        %(lane)s::integer[], %(quota)s::integer[], %(granted)s::boolean[], %(behind_rank)s::bigint[], %(behind_id)s::uuid[]
+    ) AS wanted (lane, quota, granted, behind_rank, behind_id)
     JOIN {schema}.definition ON definition.lane = wanted.lane
     JOIN {schema}.control ON control.key = definition.key
     WHERE EXISTS (SELECT FROM alive)
@@ -130,19 +134,42 @@ lanes AS MATERIALIZED (
                 AND pause_at IS NOT NULL AND (pause_until IS NULL OR pause_until > (SELECT now FROM clock))
         )
 ),
-ripe AS MATERIALIZED (
-    SELECT job.id, job.rank, lanes.lane, lanes.quota FROM lanes CROSS JOIN LATERAL (
-        SELECT id, rank FROM {schema}.job WHERE job.lane = lanes.lane AND status = 1 AND NOT blocked
-        ORDER BY rank, id LIMIT lanes.quota FOR UPDATE SKIP LOCKED
+heads AS MATERIALIZED (
+    SELECT lanes.*, CASE WHEN quota < %(limit)s::integer THEN quota ELSE greatest(8, %(limit)s::integer / (
+        1 + count(*) FILTER (WHERE quota >= %(limit)s::integer)
+            OVER (ORDER BY head.rank ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+    )) END AS depth
+    FROM lanes CROSS JOIN LATERAL (
+        SELECT rank FROM {schema}.job WHERE job.lane = lanes.lane AND status = 1 AND NOT blocked
+            AND (rank, id) > (lanes.behind_rank, lanes.behind_id)
+        ORDER BY rank, id LIMIT 1
+    ) AS head
+),
+seen AS MATERIALIZED (
+    SELECT heads.lane, job.rank, job.id, depth < quota AND n = depth AS stopped FROM heads CROSS JOIN LATERAL (
+        SELECT rank, id, row_number() OVER (ORDER BY rank, id) AS n FROM {schema}.job
+        WHERE job.lane = heads.lane AND status = 1 AND NOT blocked
+            AND (rank, id) > (heads.behind_rank, heads.behind_id)
+        ORDER BY rank, id LIMIT heads.depth
     ) AS job
+    WHERE (SELECT count(*) FROM heads) > 1
+),
+shares AS MATERIALIZED (
+    SELECT lane, count(*) AS n FROM (
+        SELECT seen.lane FROM seen
+        LEFT JOIN (SELECT rank, id FROM seen WHERE stopped ORDER BY rank, id LIMIT 1) AS edge ON true
+        WHERE edge.id IS NULL OR (seen.rank, seen.id) <= (edge.rank, edge.id)
+        ORDER BY seen.rank, seen.id LIMIT %(limit)s
+    ) AS best GROUP BY lane
+    UNION ALL
+    SELECT lane, least(quota, %(limit)s) FROM heads WHERE (SELECT count(*) FROM heads) = 1
 ),
 taken AS MATERIALIZED (
-    SELECT id FROM ripe
-    WHERE rank <= coalesce(
-        (SELECT min(last) FROM (SELECT max(rank) AS last FROM ripe WHERE quota = %(full)s GROUP BY lane HAVING count(*) = %(full)s)
-            AS full_lane), 9223372036854775807
-    )
-    ORDER BY rank, id LIMIT %(limit)s
+    SELECT job.id FROM shares JOIN heads USING (lane) CROSS JOIN LATERAL (
+        SELECT id FROM {schema}.job WHERE job.lane = heads.lane AND status = 1 AND NOT blocked
+            AND (rank, id) > (heads.behind_rank, heads.behind_id)
+        ORDER BY rank, id LIMIT shares.n FOR UPDATE SKIP LOCKED
+    ) AS job
 ),
 claimed AS (
     UPDATE {schema}.job SET
@@ -167,7 +194,7 @@ counted AS (
     CROSS JOIN LATERAL (VALUES (1, -n, 0, NULL), (2, n, sums.took, sums.lengths)) AS step (status, n, took, lengths)
 )
 SELECT claimed.id::text, claimed.lane, fence, attempt, max_attempts, lost, generation, priority, params,
-    reference_type, reference_id, traceparent, schedule, scheduled_for, tags, limit_key
+    reference_type, reference_id, traceparent, schedule, scheduled_for, tags, limit_key, rank
 FROM claimed JOIN {schema}.job_detail AS detail ON detail.id = claimed.id ORDER BY rank, claimed.id;
 
 -- name: claimable

@@ -1,11 +1,12 @@
 -- Statements of the jobs port: claiming, settling, and what attempts write meanwhile.
 -- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
--- What stands before a line "-- then" is run once for each row handed in.
+-- What stands before a line "-- then" is run once for each row handed in. The plus in `live` keeps the planner from
+-- looking a worker up by its lease, whatever statistics say.
 
 -- let after: CASE job.status WHEN 3 THEN 7 ELSE input.status END
 -- let put_off: job.status = 2 AND input.status = 0
 -- let put_back: job.status = 2 AND input.status = 1
--- let live: ended IS NULL AND boot = :boot AND lease_until > :steady
+-- let live: ended IS NULL AND boot = :boot AND +lease_until > :steady
 -- let bucket_of_wait: char(65 + (waited > 1000) + (waited > 2500) + (waited > 5000) + (waited > 10000) + (waited > 25000) + (waited > 50000) + (waited > 100000) + (waited > 250000) + (waited > 500000) + (waited > 1000000) + (waited > 2500000) + (waited > 5000000) + (waited > 10000000) + (waited > 30000000) + (waited > 60000000) + (waited > 120000000) + (waited > 300000000) + (waited > 600000000) + (waited > 1800000000) + (waited > 3600000000) + (waited > 14400000000) + (waited > 86400000000))
 -- let bucket_of_run: char(65 + (ran > 1000) + (ran > 2500) + (ran > 5000) + (ran > 10000) + (ran > 25000) + (ran > 50000) + (ran > 100000) + (ran > 250000) + (ran > 500000) + (ran > 1000000) + (ran > 2500000) + (ran > 5000000) + (ran > 10000000) + (ran > 30000000) + (ran > 60000000) + (ran > 120000000) + (ran > 300000000) + (ran > 600000000) + (ran > 1800000000) + (ran > 3600000000) + (ran > 14400000000) + (ran > 86400000000))
 
@@ -89,10 +90,12 @@ FROM {input} AS input WHERE job.id = input.id;
 
 -- name: claim
 -- The best-ranked jobs of these lanes become this worker's, while its lease is live. Each lane gives at most
--- its quota; where a lane gave all of a full one, nothing ranked behind its last one is taken from the others.
+-- its quota, and nothing that is ranked behind enough jobs of the lanes before it.
 -- A job with a loss behind it is not recorded as started: it must first get its turn to run alone.
-INSERT INTO temp.ripe (id, rank, lane, quota)
-SELECT id, rank, :lane, :quota FROM job WHERE lane = :lane AND status = 1 AND NOT blocked
+INSERT INTO temp.ripe (rank, id, lane)
+SELECT rank, id, :lane FROM job WHERE lane = :lane AND status = 1 AND NOT blocked
+    AND (rank, id) > (:behind_rank, :behind_id)
+    AND rank <= coalesce((SELECT rank FROM temp.ripe ORDER BY rank, id LIMIT 1 OFFSET :limit - 1), 9223372036854775807)
     AND EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live})
     AND EXISTS (
         SELECT 1 FROM definition JOIN control USING (key) WHERE definition.lane = :lane
@@ -104,13 +107,7 @@ SELECT id, rank, :lane, :quota FROM job WHERE lane = :lane AND status = 1 AND NO
 ORDER BY rank, id LIMIT :quota;
 -- then
 DELETE FROM temp.taken;
-INSERT INTO temp.taken (id, lane)
-SELECT id, lane FROM temp.ripe
-WHERE rank <= coalesce(
-    (SELECT min(last) FROM (SELECT max(rank) AS last FROM temp.ripe WHERE quota = :full GROUP BY lane HAVING count(*) = :full)),
-    9223372036854775807
-)
-ORDER BY rank, id LIMIT :limit;
+INSERT INTO temp.taken (id, lane) SELECT id, lane FROM temp.ripe ORDER BY rank, id LIMIT :limit;
 DELETE FROM temp.ripe;
 UPDATE job SET status = 2, fence = fence + 1, attempt = attempt + 1, worker = :worker, rate_paid = 0,
     started_at = CASE WHEN :start AND lost = 0 THEN :now END, updated_at = :now
@@ -123,7 +120,7 @@ INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
 SELECT lane, :now / 60000000, 2, count(*), sum(waited), group_concat({bucket_of_wait}, '')
 FROM (SELECT job.lane, max(0, :now - queued_at) AS waited FROM temp.taken CROSS JOIN job USING (id)) GROUP BY lane;
 SELECT job.id, job.lane, fence, attempt, max_attempts, lost, generation, priority, params,
-    reference_type, reference_id, traceparent, schedule, scheduled_for, tags, limit_key
+    reference_type, reference_id, traceparent, schedule, scheduled_for, tags, limit_key, rank
 FROM temp.taken CROSS JOIN job USING (id) CROSS JOIN job_detail USING (id) ORDER BY taken.position;
 
 -- name: claimable

@@ -1,3 +1,3 @@
 -- Private tables of each connection: the jobs that a statement works on, between its steps.
 CREATE TABLE IF NOT EXISTS temp.taken (position INTEGER PRIMARY KEY, id TEXT NOT NULL, lane INTEGER);
-CREATE TABLE IF NOT EXISTS temp.ripe (id TEXT NOT NULL, rank INTEGER NOT NULL, lane INTEGER NOT NULL, quota INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS temp.ripe (rank INTEGER NOT NULL, id TEXT NOT NULL, lane INTEGER NOT NULL, PRIMARY KEY (rank, id)) WITHOUT ROWID;
