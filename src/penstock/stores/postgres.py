@@ -35,6 +35,7 @@ from penstock.stores.postgres_errors import (
     translated,
 )
 from penstock.stores.statements import Catalogue
+from penstock.stores.together import Coroutines, Threads
 
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -133,6 +134,9 @@ class PostgresStore:
     def run(self, plan: Plan[T], *, now: int | None = None) -> T:
         """Carry out a plan in the caller's thread, again and again while the database asks for that."""
         self._notice_fork()
+        return self._run(plan, now) if plan.joint is None else self._mine.threads.run(plan, now, self._run)
+
+    def _run(self, plan: Plan[T], now: int | None) -> T:
         end = self._end()
         for attempt in range(_TRIES):
             progress = _Progress()
@@ -149,6 +153,11 @@ class PostgresStore:
     async def arun(self, plan: Plan[T], *, now: int | None = None) -> T:
         """Carry out a plan without blocking the event loop."""
         self._notice_fork()
+        if plan.joint is None:
+            return await self._arun(plan, now)
+        return await self._mine.coroutines().run(plan, now, self._arun)
+
+    async def _arun(self, plan: Plan[T], now: int | None) -> T:
         end = self._end()
         for attempt in range(_TRIES):
             progress = _Progress()
@@ -249,6 +258,14 @@ class _Mine:
         self.pool: ConnectionPool[Connection] | None = None
         self.async_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnectionPool[AsyncConnection]]
         self.async_pools = WeakKeyDictionary()
+        self.threads = Threads()
+        self._coroutines: WeakKeyDictionary[asyncio.AbstractEventLoop, Coroutines] = WeakKeyDictionary()
+
+    def coroutines(self) -> Coroutines:
+        """Those of the running loop."""
+        loop = asyncio.get_running_loop()
+        found = self._coroutines.get(loop)
+        return self._coroutines.setdefault(loop, Coroutines()) if found is None else found
 
 
 class _Progress:
