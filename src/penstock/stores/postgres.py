@@ -12,6 +12,7 @@ import os
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -212,7 +213,10 @@ class PostgresStore:
         if self._mine.pool is None:
             with self._mine.lock:
                 if self._mine.pool is None:
-                    self._mine.pool = ConnectionPool(self._conninfo, open=True, **self._pool_settings())
+                    pool = ConnectionPool(self._conninfo, open=False, **self._pool_settings())
+                    pool._pool = _Latest()
+                    pool.open()
+                    self._mine.pool = pool
         return self._mine.pool
 
     async def _async_pool(self) -> AsyncConnectionPool[AsyncConnection]:
@@ -220,6 +224,7 @@ class PostgresStore:
         pool = self._mine.async_pools.get(loop)
         if pool is None:
             pool = AsyncConnectionPool(self._conninfo, open=False, **self._pool_settings())
+            pool._pool = _Latest()
             self._mine.async_pools[loop] = pool
             await pool.open()
         return pool
@@ -247,6 +252,13 @@ class PostgresStore:
         if self._mine.pid != os.getpid():
             _abandoned.append(self._mine)
             self._mine = _Mine()
+
+
+class _Latest(deque[Any]):
+    """Idle connections of which the last that was used is the next: its session has at hand what others must fetch."""
+
+    def append(self, connection: Any) -> None:
+        self.appendleft(connection)
 
 
 class _Mine:
