@@ -52,7 +52,7 @@ async def test_a_ringer_whose_session_was_ended_rings_on_a_new_one(
     ringer.ring()
     assert await bell.wait(10)
 
-    ended = _end_sessions(any_postgres, "SELECT pg_notify%")
+    ended = _end_sessions(any_postgres, "NOTIFY%")
     ringer.ring()
 
     assert ended == 1
@@ -119,11 +119,11 @@ async def test_a_bell_that_is_forgotten_lets_go_of_its_session(
 ) -> None:
     ringer = new_bell()
     ringer.ring()
-    await wait_until_async(lambda: _sessions(any_postgres, "SELECT pg_notify%"), "it has rung")
+    await wait_until_async(lambda: _sessions(any_postgres, "NOTIFY%"), "it has rung")
 
     del ringer
 
-    await wait_until_async(lambda: not _sessions(any_postgres, "SELECT pg_notify%"), "the session is gone")
+    await wait_until_async(lambda: not _sessions(any_postgres, "NOTIFY%"), "the session is gone")
 
 
 async def test_schemas_have_bells_of_their_own(postgres: PostgresServer) -> None:

@@ -22,6 +22,7 @@ from penstock.core.job import Created
 from penstock.core.transitions import Status
 from penstock.stores import network_files, sqlite
 from penstock.stores.clock import HostClock, ManualClock
+from penstock.stores.line import Task
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.verbs import admin, jobs
 from tests.conftest import Counts, Figures
@@ -158,7 +159,7 @@ def test_whoever_stands_behind_a_full_group_still_gets_an_answer(
     kit: Kit, store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "_GROUP_SECONDS", 0.0)
-    ahead = [sqlite._Task(jobs.create([kit.draft()]), kit.now) for _ in range(3)]
+    ahead = [Task(jobs.create([kit.draft()]), kit.now) for _ in range(3)]
     store._mine.waiting.extend(ahead)
 
     (created,) = kit.run(jobs.create([kit.draft()]))
@@ -190,14 +191,14 @@ def test_one_who_is_interrupted_while_it_waits_leaves_its_turn_to_the_next(
     class Interrupt(BaseException):
         pass
 
-    def interrupted(task: sqlite._Task) -> None:
+    def interrupted(task: Task) -> None:
         assert task.turn is not None
         task.turn.wait(20)
         raise Interrupt
 
-    patient = sqlite._Task.await_turn
+    patient = Task.await_turn
     ways = [interrupted]
-    monkeypatch.setattr(sqlite._Task, "await_turn", lambda task: (ways.pop() if ways else patient)(task))
+    monkeypatch.setattr(Task, "await_turn", lambda task: (ways.pop() if ways else patient)(task))
     with store._mine.leading():
         (first,) = meanwhile(kit, [jobs.create([kit.draft()])])
         wait_until(lambda: not ways, "the first one waits for its turn")
@@ -220,7 +221,7 @@ def test_whoever_stands_behind_one_that_fails_gets_an_error_of_his_own(tmp_path:
     store = SqliteStore(str(tmp_path / "missing" / "penstock.db"))
     kit = Kit(store)
     kit._lanes["work"] = 1
-    store._mine.waiting.append(ahead := sqlite._Task(jobs.create([kit.draft()]), kit.now))
+    store._mine.waiting.append(ahead := Task(jobs.create([kit.draft()]), kit.now))
 
     with pytest.raises(StoreUnavailable, match="cannot be opened"):
         kit.run(jobs.create([kit.draft()]))

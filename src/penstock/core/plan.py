@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, cast
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -46,6 +46,16 @@ class Plan(Generic[T]):
     writes: bool
     repeatable: bool
     """Run again after an answer that was lost, it does no harm and answers the same."""
+    joint: Joint | None = None
+    """How it can be carried out together with others; None: only by itself."""
+
+
+class Joint(NamedTuple):
+    """A plan that stands for one item of a list, and answers with a list of one."""
+
+    item: Any
+    plan: Callable[[Sequence[Any]], Plan[list[Any]]]
+    """One plan for many items, which answers in their order."""
 
 
 def reads(verb: Callable[P, Steps[T]]) -> Callable[P, Plan[T]]:
@@ -61,6 +71,23 @@ def writes(verb: Callable[P, Steps[T]]) -> Callable[P, Plan[T]]:
 def writes_once(verb: Callable[P, Steps[T]]) -> Callable[P, Plan[T]]:
     """Make a generator function a verb that changes the store and must not be repeated blindly."""
     return _verb(verb, writes=True, repeatable=False)
+
+
+def writes_jointly(fits: Callable[[Any], bool]) -> Callable[[Callable[P, Steps[T]]], Callable[P, Plan[T]]]:
+    """The same for a verb that takes a list and answers with one: a single item may be joined to others if it fits."""
+
+    def make(verb: Callable[P, Steps[T]]) -> Callable[P, Plan[T]]:
+        plain: Any = writes(verb)
+
+        @wraps(verb)
+        def plan(*args: P.args, **kwargs: P.kwargs) -> Plan[T]:
+            (items,) = cast("tuple[Sequence[Any]]", (*args, *kwargs.values()))
+            joint = Joint(items[0], plain) if len(items) == 1 and fits(items[0]) else None
+            return Plan(verb.__name__, lambda: verb(*args, **kwargs), writes=True, repeatable=True, joint=joint)
+
+        return plan
+
+    return make
 
 
 def _verb(verb: Callable[P, Steps[T]], *, writes: bool, repeatable: bool) -> Callable[P, Plan[T]]:

@@ -13,6 +13,7 @@ from penstock.core.worker import Duty
 from penstock.engine.log_lines import logger
 
 _LONGEST_PAUSE = 5.0
+_SOON = 0.005
 _LONGEST_ERROR = 300
 
 log = logger("penstock.engine")
@@ -45,6 +46,7 @@ class Service:
         self._tick = tick
         self._longest_pause = longest_pause
         self._awake = asyncio.Event()
+        self._wakes_soon = False
         self._stopping = False
 
     def report(self) -> Duty:
@@ -59,12 +61,19 @@ class Service:
 
     def wake(self) -> None:
         """Let the next tick come now; only from the loop's own thread."""
+        self._wakes_soon = False
         self._awake.set()
 
+    def wake_soon(self) -> None:
+        """Let the next tick come in a moment: what was woken before shall not have to share the processor with it."""
+        if not self._wakes_soon:
+            self._wakes_soon = True
+            asyncio.get_running_loop().call_later(_SOON, self.wake)
+
     def wake_if_older(self, seconds: float) -> None:
-        """Let the next tick come now, unless the last one was so short a time ago."""
+        """Let the next tick come in a moment, unless the last one was so short a time ago."""
         if self.succeeded_at is None or time.monotonic() - self.succeeded_at >= seconds:
-            self.wake()
+            self.wake_soon()
 
     def stop(self) -> None:
         self._stopping = True
@@ -85,7 +94,8 @@ class Service:
                 self._complain(error, failures, pause)
             if pause > 0 and not self._stopping:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._awake.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._awake.wait()
             elif pause <= 0:
                 await asyncio.sleep(0)
 

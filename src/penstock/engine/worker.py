@@ -428,9 +428,9 @@ class Worker:
             if messages:
                 self._messages += messages
                 self.claimer.wake()
-                self._promoter.wake()
+                self._promoter.wake_soon()
                 if self._hooks.lanes:
-                    self._hook_service.wake()
+                    self._hook_service.wake_soon()
                 for duty in self._duties:
                     duty.wake_if_older(_FRESH_SECONDS)
                 if self._running:

@@ -12,6 +12,7 @@ import os
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -35,6 +36,7 @@ from penstock.stores.postgres_errors import (
     translated,
 )
 from penstock.stores.statements import Catalogue
+from penstock.stores.together import Coroutines, Threads
 
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -133,6 +135,9 @@ class PostgresStore:
     def run(self, plan: Plan[T], *, now: int | None = None) -> T:
         """Carry out a plan in the caller's thread, again and again while the database asks for that."""
         self._notice_fork()
+        return self._run(plan, now) if plan.joint is None else self._mine.threads.run(plan, now, self._run)
+
+    def _run(self, plan: Plan[T], now: int | None) -> T:
         end = self._end()
         for attempt in range(_TRIES):
             progress = _Progress()
@@ -149,6 +154,11 @@ class PostgresStore:
     async def arun(self, plan: Plan[T], *, now: int | None = None) -> T:
         """Carry out a plan without blocking the event loop."""
         self._notice_fork()
+        if plan.joint is None:
+            return await self._arun(plan, now)
+        return await self._mine.coroutines().run(plan, now, self._arun)
+
+    async def _arun(self, plan: Plan[T], now: int | None) -> T:
         end = self._end()
         for attempt in range(_TRIES):
             progress = _Progress()
@@ -203,7 +213,10 @@ class PostgresStore:
         if self._mine.pool is None:
             with self._mine.lock:
                 if self._mine.pool is None:
-                    self._mine.pool = ConnectionPool(self._conninfo, open=True, **self._pool_settings())
+                    pool = ConnectionPool(self._conninfo, open=False, **self._pool_settings())
+                    pool._pool = _Latest()
+                    pool.open()
+                    self._mine.pool = pool
         return self._mine.pool
 
     async def _async_pool(self) -> AsyncConnectionPool[AsyncConnection]:
@@ -211,6 +224,7 @@ class PostgresStore:
         pool = self._mine.async_pools.get(loop)
         if pool is None:
             pool = AsyncConnectionPool(self._conninfo, open=False, **self._pool_settings())
+            pool._pool = _Latest()
             self._mine.async_pools[loop] = pool
             await pool.open()
         return pool
@@ -240,6 +254,13 @@ class PostgresStore:
             self._mine = _Mine()
 
 
+class _Latest(deque[Any]):
+    """Idle connections of which the last that was used is the next: its session has at hand what others must fetch."""
+
+    def append(self, connection: Any) -> None:
+        self.appendleft(connection)
+
+
 class _Mine:
     """What belongs to one process: after a fork the child begins with its own."""
 
@@ -249,6 +270,14 @@ class _Mine:
         self.pool: ConnectionPool[Connection] | None = None
         self.async_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnectionPool[AsyncConnection]]
         self.async_pools = WeakKeyDictionary()
+        self.threads = Threads()
+        self._coroutines: WeakKeyDictionary[asyncio.AbstractEventLoop, Coroutines] = WeakKeyDictionary()
+
+    def coroutines(self) -> Coroutines:
+        """Those of the running loop."""
+        loop = asyncio.get_running_loop()
+        found = self._coroutines.get(loop)
+        return self._coroutines.setdefault(loop, Coroutines()) if found is None else found
 
 
 class _Progress:

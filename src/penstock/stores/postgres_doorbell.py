@@ -1,8 +1,8 @@
 """Wakes every process on a database by NOTIFY, on connections of its own.
 
-Rings that come close together are sent as one, from a thread of their own: NOTIFY inside the transactions
-that create jobs would make them queue up behind one lock. Listening needs a session, so behind a pooler in
-transaction mode the bell is deaf and workers find their jobs by polling.
+Rings that come close together are sent as one: NOTIFY inside the transactions that create jobs would make
+them queue up behind one lock. Listening needs a session, so behind a pooler in transaction mode the bell is deaf
+and workers find their jobs by polling.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from psycopg.generators import fetch_many
+from psycopg.pq import ExecStatus
 
 from penstock.stores.listening import Listener
 
@@ -68,11 +70,11 @@ class PostgresDoorbell(Listener):
         owner = os.getpid()
         connection = await psycopg.AsyncConnection.connect(self._conninfo, autocommit=True)
         try:
+            connection.add_notify_handler(lambda _: heard())
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
             heard()
             while True:
-                async for _ in connection.notifies(timeout=_LONGEST_SILENCE):
-                    heard()
+                await _hear(connection, heard)
                 # A connection that is half open would be silent for ever.
                 async with asyncio.timeout(_LONGEST_SILENCE):
                     await connection.execute("SELECT 1")
@@ -81,21 +83,59 @@ class PostgresDoorbell(Listener):
                 connection.pgconn.finish()
 
 
+async def _hear(connection: psycopg.AsyncConnection[Any], heard: Callable[[], None]) -> None:
+    """Call `heard` at each ring for some seconds, straight from the loop; raise when the connection has broken."""
+    loop, owner = asyncio.get_running_loop(), os.getpid()
+    broken: asyncio.Future[None] = loop.create_future()
+    link = connection.pgconn
+
+    def readable() -> None:
+        try:
+            link.consume_input()
+            if link.notifies() is not None:
+                heard()
+            while link.notifies() is not None:
+                pass
+        except Exception as error:
+            if not broken.done():
+                broken.set_exception(error)
+
+    loop.add_reader(descriptor := link.socket, readable)
+    try:
+        async with asyncio.timeout(_LONGEST_SILENCE):
+            await broken
+    except TimeoutError:
+        pass
+    finally:
+        # A forked child that collects this would make the parent's loop deaf, for they share what it waits on.
+        if owner == os.getpid():
+            loop.remove_reader(descriptor)
+
+
 class _Ringer:
-    """Sends the rings of one process from a thread; those that come close together as one."""
+    """Sends the rings of one process; those that come close together as one.
+
+    A thread sends them and rests a while after each. A ring that comes while it sleeps is sent by the caller, who
+    does not wait for the answer: the thread hears it, and sends once more what did not get through.
+    """
 
     def __init__(self, conninfo: str, channel: str) -> None:
         self._conninfo = conninfo
-        self._channel = channel
+        self._notify = sql.SQL("NOTIFY {}").format(sql.Identifier(channel)).as_bytes(None)
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._woken = threading.Event()
         self._closed = threading.Event()
         self._rung = False
+        self._sending = threading.Lock()
+        """Held by the thread but while it sleeps, and by a caller who sends."""
+        self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._unanswered = False
 
     def ring(self) -> None:
-        self._rung = True
+        if not self._send_unanswered():
+            self._rung = True
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
@@ -112,28 +152,56 @@ class _Ringer:
             thread.join(_LONGEST_GOODBYE)
 
     def _run(self) -> None:
-        connection: psycopg.Connection[tuple[Any, ...]] | None = None
         closing = False
         while not closing:
             self._woken.wait()
-            self._woken.clear()
-            closing = self._closed.is_set()
-            if self._rung:
-                self._rung = False
-                connection = self._send(connection)
-            self._closed.wait(_TOGETHER)
-        if connection is not None:
-            connection.close()
+            with self._sending:
+                self._woken.clear()
+                closing = self._closed.is_set()
+                if self._unanswered:
+                    self._rung |= not self._was_sent()
+                if self._rung:
+                    self._rung = False
+                    self._send()
+                self._closed.wait(_TOGETHER)
+        if self._connection is not None:
+            self._connection.close()
 
-    def _send(
-        self, connection: psycopg.Connection[tuple[Any, ...]] | None
-    ) -> psycopg.Connection[tuple[Any, ...]] | None:
+    def _send(self) -> None:
         """Send one ring, if need be on a new connection: the old one may have died in the meantime."""
-        for known in (connection, None):
+        known, self._connection = self._connection, None
+        for each in (known, None):
             try:
-                current = known or psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
-                current.execute(NOTIFY, {"channel": self._channel})
-                return current
+                current = each or psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+                current.execute(self._notify)
+                self._connection = current
+                return
             except Exception:
                 _log.debug("A ring could not be sent.", exc_info=True)
-        return None
+
+    def _send_unanswered(self) -> bool:
+        """Send a ring from the caller's thread; False when that is left to the thread."""
+        if self._connection is None or not self._sending.acquire(blocking=False):
+            return False
+        try:
+            if self._connection is None or self._unanswered:
+                return False
+            self._connection.pgconn.send_query(self._notify)
+            self._unanswered = True
+            self._connection.pgconn.flush()
+        except Exception:
+            return self._unanswered
+        finally:
+            self._sending.release()
+        return True
+
+    def _was_sent(self) -> bool:
+        """Whether the ring that a caller has sent got through; if not, its connection is not used again."""
+        self._unanswered = False
+        try:
+            if self._connection is not None:
+                answers = self._connection.wait(fetch_many(self._connection.pgconn))
+                return all(each.status == ExecStatus.COMMAND_OK for each in answers)
+        except Exception:
+            _log.debug("A ring was lost, and is sent again.", exc_info=True)
+        return False

@@ -12,10 +12,8 @@ import json
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 import apsw
@@ -25,6 +23,7 @@ from penstock.core.plan import Plan, Rows, Statement
 from penstock.stores import forking, migrations, network_files
 from penstock.stores.clock import Clock, HostClock
 from penstock.stores.forking import Gate
+from penstock.stores.line import Line, Task
 from penstock.stores.sqlite_callers import cursor_on, ring_at_commit
 from penstock.stores.sqlite_doorbell import SqliteDoorbell
 from penstock.stores.sqlite_errors import translated
@@ -96,20 +95,8 @@ class SqliteStore:
         self._notice_fork()
         if not plan.writes and not self.memory:
             return self._read(plan, now)
-        mine = self._mine
-        task = _Task(plan, now, turn=threading.Event())
-        mine.waiting.append(task)
-        try:
-            while not task.done:
-                with mine.leading(wait=False) as leads:
-                    # A group may be full, or fail, before it comes to this one.
-                    while leads and not task.done:
-                        self._commit_group()
-                if not task.done:
-                    task.await_turn()
-        except BaseException:
-            mine.leave(task)
-            raise
+        task = Task(plan, now, turn=threading.Event())
+        self._mine.carry_out(task, self._commit_group)
         return task.answer()  # type: ignore[no-any-return]
 
     async def arun(self, plan: Plan[T], *, now: int | None = None) -> T:
@@ -118,7 +105,7 @@ class SqliteStore:
         loop = asyncio.get_running_loop()
         if not plan.writes and not self.memory:
             return await loop.run_in_executor(self._mine.threads, self._read, plan, now)
-        task = _Task(plan, now)
+        task = Task(plan, now)
         task.wake = _waker(loop, future := loop.create_future())
         self._mine.waiting.append(task)
         if not self._mine.flush_planned:
@@ -174,7 +161,7 @@ class SqliteStore:
 
     def _commit_group(self) -> None:
         """Run what waits in one transaction and flush once; the lock is held. Errors go to the tasks."""
-        group: list[_Task] = []
+        group: list[Task] = []
         try:
             connection = self._writer()
             with translated(self.place):
@@ -198,7 +185,7 @@ class SqliteStore:
             for task in group:
                 task.finish()
 
-    def _fill_group(self, connection: apsw.Connection, group: list[_Task]) -> None:
+    def _fill_group(self, connection: apsw.Connection, group: list[Task]) -> None:
         """Run tasks until none wait or the time is over; one that fails is undone without hurting the others."""
         deadline = time.monotonic() + _GROUP_SECONDS
         while self._mine.waiting and (not group or time.monotonic() < deadline):
@@ -305,13 +292,12 @@ class SqliteStore:
             self._mine = _Mine()
 
 
-class _Mine:
+class _Mine(Line):
     """What belongs to one process: after a fork the child begins with its own."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.pid = os.getpid()
-        self.lock = threading.Lock()
-        self.waiting: deque[_Task] = deque()
         self.flush_planned = False
         self.writer: apsw.Connection | None = None
         self.readers: list[apsw.Connection] = []
@@ -320,31 +306,6 @@ class _Mine:
         """Readers pass through it; a fork waits until all are out."""
         self.still = False
         """Nothing moves: the process is about to fork."""
-
-    @contextmanager
-    def leading(self, *, wait: bool = True) -> Iterator[bool]:
-        """Hold the writer, and wake the next who waits for it afterwards; False when it is not free and none waits."""
-        if not self.lock.acquire(blocking=wait):
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            self.lock.release()
-            self.pass_on()
-
-    def pass_on(self) -> None:
-        """Wake one of those whose task still waits. Who comes after this look has found the lock free."""
-        for task in tuple(self.waiting):
-            if task.turn is not None:
-                task.turn.set()
-                break
-
-    def leave(self, task: _Task) -> None:
-        """Somebody was interrupted: what it asked for is not begun any more, and its turn is another one's."""
-        with suppress(ValueError):
-            self.waiting.remove(task)
-        self.pass_on()
 
     def renew_threads(self) -> None:
         self.threads = ThreadPoolExecutor(_READERS, thread_name_prefix="penstock-sqlite")
@@ -355,43 +316,6 @@ class _Mine:
                 connection.close()
         self.readers.clear()
         self.writer = None
-
-
-class _Task:
-    """One plan that waits to be run, and then its answer."""
-
-    __slots__ = ("done", "error", "now", "plan", "result", "turn", "wake")
-
-    def __init__(self, plan: Plan[Any], now: int | None, turn: threading.Event | None = None) -> None:
-        self.plan = plan
-        self.now = now
-        self.done = False
-        self.result: Any = None
-        self.error: BaseException | None = None
-        self.turn = turn
-        """Set when it is done, or when its thread shall try to lead."""
-        self.wake: Callable[[], None] | None = None
-
-    def await_turn(self) -> None:
-        if self.turn is not None:
-            self.turn.wait()
-            self.turn.clear()
-
-    def fail(self, error: BaseException) -> None:
-        if self.error is None:
-            self.error = error
-
-    def finish(self) -> None:
-        self.done = True
-        if self.turn is not None:
-            self.turn.set()
-        if self.wake is not None:
-            self.wake()
-
-    def answer(self) -> Any:
-        if self.error is not None:
-            raise self.error
-        return self.result
 
 
 def _hand_in(connection: Executing, name: str, columns: tuple[str, ...], rows: Any) -> None:

@@ -11,7 +11,7 @@ from penstock.core import event as kinds
 from penstock.core.errors import Conflict, IdempotencyConflict, LeaseLost, NotFound, StoreUnavailable
 from penstock.core.job import Claimed, Created, Draft, Held, LogLine, Phase, Place
 from penstock.core.outcome import Settlement
-from penstock.core.plan import Statement, Steps, reads, writes, writes_once
+from penstock.core.plan import Statement, Steps, reads, writes, writes_jointly, writes_once
 from penstock.core.transitions import BY_CODE
 from penstock.core.worker import Duty, Pulse, SettleReport, WorkerInfo
 from penstock.stores.verbs import duties as reports
@@ -31,7 +31,12 @@ _LEVELS = ("debug", "info", "warning", "error")
 _TRIES = 5
 
 
-@writes
+def _is_plain(draft: Draft) -> bool:
+    """Whether it stands for itself: no key to take, no slot to wait for, and so nobody to wait for."""
+    return not (draft.idempotency_key or draft.unique or draft.concurrency_key or draft.tags)
+
+
+@writes_jointly(_is_plain)
 def create(drafts: Sequence[Draft]) -> Steps[list[Created]]:
     if not drafts:
         return []
@@ -254,7 +259,8 @@ def _insert_one(draft: Draft) -> Steps[Created]:
 def _insert_alike(drafts: Sequence[Draft], common: Mapping[str, object]) -> Steps[list[Created]]:
     """Create jobs that stand for themselves and differ in their ids and parameters only."""
     columns = {"id": [each.id for each in drafts], "params": [each.params for each in drafts]}
-    ((count, status, ids),) = yield Statement("create_alike", {**common, "n": len(drafts)}, columns=columns)
+    values = {**common, "n": len(drafts)}
+    ((count, status, ids),) = yield Statement("create_alike", values, columns=columns, alone=True)
     if count == len(drafts):
         return [Created(each.id, BY_CODE[status], created=True) for each in drafts]
     made = set((ids or "").split(","))
@@ -383,10 +389,6 @@ def _hold(held: Held) -> Steps[None]:
 
 def _event(kind: str, held: Held, data: str | None) -> Statement:
     return rows.event(kind, job_id=held.job_id, fence=held.fence, data=data)
-
-
-def _is_plain(draft: Draft) -> bool:
-    return not (draft.idempotency_key or draft.unique or draft.concurrency_key or draft.tags)
 
 
 def _draft_columns(drafts: Sequence[Draft]) -> dict[str, Sequence[object]]:
