@@ -18,6 +18,7 @@ from penstock.engine.alerts import Alerts
 from penstock.engine.archive import Archive
 from penstock.engine.duties import Promoter, Rescuer
 from penstock.engine.housekeeper import Housekeeper
+from penstock.engine.pace import ALONE, Pace
 from penstock.engine.scheduler import Scheduler
 from penstock.engine.service import Service, log
 from penstock.engine.webhooks import Webhooks
@@ -102,11 +103,14 @@ def services(
     archive: Archive | None = None,
     *,
     ticking: bool = True,
+    pace: Pace = ALONE,
 ) -> list[Service]:
     """What every process does beside running jobs, in so many lines; `me` says who does it."""
     housekeeper = Housekeeper(app.store, ports.admin, ports.feed, me, archive)
-    timer = scheduler(app)
-    posting = Webhooks(app.store, ports.webhooks, me, webhooks or WebhookSettings(), secrets or SecretPolicy())
+    timer = scheduler(app, pace)
+    posting = Webhooks(
+        app.store, ports.webhooks, me, webhooks or WebhookSettings(), secrets or SecretPolicy(), pace=pace
+    )
     return [
         *([Service("schedule", timer.tick, counting=timer)] if ticking else []),
         Service("housekeep", housekeeper.tick),
@@ -119,13 +123,14 @@ def alerts(app: Penstock, me: Callable[[], str]) -> Alerts:
     return Alerts(app.store, ports.admin, me, app.aalerts)
 
 
-def scheduler(app: Penstock) -> Scheduler:
+def scheduler(app: Penstock, pace: Pace = ALONE) -> Scheduler:
     return Scheduler(
         app.store,
         ports.schedules,
         ports.admin,
         lambda schedule, instant: app._ado(app._tick_draft(schedule, instant)),
         app.queue.publish,
+        pace=pace,
     )
 
 

@@ -119,7 +119,8 @@ class Node:
                 zygote, self._another_zygote, clerk.store, clerk.queue, ports.jobs, ports.admin, StoreErrands(clerk),
                 settings=configured(self.settings, await _config(clerk), AT_START), inline=inline,
                 duties=lambda worker: duties.services(
-                    clerk, lambda: worker.id, self._webhooks, self._secrets, self._archive, ticking=self._ticking
+                    clerk, lambda: worker.id, self._webhooks, self._secrets, self._archive, ticking=self._ticking,
+                    pace=worker.pace,
                 ),
             )  # fmt: skip
             self._clerk, self._worker, self._definitions = clerk, worker, zygote.definitions

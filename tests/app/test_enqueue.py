@@ -282,6 +282,9 @@ class RecordingQueue:
     async def receive(self, timeout: float) -> Any:
         return []
 
+    def hears(self) -> bool:
+        return True
+
     async def acknowledge(self, messages: Any) -> None: ...
 
     async def aclose(self) -> None: ...

@@ -416,6 +416,10 @@ class Doorbell(Protocol):
         """Wait for a ring, or until the time is over: True when it rang, or may have rung unheard."""
         ...
 
+    def hears(self) -> bool:
+        """Whether it listens just now."""
+        ...
+
     def close(self) -> None:
         """Stop listening and ringing; from any thread."""
         ...
@@ -482,6 +486,10 @@ class Queue(Protocol):
     async def receive(self, timeout: float) -> Sequence[Message]:
         """Wait until there is something to look for, or the time is over (empty). Messages that come together
         are given together."""
+        ...
+
+    def hears(self) -> bool:
+        """Whether a message that is sent now would come in; where not, workers look often."""
         ...
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:

@@ -65,6 +65,8 @@ class Pulse:
     controls: int
     """Rises whenever an operator changed something that workers must look at."""
     newest_schema: int
+    workers: int
+    """How many live ones there are, this one among them."""
 
 
 @dataclass(frozen=True, slots=True)

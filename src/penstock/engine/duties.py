@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from penstock.core.ports import JobsPort, Store
+from penstock.engine.pace import ALONE, Pace
 from penstock.engine.service import log
 
 _GRACE = 1_000_000
@@ -18,10 +19,11 @@ _BATCH = 1000
 class Promoter:
     """Scheduled jobs that are due stand in the queue."""
 
-    def __init__(self, store: Store, jobs: JobsPort, promoted: Callable[[list[str]], None]) -> None:
+    def __init__(self, store: Store, jobs: JobsPort, promoted: Callable[[list[str]], None], pace: Pace = ALONE) -> None:
         self._store = store
         self._jobs = jobs
         self._promoted = promoted
+        self._pace = pace
 
     async def tick(self) -> float:
         moved = await self._store.arun(self._jobs.promote(_BATCH))
@@ -30,9 +32,9 @@ class Promoter:
             return 0.0 if len(moved) == _BATCH else 0.01
         due = await self._store.arun(self._jobs.next_due())
         if due is None:
-            return _SAFETY
+            return self._pace.rest(_SAFETY)
         # The host's clock only says when to look; the store's decides.
-        return min(_SAFETY, max(0.005, due / 1e6 - time.time()))
+        return min(self._pace.rest(_SAFETY), max(0.005, due / 1e6 - time.time()))
 
 
 class Rescuer:
@@ -40,8 +42,9 @@ class Rescuer:
 
     It owns the store that it is given."""
 
-    def __init__(self, store: Store, jobs: JobsPort, every: float, fit: Callable[[], bool]) -> None:
+    def __init__(self, store: Store, jobs: JobsPort, every: float, fit: Callable[[], bool], pace: Pace = ALONE) -> None:
         self._store = store
+        self._pace = pace
         self._jobs = jobs
         self._every = every
         self._fit = fit
@@ -62,4 +65,4 @@ class Rescuer:
             self._after = looked_at or ""
             if not self._after:
                 self._repaired_at = time.monotonic()
-        return 0.0 if len(freed.lost) + len(freed.released) >= _BATCH else self._every
+        return 0.0 if len(freed.lost) + len(freed.released) >= _BATCH else self._pace.rest(self._every)

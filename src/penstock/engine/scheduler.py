@@ -20,6 +20,7 @@ from penstock.core.job import Draft
 from penstock.core.ports import AdminPort, SchedulesPort, Store
 from penstock.core.schedule import Schedule, ScheduleRow
 from penstock.core.timetable import Turn
+from penstock.engine.pace import ALONE, Pace
 from penstock.engine.service import log
 
 _SAFETY = 1.0
@@ -58,6 +59,7 @@ class Scheduler:
         made: Callable[[list[str]], None],
         *,
         steady: Callable[[], float] = time.monotonic,
+        pace: Pace = ALONE,
     ) -> None:
         self._store = store
         self._schedules = schedules
@@ -65,6 +67,7 @@ class Scheduler:
         self._draft = draft
         self._made = made
         self._steady = steady
+        self._pace = pace
         self.resting: dict[str, Resting] = {}
         self.ticked = 0
         """Ticks that this scheduler dealt with, those included that made no job."""
@@ -91,10 +94,10 @@ class Scheduler:
             return 0.0
         coming = await self._store.arun(self._schedules.next_tick(self.asleep), now=now)
         if coming is None:
-            return _SAFETY
+            return self._pace.rest(_SAFETY)
         if coming <= present:  # it should have been dealt with: whatever is wrong, nobody hurries
             return _STUCK
-        return min(_SAFETY, max(_SOON, (coming - present) / SECOND))
+        return min(self._pace.rest(_SAFETY), max(_SOON, (coming - present) / SECOND))
 
     async def _attend(self, row: ScheduleRow, present: int, now: int | None) -> bool:
         """Tick one schedule, and say whether more of it is due; what is wrong with it does not stop the others."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from penstock.core.errors import StoreError
 from penstock.core.outcome import Failure, Outcome, Settlement
@@ -26,12 +27,15 @@ class Settler:
         store: Store,
         jobs: JobsPort,
         settled: Callable[[SettleReport], None],
-        more_to_come: Callable[[], bool] = lambda: False,
+        more_to_come: Callable[[], bool],
+        awaited: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
+        """`awaited` is given something to wait for when there are endings to write."""
         self._store = store
         self._jobs = jobs
         self._settled = settled
         self._more_to_come = more_to_come
+        self._awaited = awaited
         self._waiting: list[tuple[str, Settlement, Callable[[], None]]] = []
         self._came = asyncio.Event()
         self._empty = asyncio.Event()
@@ -39,16 +43,13 @@ class Settler:
 
     def add(self, worker: str, settlement: Settlement, done: Callable[[], None]) -> None:
         """End an attempt; `done` is called once that is on record, or refused because it no longer owned its job."""
+        if not self._waiting:
+            self._empty.clear()
+            self._awaited(self._empty_again())
         self._waiting.append((worker, settlement, done))
-        self._empty.clear()
         self._came.set()
 
-    @property
-    def idle(self) -> bool:
-        return not self._waiting
-
-    async def over(self) -> None:
-        """Until nothing waits any more."""
+    async def _empty_again(self) -> None:
         await self._empty.wait()
 
     async def tick(self) -> float:

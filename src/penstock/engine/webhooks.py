@@ -15,6 +15,7 @@ from penstock.core.secrets import SecretPolicy
 from penstock.core.webhook import GLOBAL, OF_JOB, WAITING, Answer, Parcel, judge
 from penstock.core.webhook_settings import WebhookSettings
 from penstock.engine.outbound import Outbound
+from penstock.engine.pace import ALONE, Pace
 from penstock.engine.service import Service, log
 
 _PAGE = 100
@@ -36,6 +37,8 @@ class Webhooks:
         me: Callable[[], str],
         settings: WebhookSettings | None = None,
         secrets: SecretPolicy | None = None,
+        *,
+        pace: Pace = ALONE,
     ) -> None:
         self.settings = settings or WebhookSettings()
         self.sent = 0
@@ -43,6 +46,7 @@ class Webhooks:
         self._store = store
         self._port = port
         self._me = me
+        self._pace = pace
         self._mask = (secrets or SecretPolicy()).mask
         self._outbound = Outbound(self.settings)
         self._running: set[asyncio.Task[None]] = set()
@@ -64,6 +68,8 @@ class Webhooks:
         took = await self._send() if prospect.due_at is not None and prospect.due_at <= prospect.now else 0
         if more or (took and self._room > 0):
             return 0.0
+        if prospect.due_at is None and not prospect.asked and self.settings.global_url is None:
+            return self._pace.rest(self.settings.poll)
         if prospect.due_at is None or prospect.due_at <= prospect.now:
             return self.settings.poll
         return min(self.settings.poll, max(_FIRST_PAUSE, (prospect.due_at - prospect.now) / SECOND))

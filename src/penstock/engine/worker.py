@@ -14,7 +14,7 @@ from penstock.core.context import Errands
 from penstock.core.errors import LeaseLost, StoreUnavailable
 from penstock.core.ids import IdSource
 from penstock.core.job import Held
-from penstock.core.outcome import Cause, Outcome, Settlement
+from penstock.core.outcome import Cause, Outcome
 from penstock.core.ports import AdminPort, JobsPort, Message, Queue, Store
 from penstock.core.transitions import Status, Trigger
 from penstock.core.worker import Duty, Pulse, SettleReport, WorkerInfo
@@ -30,6 +30,7 @@ from penstock.engine.inline import InlineAttempt, take_records
 from penstock.engine.lease import Lease
 from penstock.engine.loaded import Loaded, register
 from penstock.engine.log_lines import JOB, about
+from penstock.engine.pace import Pace
 from penstock.engine.pool import Pool
 from penstock.engine.recorder import Recorder
 from penstock.engine.service import Service, log
@@ -80,6 +81,7 @@ class Worker:
         self._claims = Claims(store, jobs, self._controls)
         self._forked = Pool(self.settings.slots, self.settings.ahead)
         self._inlined = Pool(self.settings.inline_slots, self.settings.ahead)
+        self.pace = Pace()
         self._running: dict[Held, Running] = {}
         self._tasks = Tasks()
         self._loose = Tasks()
@@ -103,13 +105,17 @@ class Worker:
             ),
         )
         self._recorder = Recorder(store, jobs, self._refused)
-        self._settler = Settler(store, jobs, self._settled, lambda: self._forked.busy)
+        self._settler = Settler(store, jobs, self._settled, lambda: self._forked.busy, self._tasks.add)
         self._hooks = hooks.Hooks(
             store, jobs, admin, lambda: self._zygotes.present, self._surroundings, errands, self.settings.hook_timeout
         )
         # A rescue that waits for the store through an outage would take for dead who only could not reach it.
         self._rescuer = Rescuer(
-            store.reserve(self.settings.lease / 3), jobs, self.settings.rescue, lambda: self._lease.settled_in
+            store.reserve(self.settings.lease / 3),
+            jobs,
+            self.settings.rescue,
+            lambda: self._lease.settled_in,
+            self.pace,
         )
         self.claimer = Service("claim", self._claim)
         self.services = [
@@ -117,7 +123,7 @@ class Worker:
             # After an outage endings must come in before anybody may take this worker for dead.
             Service("settle", self._settler.tick, longest_pause=0.5),
             Service("record", self._recorder.tick),
-            promoter := Service("promote", Promoter(store, jobs, lambda ids: self.claimer.wake()).tick),
+            promoter := Service("promote", Promoter(store, jobs, lambda ids: self.claimer.wake(), self.pace).tick),
             Service("rescue", self._rescuer.tick),
             hook_service := Service("hooks", self._hooks.tick, counting=self._hooks),
         ]
@@ -213,6 +219,7 @@ class Worker:
         log.info("worker %s runs %d definition(s) with %d slot(s)", worker.id, len(worker.lanes), self.settings.slots)
 
     def _hear_pulse(self, pulse: Pulse) -> None:
+        self.pace.workers = pulse.workers
         for held in pulse.cancels:
             self._cancel(held)
         if pulse.controls != self._controls.version:
@@ -272,7 +279,8 @@ class Worker:
             await self._queue.acknowledge(messages)
         if not more and not self.held():
             self.idle.set()
-        return 0.0 if more else self.settings.poll
+        poll = self.settings.poll
+        return 0.0 if more else self.pace.rest(poll) if self._queue.hears() else poll
 
     async def _fill(self, worker: str, pool: Pool) -> bool:
         """Claim what the pool has room for; True when there may be more."""
@@ -338,16 +346,10 @@ class Worker:
             if self._recorder.owes(held):
                 await self._recorder.finish_surely(held, lambda: self.id == holding.worker)
             settlement = holding.settlement(outcome, random.random())
-            self._hand_in(holding, settlement, partial(self._over, pool, holding, settlement.status))
+            self._settler.add(holding.worker, settlement, partial(self._over, pool, holding, settlement.status))
         except BaseException:
             self._over(pool, holding)
             raise
-
-    def _hand_in(self, holding: Holding, settlement: Settlement, done: Callable[[], None]) -> None:
-        """Have an ending written; who waits for what runs waits for that too."""
-        if self._settler.idle:
-            self._tasks.add(self._settler.over())
-        self._settler.add(holding.worker, settlement, done)
 
     def _over(self, pool: Pool, holding: Holding, status: Status | None = None) -> None:
         """The ending of an attempt is on record, or will never be."""
@@ -396,7 +398,7 @@ class Worker:
         for pool in (self._forked, self._inlined):
             for holding in pool.give_up(held):
                 settlement = holding.settlement(Outcome(Trigger.RELEASE, Cause.RELEASED), random.random())
-                self._hand_in(holding, settlement, lambda: None)
+                self._settler.add(holding.worker, settlement, lambda: None)
 
     def _refused(self, held: Held) -> None:
         """A write of this attempt was refused: the job is somebody else's now."""

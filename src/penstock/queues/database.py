@@ -28,6 +28,9 @@ class DatabaseQueue:
     async def receive(self, timeout: float) -> Sequence[Message]:
         return [Wake()] if await self._bell.wait(timeout) else []
 
+    def hears(self) -> bool:
+        return self._bell.hears()
+
     async def acknowledge(self, messages: Sequence[Message]) -> None:
         """Nothing to do: a wake-up is gone once it is heard."""
 

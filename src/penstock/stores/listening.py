@@ -22,6 +22,7 @@ class Listener(ABC):
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
         self._heard = asyncio.Event()
+        self._hears = False
 
     @abstractmethod
     async def listen(self, heard: Callable[[], None]) -> None:
@@ -36,6 +37,9 @@ class Listener(ABC):
             return False
         heard.clear()
         return True
+
+    def hears(self) -> bool:
+        return self._hears
 
     def close(self) -> None:
         self._stop()
@@ -64,6 +68,7 @@ class Listener(ABC):
         def ring() -> None:
             nonlocal pause
             pause = _FIRST_PAUSE
+            self._hears = True
             heard.set()
 
         while True:
@@ -72,5 +77,7 @@ class Listener(ABC):
             except Exception as error:
                 # Nobody relies on the bell, so a database that is away is no reason for more than this.
                 _log.debug("The doorbell broke down, and tries again in %.1f s: %s", pause, error)
+            finally:
+                self._hears = False
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 2)

@@ -225,8 +225,8 @@ def heartbeat(
     if not (yield Statement("heartbeat", values)):
         raise LeaseLost(f"The lease of worker {worker} has ended; it must register anew.")
     found = yield Statement("pulse", {"worker": worker})
-    cancels = [Held(job_id, fence) for job_id, fence, _, _ in found if job_id is not None]
-    return Pulse(cancels, controls=found[0][2], newest_schema=found[0][3])
+    cancels = [Held(job_id, fence) for job_id, fence, *_ in found if job_id is not None]
+    return Pulse(cancels, controls=found[0][2], newest_schema=found[0][3], workers=found[0][4])
 
 
 @reads

@@ -15,8 +15,10 @@ UPDATE {schema}.worker SET heartbeat_at = {now}, lease_until = {now} + %(lease)s
 WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > {now} RETURNING id::text;
 
 -- name: pulse
--- What a worker learns with its heartbeat: jobs to cancel, the state of the controls, the schema's version.
-SELECT job.id::text, job.fence, controls.revision, newest.version
+-- What a worker learns with its heartbeat: jobs to cancel, the state of the controls, the schema's version, how many
+-- workers live.
+SELECT job.id::text, job.fence, controls.revision, newest.version,
+    (SELECT count(*) FROM {schema}.worker WHERE ended IS NULL AND lease_until > {now})
 FROM (SELECT coalesce(max(revision), 0) AS revision FROM {schema}.setting WHERE name = 'controls') AS controls
 CROSS JOIN (SELECT max(version) AS version FROM {schema}.migration) AS newest
 LEFT JOIN {schema}.job ON job.worker = %(worker)s::uuid AND job.status = 3;

@@ -17,8 +17,9 @@ UPDATE worker SET heartbeat_at = :now, lease_until = :steady + :lease,
 WHERE id = :worker AND {live} RETURNING id;
 
 -- name: pulse
--- What a worker learns with its heartbeat: jobs to cancel, the state of the controls, the schema's version.
-SELECT job.id, job.fence, controls.revision, newest.version
+-- What a worker learns with its heartbeat: jobs to cancel, the state of the controls, the schema's version, how many
+-- workers live.
+SELECT job.id, job.fence, controls.revision, newest.version, (SELECT count(*) FROM worker WHERE {live})
 FROM (SELECT coalesce(max(revision), 0) AS revision FROM setting WHERE name = 'controls') AS controls
 CROSS JOIN (SELECT max(version) AS version FROM migration) AS newest
 LEFT JOIN job ON job.worker = :worker AND job.status = 3;
