@@ -175,22 +175,6 @@ def test_every_event_of_a_bundle_has_the_cursor_behind_it(kit: Kit) -> None:
                 assert told(kit, behind, limit) == whole[reached:]
 
 
-def test_a_cursor_inside_of_a_bundle_outlives_its_process(shared_store: Any) -> None:
-    kit = Kit(shared_store)
-    origin = kit.run(feed.origin())
-    created(kit, 6)
-    halfway = kit.run(feed.read(origin, 4)).cursor
-    whole = told(kit, origin)
-    other = shared_store.reserve(5.0)
-    try:
-        created(kit, 2)
-
-        assert told(Kit(other), halfway)[:2] == whole[4:]
-        assert len(told(Kit(other), halfway)) == 4
-    finally:
-        other.close()
-
-
 def test_the_events_of_a_job_come_in_pages_from_rows_and_bundles(kit: Kit) -> None:
     job_id, *_ = ended(kit, 3)
     kit.run(control.delete([job_id]))
@@ -362,16 +346,17 @@ def test_readers_before_what_was_removed_from_a_bundle_are_told(kit: Kit) -> Non
 
 
 def test_a_reader_that_has_seen_what_was_removed_from_a_bundle_goes_on_inside_of_it(kit: Kit) -> None:
-    gone, *others = created(kit, 4)
     origin = kit.run(feed.origin())
-    kit.advance(2 * 86_400)
-    inside = kit.run(feed.read(origin, 1)).cursor
-    rest = told(kit, inside)
-    assert [each.job_id for each in rest] == others
-    revision, _, place = inside.partition("@")
-    change(kit.store, "UPDATE {s}feed_horizon SET revision = 1, seq = 1024")
+    gone, *others = ended(kit, 3)
+    inside = kit.run(feed.read(origin, 5))
+    assert (inside.events[-1].kind, inside.events[-1].job_id) == ("job.started", gone)
+    kit.run(control.delete([gone]))
+    rest = told(kit, inside.cursor)
+    kit.advance(86_401)
+    assert kit.run(feed.prune(DAY, limit=3)) == 3  # of a worker, and two events of the job that is gone
 
-    assert told(kit, f"{revision}@{place}") == rest
+    assert told(kit, inside.cursor) == rest
+    assert [each.job_id for each in rest] == [*others, gone, *others, gone]
 
 
 def test_what_a_job_cannot_find_is_unsound(kit: Kit) -> None:

@@ -55,14 +55,13 @@ WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, seq;
 
 -- name: events_of
 -- The events of these jobs: their own rows, and their places in the bundles of the times that their rows name.
-WITH input AS MATERIALIZED (SELECT unnest(%(id)s::uuid[]) AS id),
-told_at AS MATERIALIZED (
-    SELECT id, unnest(ARRAY[created_at, started_at]) AS at FROM input JOIN {schema}.job USING (id)
-    UNION SELECT id, unnest(ARRAY[attempt.started_at, ended_at]) FROM input JOIN {schema}.attempt ON job_id = id
-    UNION SELECT id, unnest(times) FROM input JOIN {schema}.event ON job_id = id AND times IS NOT NULL
+WITH told_at AS MATERIALIZED (
+    SELECT id, unnest(ARRAY[created_at, started_at]) AS at FROM {schema}.job WHERE id = ANY(%(id)s::uuid[])
+    UNION SELECT job_id, unnest(ARRAY[started_at, ended_at]) FROM {schema}.attempt WHERE job_id = ANY(%(id)s::uuid[])
+    UNION SELECT job_id, unnest(times) FROM {schema}.event WHERE job_id = ANY(%(id)s::uuid[]) AND times IS NOT NULL
 )
-SELECT seq * 1024 AS number, kind, at, job_id::text, subject, fence, data
-FROM input JOIN {schema}.event ON job_id = id
+SELECT seq * 1024 AS number, kind, at, job_id::text, subject, fence, data FROM {schema}.event
+WHERE job_id = ANY(%(id)s::uuid[])
 UNION ALL
 SELECT seq * 1024 + array_position(jobs, id) - 1, kind, told_at.at, id::text, NULL, fence, NULL
 FROM told_at CROSS JOIN LATERAL (
