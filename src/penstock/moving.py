@@ -36,7 +36,7 @@ Tell = Callable[[str, int], None]
 
 _BATCH = 20_000
 _EVENTS = 5_000
-"""So many rows of events have the same transaction: whoever reads the feed from its beginning takes them in one step."""
+"""So many rows of it have the same transaction: whoever reads the feed from its beginning takes them in one step."""
 
 _LOCK = 0x70656E74
 _GROUND = {"control", "feed_horizon", "webhook_feed"}

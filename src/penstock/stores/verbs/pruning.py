@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 
 from penstock.core.plan import Rows, Statement, Steps, writes
@@ -48,7 +48,7 @@ class _Bundle:
     xid: str | None
     seq: int
     jobs: list[str | None]
-    newest: int = field(default=-1)
+    newest: int = -1
 
     def remove(self, place: int) -> None:
         self.jobs[place] = None
@@ -56,7 +56,7 @@ class _Bundle:
 
     @property
     def rest(self) -> str | None:
-        return json.dumps(self.jobs) if any(self.jobs) else None
+        return json.dumps(self.jobs, separators=(",", ":")) if any(self.jobs) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def _in_order(found: Rows, bundles: Sequence[_Bundle]) -> Iterator[_Place | tupl
     places: dict[str, list[_Place]] = defaultdict(list)
     for bundle in bundles:
         for place, job_id in enumerate(bundle.jobs):
-            if job_id in gone:
+            if job_id is not None and job_id in gone:
                 places[job_id].append(_Place(bundle, place))
     for xid, seq, job_id, told in found:
         if told:

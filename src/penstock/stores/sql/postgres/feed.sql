@@ -108,11 +108,11 @@ SELECT number, kind, at, %(id)s::uuid::text, subject, fence, data FROM (
         WHERE job_id = %(id)s::uuid AND seq > %(after)s::bigint / 1024 ORDER BY seq LIMIT %(limit)s::bigint
     )
     UNION ALL
-    SELECT seq * 1024 + array_position(jobs, %(id)s::uuid) - 1, kind, told_at.at, NULL, fence, NULL
+    SELECT seq * 1024 + place - 1, kind, told_at.at, NULL, fence, NULL
     FROM told_at CROSS JOIN LATERAL (
-        SELECT seq, kind, fence, jobs FROM {schema}.event WHERE event.at = told_at.at AND jobs IS NOT NULL OFFSET 0
+        SELECT seq, kind, fence, array_position(jobs, %(id)s::uuid) AS place FROM {schema}.event
+        WHERE event.at = told_at.at AND jobs IS NOT NULL OFFSET 0
     ) AS bundle
-    WHERE %(id)s::uuid = ANY(jobs)
 ) AS told WHERE number > %(after)s::bigint ORDER BY number LIMIT %(limit)s::bigint;
 
 -- name: prunable_events

@@ -63,8 +63,9 @@ WITH told_at AS MATERIALIZED (
 SELECT seq * 1024 AS number, kind, at, job_id::text, subject, fence, data FROM {schema}.event
 WHERE job_id = ANY(%(id)s::uuid[])
 UNION ALL
-SELECT seq * 1024 + array_position(jobs, id) - 1, kind, told_at.at, id::text, NULL, fence, NULL
+SELECT seq * 1024 + place - 1, kind, told_at.at, id::text, NULL, fence, NULL
 FROM told_at CROSS JOIN LATERAL (
-    SELECT seq, kind, fence, jobs FROM {schema}.event WHERE event.at = told_at.at AND jobs IS NOT NULL OFFSET 0
+    SELECT seq, kind, fence, array_position(jobs, told_at.id) AS place FROM {schema}.event
+    WHERE event.at = told_at.at AND jobs IS NOT NULL OFFSET 0
 ) AS bundle
-WHERE id = ANY(jobs) ORDER BY number;
+WHERE place IS NOT NULL ORDER BY number;

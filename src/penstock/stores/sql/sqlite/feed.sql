@@ -38,6 +38,10 @@ WITH told_at (at) AS MATERIALIZED (
     SELECT created_at FROM job WHERE id = :id UNION SELECT started_at FROM job WHERE id = :id
     UNION SELECT started_at FROM attempt WHERE job_id = :id UNION SELECT ended_at FROM attempt WHERE job_id = :id
     UNION SELECT past.value FROM event CROSS JOIN json_each(times) AS past WHERE job_id = :id AND times IS NOT NULL
+),
+bundled AS MATERIALIZED (
+    SELECT seq * 1024 + (SELECT key FROM json_each(jobs) WHERE value = :id), kind, event.at, NULL, fence, NULL
+    FROM told_at CROSS JOIN event ON event.at = told_at.at AND jobs IS NOT NULL
 )
 SELECT number, kind, at, :id, subject, fence, data FROM (
     SELECT * FROM (
@@ -45,8 +49,7 @@ SELECT number, kind, at, :id, subject, fence, data FROM (
         WHERE job_id = :id AND seq > :after / 1024 ORDER BY seq LIMIT :limit
     )
     UNION ALL
-    SELECT seq * 1024 + (SELECT key FROM json_each(jobs) WHERE value = :id), kind, event.at, NULL, fence, NULL
-    FROM told_at CROSS JOIN event ON event.at = told_at.at AND jobs IS NOT NULL WHERE instr(jobs, :id)
+    SELECT * FROM bundled
 ) WHERE number > :after ORDER BY number LIMIT :limit;
 
 -- name: prunable_events
