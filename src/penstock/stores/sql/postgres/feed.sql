@@ -1,5 +1,6 @@
 -- Statements of the feed port. A cursor is a snapshot: what is visible in it has been seen, whatever its number.
 -- The key (xid, seq) serves every read: inner ORDER BY and OFFSET 0 keep the planner on it, whatever it believes.
+-- Bundles are opened one by one in the order of their rows, so that a page ends with the last one that it needs.
 
 -- let xmax_base: (SELECT pg_snapshot_xmax(base) FROM span)
 -- let xmax_target: (SELECT pg_snapshot_xmax(target) FROM span)
