@@ -82,6 +82,13 @@ INVARIANTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "exactly once, also those that commit out of order, or is told that some are gone.",
         (),
     ),
+    (
+        "Bundles are found by time",
+        "A row of `event` is one event, or with `jobs` the same event of up to 1000 jobs. The number of an event is "
+        "`seq * 1024`, plus its place in `jobs`. The `at` of such a row is `created_at` of its jobs, or `started_at` "
+        "or `ended_at` of their attempts, and nothing changes those; a `job.deleted` keeps them in `times`.",
+        ("event_bundled",),
+    ),
     ("Phases are kept", "A completed phase is never written again; only a retry by hand may forget it.", ()),
     (
         "Counts",
@@ -117,7 +124,7 @@ TABLES = {
     "tally_delta": "Changes of counts that are not folded yet.",
     "tally_span": "Arrivals in a status by minute, by hour, and ever, with the time that it took.",
     "tally_length": "The same by how long it took, in buckets.",
-    "event": "The feed.",
+    "event": "The feed; a row is one event, or the same event of many jobs.",
     "hook": "Endings of jobs whose definitions have hooks, until a worker takes them.",
     "feed_horizon": "The newest event that retention has removed.",
     "setting": "Stored settings.",

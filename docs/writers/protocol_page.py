@@ -126,6 +126,7 @@ The two schemas have the same tables and columns, with these differences:
 | `smallint`, `integer`, `bigint` | `INTEGER` | |
 | `boolean` | `INTEGER` | 0 or 1 |
 | `double precision` | `REAL` | |
+| `uuid[]`, `bigint[]` | `TEXT` | a JSON list |
 | `event.xid`, `feed_horizon.xid` | – | transactions commit out of order there, so a cursor needs the transaction |
 | – | `worker.boot` | leases count from the boot of the host there |
 

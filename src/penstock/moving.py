@@ -8,6 +8,7 @@ whole, every table is read back and compared.
 from __future__ import annotations
 
 import hashlib
+import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,7 +36,7 @@ Tell = Callable[[str, int], None]
 
 _BATCH = 20_000
 _EVENTS = 5_000
-"""So many events have the same transaction: whoever reads the feed from its beginning takes them in one step."""
+"""So many rows of it have the same transaction: whoever reads the feed from its beginning takes them in one step."""
 
 _LOCK = 0x70656E74
 _GROUND = {"control", "feed_horizon", "webhook_feed"}
@@ -124,14 +125,21 @@ class _Copy:
             rows = self._origin.execute(f"SELECT {names} FROM {table.name}{order}")  # noqa: S608 - from our own schema
             yield from _in_batches(rows, _BATCH)
             return
-        # What the reader of webhooks has seen ends with a transaction, so that a snapshot can say it.
+        # What the reader of webhooks has seen ends with a transaction, so that a snapshot can say it. If it has come
+        # into the midst of a bundle, that one has a transaction of its own.
         seen, revision = self._webhooks_seen()
-        text = f"SELECT {names} FROM event WHERE seq > ? AND seq <= ? ORDER BY seq"  # noqa: S608
-        yield from _in_batches(self._origin.execute(text, (-1, seen)), _EVENTS)
+        row, place = divmod(seen + 1, feed.NUMBERS)
+        text = f"SELECT {names} FROM event WHERE seq >= ? AND seq < ? ORDER BY seq"  # noqa: S608
+        yield from _in_batches(self._origin.execute(text, (0, row)), _EVENTS)
+        before = self._moment()
+        yield from _in_batches(self._origin.execute(text, (row, row + 1)), _EVENTS)
         if revision is not None:
-            ((moment,),) = self._connection.execute("SELECT pg_current_snapshot()::text").fetchall()
-            self._cursor = f"{revision}@{moment}"
-        yield from _in_batches(self._origin.execute(text, (seen, 2**62)), _EVENTS)
+            self._cursor = f"{revision}@{before}/{self._moment()}/{seen}" if place else f"{revision}@{before}"
+        yield from _in_batches(self._origin.execute(text, (row + 1, 2**62)), _EVENTS)
+
+    def _moment(self) -> str:
+        ((moment,),) = self._connection.execute("SELECT pg_current_snapshot()::text").fetchall()
+        return str(moment)
 
     def _webhooks_seen(self) -> tuple[int, int | None]:
         """Up to which event webhooks were made, and the revision of that cursor; None: there is no cursor."""
@@ -146,6 +154,11 @@ class _Copy:
         if "boolean" in table.kinds:
             row = tuple(
                 bool(value) if kind == "boolean" and value is not None else value
+                for value, kind in zip(row, table.kinds, strict=True)
+            )
+        if "ARRAY" in table.kinds:
+            row = tuple(
+                json.loads(value) if kind == "ARRAY" and value is not None else value
                 for value, kind in zip(row, table.kinds, strict=True)
             )
         if table.name == "worker":
@@ -167,8 +180,8 @@ class _Copy:
 
     def _read_back(self, table: _Table) -> _Digest:
         digest = _Digest()
-        columns = (f"{n}::text" if kind == "uuid" else n for n, kind in zip(table.columns, table.kinds, strict=True))
-        text = f"SELECT {', '.join(columns)} FROM {self._name(table.name)}"  # noqa: S608
+        columns = ", ".join(map(_readable, table.columns, table.kinds))
+        text = f"SELECT {columns} FROM {self._name(table.name)}"  # noqa: S608
         with self._transaction(), self._connection.cursor(name="moved") as cursor:
             cursor.itersize = _BATCH
             cursor.execute(text.encode())
@@ -338,6 +351,11 @@ def _table(origin: apsw.Connection, connection: Connection, schema: PostgresStor
     if set(shared) != {column for column in theirs if (name, column) not in _ONLY_POSTGRES}:
         raise StoreError(f"Table {name!r} has other columns in PostgreSQL than in SQLite; it cannot be moved.")
     return _Table(name, tuple(shared), tuple(theirs[column] for column in shared), numbered)
+
+
+def _readable(name: str, kind: str) -> str:
+    """A column as it was written: ids as text, lists as lists of such."""
+    return {"uuid": f"{name}::text", "ARRAY": f"to_json({name})"}.get(kind, name)
 
 
 def _in_batches(rows: Iterable[Any], size: int) -> Iterator[list[Row]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +19,8 @@ KEYS = 500
 WORKERS = 20
 OLD = 100_000
 """How many of the finished jobs have their attempt on record."""
+GONE = 10_000
+"""How many jobs are there no more, of which bundles and the event of their deletion still tell."""
 
 _JOB = (
     "id", "lane", "fence", "status", "priority", "attempt", "max_attempts", "blocked", "rank", "due_at", "created_at",
@@ -27,6 +30,8 @@ _JOB = (
 _DETAIL = ("id", "lane", "params", "reference_type", "reference_id", "schedule", "parent")
 _ATTEMPT = ("job_id", "fence", "number", "status", "ended_at", "cause", "fingerprint")
 _EVENT = ("at", "job_id", "kind")
+_BUNDLE = ("at", "kind", "jobs")
+_LAST = ("at", "job_id", "kind", "times")
 _WEEK = 7 * 86_400_000_000
 
 
@@ -54,6 +59,12 @@ class Filled:
         )
         _insert(self.store, "attempt", _ATTEMPT, attempts)
         _insert(self.store, "event", _EVENT, ((START - n, job_id(n), "job.enqueued") for n in range(OLD)))
+        listed = list if self.store.dialect == "postgres" else json.dumps
+        old = START - 2 * _WEEK
+        bundles = ((old - n, "job.enqueued", listed([gone(n), gone(n + 1)])) for n in range(0, GONE, 2))
+        _insert(self.store, "event", _BUNDLE, bundles)
+        lasts = ((START - _WEEK - n, gone(n), "job.deleted", listed([old - n // 2 * 2])) for n in range(GONE))
+        _insert(self.store, "event", _LAST, lasts)
         _insert(self.store, "limiter", ("limit_key", "definition"), ((f"work|k{n}", "work") for n in range(KEYS)))
         ended = (
             (
@@ -136,6 +147,11 @@ class Filled:
 
 def job_id(n: int) -> str:
     return f"01a00000-0000-7000-8000-{n:012x}"
+
+
+def gone(n: int) -> str:
+    """The id of a job that was deleted."""
+    return job_id(3 * 10**9 + n)
 
 
 def _insert(store: Any, table: str, columns: tuple[str, ...], rows: Iterator[tuple[Any, ...]]) -> None:

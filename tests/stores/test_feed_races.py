@@ -25,6 +25,7 @@ from tests.conftest import Counts
 from tests.services import PostgresServer
 from tests.stores.conftest import open_store
 from tests.stores.kit import Kit
+from tests.stores.rivals import begin, wait_until_blocked
 from tests.waiting import wait_until
 
 WRITERS = 4
@@ -197,8 +198,9 @@ def test_an_open_transaction_in_another_database_neither_stops_the_feed_nor_slow
     kit.define()
     reader = Reader(kit)
     for _ in range(20):
-        kit.run(jobs.create([kit.draft() for _ in range(100)]))
-        assert len(reader.read()) == 100
+        made = kit.run(jobs.create([kit.draft() for _ in range(100)]))
+        kit.run(control.cancel([each.job_id for each in made]))
+        assert len(reader.read()) == 200
     job_id = kit.create()
 
     touched = _rows_touched(kit, reader.cursor)
@@ -245,6 +247,39 @@ def test_retention_of_a_transaction_that_was_open_at_the_cursor_is_told(postgres
 
     with pytest.raises(FeedGone):
         reader.read()
+
+
+def test_two_that_remove_events_from_one_bundle_remove_both(postgres_kit: Kit) -> None:
+    kit = postgres_kit
+    ids = [each.job_id for each in kit.run(jobs.create([kit.draft() for _ in range(4)]))]
+    for job_id in ids[:2]:
+        kit.run(control.cancel([job_id]))
+        kit.run(control.delete([job_id]))
+        kit.advance(86_400)
+
+    with transaction(kit) as first:
+        assert kit.store.run_on(first, feed.prune(DAY + DAY // 2), now=kit.now) == 3
+        second = begin(lambda: kit.run(feed.prune(DAY // 2)))
+        wait_until_blocked(kit.store.url, second)
+        first.commit()
+        assert second.result(60) == 3
+
+    assert [kit.events(job_id) for job_id in ids] == [[], [], ["job.enqueued"], ["job.enqueued"]]
+    assert [event.job_id for event in kit.run(feed.read(kit.run(feed.origin()))).events] == ids[2:]
+
+
+def test_a_cursor_inside_of_a_bundle_outlives_its_process(shared_kit: Kit) -> None:
+    kit = shared_kit
+    origin = kit.run(feed.origin())
+    ids = [each.job_id for each in kit.run(jobs.create([kit.draft() for _ in range(6)]))]
+    halfway = kit.run(feed.read(origin, 4)).cursor
+    other = kit.store.reserve(5.0)
+    try:
+        later = kit.create()
+
+        assert Reader(Kit(other), halfway, limit=1).jobs() == [*ids[4:], later]
+    finally:
+        other.close()
 
 
 def test_every_event_of_many_writers_is_read_once_and_in_each_jobs_order(

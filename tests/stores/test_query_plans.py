@@ -10,6 +10,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from penstock.core.instant import DAY
 from penstock.core.job import Held, JobFilter
 from penstock.core.outcome import Cause, Outcome, Settlement
 from penstock.core.plan import Plan
@@ -18,7 +19,7 @@ from penstock.stores.postgres import PostgresStore
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.verbs import admin, control, feed, jobs, webhooks
 from tests.conftest import Figures
-from tests.stores.bulk import BLOCKED, DELAYED, FINISHED, FOREIGN, JOBS, Filled, job_id
+from tests.stores.bulk import BLOCKED, DELAYED, FINISHED, FOREIGN, JOBS, Filled, gone, job_id
 from tests.stores.kit import START
 from tests.stores.plans import Way, postgres_ways, sqlite_ways
 
@@ -44,7 +45,11 @@ MEANT: dict[str, set[str]] = {
     "hold_retired": {"job_retire"},
     "hold_stale": {"job_retire"},
     "take_doomed": {"job_retire", "job_pkey"},
-    "job_events": {"event_job"},
+    "job_events": {"event_job", "event_bundle", "event_deleted", "job_pkey"},
+    "prunable_events": {"event_prunable", "event_job"},
+    "hold_bundles": {"event_bundle"},
+    "remove_events": {"event_pkey"},
+    "delete_jobs": {"event_bundle"},
     "webhook_prospect": {"job_detail_webhook"},
     "running_of": {"job_running"},
     "admitted_of": {"job_admitted"},
@@ -132,6 +137,8 @@ VERBS: dict[str, Callable[[Filled], Plan[Any]]] = {
     "totals": lambda it: admin.totals(),
     "longest running": lambda it: admin.longest_running(),
     "events of a job": lambda it: feed.of_job(job_id(5)),
+    "events of a deleted job": lambda it: feed.of_job(gone(5)),
+    "prune": lambda it: feed.prune(DAY),
     "webhooks, whether anybody asks": lambda it: webhooks.prospect(),
     "webhooks, from the feed": lambda it: webhooks.spread(global_url="https://all.test/"),
 }

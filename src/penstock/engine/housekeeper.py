@@ -70,10 +70,11 @@ class Housekeeper:
             return more
         tidied = await self._part("tidy", self._store.arun(self._admin.tidy(_AGE, _BATCH)))
         pruned = await self._part("prune", self._store.arun(self._feed.prune(_FEED_AGE, _BATCH)))
-        removed = max(tidied or 0, pruned or 0)
-        if removed < _BATCH and None not in (tidied, pruned):
+        # What bundles name may end a batch of events early.
+        left = (tidied or 0) >= _BATCH or bool(pruned)
+        if not left and None not in (tidied, pruned):
             self._cleaned_at = time.monotonic()
-        return more or removed >= _BATCH
+        return more or left
 
     async def _retire(self) -> tuple[int, bool]:
         """How many jobs were deleted, and whether there may be more."""

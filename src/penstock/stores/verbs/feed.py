@@ -1,5 +1,8 @@
 """The feed port: following what happens.
 
+A row of the feed is one event, or a bundle: the same event of many jobs that one statement wrote. Readers get single
+events; the number of one is its row's times 1024, and in a bundle its place is added.
+
 A cursor says which events its reader has seen: on SQLite those up to a number, on PostgreSQL those of the
 transactions that a snapshot holds for ended, because numbers are committed out of order there. When more events are
 there than fit, it also says up to which moment the reader is being served, and the last number it was given:
@@ -21,11 +24,13 @@ from penstock.core.errors import FeedGone, InvalidInput
 from penstock.core.event import Event, News
 from penstock.core.ids import is_id
 from penstock.core.instant import to_datetime
-from penstock.core.plan import Rows, Statement, Steps, reads, writes
+from penstock.core.plan import Statement, Steps, reads
+from penstock.stores.verbs.pruning import NUMBERS as NUMBERS
+from penstock.stores.verbs.pruning import prune as prune
 from penstock.stores.verbs.rows import Row
 
 WINDOW = 10_000
-"""How many events are sorted at most to serve a page; a reader that is further behind is led on in steps."""
+"""How many rows are sorted at most to serve a page; a reader that is further behind is led on in steps."""
 
 _MOMENT = r"(\d{1,19}(?::\d{1,19}:(?:\d{1,19}(?:,\d{1,19})*)?)?)"
 _FORM = re.compile(rf"(\d{{1,9}})@{_MOMENT}(?:/{_MOMENT}/(\d{{1,18}}))?", re.ASCII)
@@ -105,17 +110,6 @@ def of_job(job_id: str, after: int = 0, limit: int = 500) -> Steps[list[Event]]:
         return []
     found = yield Statement("job_events", {"id": job_id, "after": after, "limit": limit})
     return [_event(row) for row in found]
-
-
-@writes
-def prune(age: int, limit: int = 1000) -> Steps[int]:
-    """A job's events go together, once its `job.deleted` is older than `age`: nobody finds half a history."""
-    found: Rows = yield Statement("prunable_events", {"age": age, "limit": limit})
-    if not found:
-        return 0
-    columns = {"xid": [xid for xid, _ in found], "seq": [seq for _, seq in found]}
-    ((removed,),) = yield Statement("remove_events", columns=columns)
-    return int(removed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -293,6 +293,8 @@ CREATE TABLE {schema}.tally_length (
 );
 
 -- xid says which transaction wrote the row, so that a reader's cursor can be a snapshot.
+-- A row is one event, or a bundle: the same event of up to 1000 jobs, whose ids stand in jobs; an id is nulled when its
+-- event is removed. The number of an event is seq * 1024, and in a bundle the id's place is added, from 0 on.
 CREATE TABLE {schema}.event (
     seq bigint GENERATED ALWAYS AS IDENTITY,
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
@@ -302,11 +304,18 @@ CREATE TABLE {schema}.event (
     kind text NOT NULL,
     subject text,
     data text,
-    PRIMARY KEY (xid, seq)
+    jobs uuid[] STORAGE EXTERNAL,
+    -- Of a job.deleted: when the bundles were written that may name the job.
+    times bigint[],
+    PRIMARY KEY (xid, seq),
+    CONSTRAINT event_bundled CHECK (jobs IS NULL OR (job_id IS NULL AND subject IS NULL AND data IS NULL))
 );
 CREATE INDEX event_job ON {schema}.event (job_id, seq) WHERE job_id IS NOT NULL;
+-- How a job finds the bundles that name it: by created_at, and by started_at and ended_at of its attempts.
+CREATE INDEX event_bundle ON {schema}.event (at) WHERE jobs IS NOT NULL;
+CREATE INDEX event_deleted ON {schema}.event (job_id) WHERE times IS NOT NULL;
 -- What retention begins with; nothing of what jobs do every day stands in it.
-CREATE INDEX event_prunable ON {schema}.event (at, seq) WHERE job_id IS NULL OR kind = 'job.deleted';
+CREATE INDEX event_prunable ON {schema}.event (at, seq) WHERE (job_id IS NULL AND jobs IS NULL) OR kind = 'job.deleted';
 
 -- What handlers' own code is to be told, of definitions that have hooks; whoever takes a row removes it.
 CREATE TABLE {schema}.hook (
@@ -321,7 +330,7 @@ CREATE TABLE {schema}.hook (
 );
 CREATE INDEX hook_age ON {schema}.hook (at);
 
--- The newest event that retention has removed: readers that had not come so far must begin again.
+-- The newest event that retention has removed, by its number: readers that had not come so far must begin again.
 CREATE TABLE {schema}.feed_horizon (
     one integer PRIMARY KEY DEFAULT 1 CHECK (one = 1),
     revision integer NOT NULL DEFAULT 0,

@@ -295,7 +295,9 @@ CREATE TABLE tally_length (
     PRIMARY KEY (lane, grain, span, status, bucket)
 ) STRICT, WITHOUT ROWID;
 
--- One writer at a time: seq rises in the order of the commits, so a reader's cursor is a seq.
+-- One writer at a time: seq rises in the order of the commits, so a reader's cursor is the number of an event.
+-- A row is one event, or a bundle: the same event of up to 1000 jobs, whose ids stand in jobs (JSON); an id is nulled when
+-- its event is removed. The number of an event is seq * 1024, and in a bundle the id's place is added, from 0 on.
 CREATE TABLE event (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     at INTEGER NOT NULL,
@@ -303,11 +305,18 @@ CREATE TABLE event (
     fence INTEGER,
     kind TEXT NOT NULL,
     subject TEXT,
-    data TEXT
+    data TEXT,
+    jobs TEXT,
+    -- Of a job.deleted: when the bundles were written that may name the job (JSON).
+    times TEXT,
+    CONSTRAINT event_bundled CHECK (jobs IS NULL OR (job_id IS NULL AND subject IS NULL AND data IS NULL))
 ) STRICT;
 CREATE INDEX event_job ON event (job_id, seq) WHERE job_id IS NOT NULL;
+-- How a job finds the bundles that name it: by created_at, and by started_at and ended_at of its attempts.
+CREATE INDEX event_bundle ON event (at) WHERE jobs IS NOT NULL;
+CREATE INDEX event_deleted ON event (job_id) WHERE times IS NOT NULL;
 -- What retention begins with; nothing of what jobs do every day stands in it.
-CREATE INDEX event_prunable ON event (at, seq) WHERE job_id IS NULL OR kind = 'job.deleted';
+CREATE INDEX event_prunable ON event (at, seq) WHERE (job_id IS NULL AND jobs IS NULL) OR kind = 'job.deleted';
 
 -- What handlers' own code is to be told, of definitions that have hooks; whoever takes a row removes it.
 CREATE TABLE hook (
@@ -322,7 +331,7 @@ CREATE TABLE hook (
 CREATE INDEX hook_lane ON hook (lane, seq);
 CREATE INDEX hook_age ON hook (at);
 
--- The newest event that retention has removed: readers that had not come so far must begin again.
+-- The newest event that retention has removed, by its number: readers that had not come so far must begin again.
 CREATE TABLE feed_horizon (
     one INTEGER PRIMARY KEY DEFAULT 1 CHECK (one = 1),
     revision INTEGER NOT NULL DEFAULT 0,

@@ -3,6 +3,7 @@
 
 -- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= {now} THEN 8 ELSE job.status END
 -- let outcome: CASE status WHEN 5 THEN 'succeeded' WHEN 6 THEN 'failed' ELSE 'cancelled' END
+-- let bundled: EXISTS (SELECT FROM {schema}.event WHERE event.at = told_at.at AND jobs IS NOT NULL)
 
 -- name: filter_ids
 -- Jobs with one of these ids.
@@ -124,9 +125,9 @@ UPDATE {schema}.review SET decision = %(decision)s, decided_by = %(by)s, decided
 WHERE job_id = %(id)s::uuid AND fence = %(fence)s;
 
 -- name: delete_jobs
--- Ended jobs and everything that belongs to them; their events and their idempotency keys stay.
+-- Ended jobs and everything that belongs to them; their events, told where to find them, and their idempotency keys stay.
 WITH doomed AS MATERIALIZED (
-    SELECT job.id, job.lane, job.status, job.fence, definition.key, definition.hooked
+    SELECT job.id, job.lane, job.status, job.fence, job.created_at, definition.key, definition.hooked
     FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
     WHERE job.id = ANY(%(id)s::uuid[]) AND job.status >= 5 ORDER BY job.id FOR UPDATE OF job
 ),
@@ -139,8 +140,13 @@ progress AS (DELETE FROM {schema}.progress USING doomed WHERE progress.job_id = 
 review AS (DELETE FROM {schema}.review USING doomed WHERE review.job_id = doomed.id),
 log AS (DELETE FROM {schema}.log USING doomed WHERE log.job_id = doomed.id),
 told AS (
-    INSERT INTO {schema}.event (at, kind, job_id, data)
-    SELECT {now}, 'job.deleted', id, json_build_object('definition', key, 'status', {outcome})::text FROM doomed
+    INSERT INTO {schema}.event (at, kind, job_id, data, times)
+    SELECT {now}, 'job.deleted', id, json_build_object('definition', key, 'status', {outcome})::text, (
+        SELECT array_agg(at) FROM (
+            SELECT created_at AS at
+            UNION SELECT unnest(ARRAY[started_at, ended_at]) FROM {schema}.attempt WHERE attempt.job_id = doomed.id
+        ) AS told_at WHERE {bundled}
+    ) FROM doomed
 ),
 called AS (
     INSERT INTO {schema}.hook (lane, job_id, fence, kind, data, at)

@@ -2,6 +2,9 @@
 -- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
 
 -- let expired: known.expires_at <= (SELECT now FROM clock) AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = known.job_id AND job.status < 5)
+-- let of_one: CASE WHEN cardinality(ids) = 1 THEN ids[1] END
+-- let of_many: CASE WHEN cardinality(ids) > 1 THEN ids[place:place + 999] END
+-- let places: generate_series(1, cardinality(ids), 1000) AS place
 
 -- name: claim_keys
 -- Take idempotency keys in order; a key that is taken and not expired answers with the job that has it.
@@ -93,7 +96,8 @@ born AS (
     FROM detailed CROSS JOIN time
 ),
 told AS (
-    INSERT INTO {schema}.event (at, kind, job_id) SELECT now, 'job.enqueued', id FROM detailed CROSS JOIN clock
+    INSERT INTO {schema}.event (at, kind, job_id, jobs) SELECT now, 'job.enqueued', {of_one}, {of_many}
+    FROM (SELECT array_agg(id) AS ids FROM detailed) AS batch CROSS JOIN {places} CROSS JOIN clock
 ),
 made AS (
     SELECT count(*) AS n, CASE WHEN count(*) < %(n)s::bigint THEN string_agg(id::text, ',') END AS ids FROM detailed
@@ -146,7 +150,8 @@ detailed AS (
     FROM input JOIN born ON born.id = input.id
 ),
 told AS (
-    INSERT INTO {schema}.event (at, kind, job_id) SELECT created_at, 'job.enqueued', id FROM born
+    INSERT INTO {schema}.event (at, kind, job_id, jobs) SELECT at, 'job.enqueued', {of_one}, {of_many}
+    FROM (SELECT min(created_at) AS at, array_agg(id) AS ids FROM born) AS batch CROSS JOIN {places}
 ),
 counted AS (
     INSERT INTO {schema}.tally_delta (lane, minute, status, n)

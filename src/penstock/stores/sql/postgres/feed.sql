@@ -1,5 +1,6 @@
 -- Statements of the feed port. A cursor is a snapshot: what is visible in it has been seen, whatever its number.
 -- The key (xid, seq) serves every read: inner ORDER BY and OFFSET 0 keep the planner on it, whatever it believes.
+-- Bundles are opened one by one in the order of their rows, so that a page ends with the last one that it needs.
 
 -- let xmax_base: (SELECT pg_snapshot_xmax(base) FROM span)
 -- let xmax_target: (SELECT pg_snapshot_xmax(target) FROM span)
@@ -14,9 +15,9 @@ SELECT revision, pg_current_snapshot()::text FROM {schema}.feed_horizon;
 SELECT revision, '1:1:' FROM {schema}.feed_horizon;
 
 -- name: read_feed
--- What the base has not seen and the target has (without a target: this moment), behind a seq, in order of seq.
+-- What the base has not seen and the target has (without a target: this moment), behind a number, in order of numbers.
 -- In front of each event, or alone: whether the cursor is one, whether removed events are missing, how often
--- events have been removed, how many events were looked at, this moment.
+-- events have been removed, how many rows were looked at, this moment.
 WITH given AS MATERIALIZED (
     SELECT base, target, base LIKE '%%:%%' AND target LIKE '%%:%%' AS valid
     FROM (SELECT %(base)s::text AS base, coalesce(%(target)s::text, pg_current_snapshot()::text) AS target) AS texts
@@ -31,10 +32,19 @@ fresh AS MATERIALIZED (
     SELECT open.xid, late.seq FROM (SELECT pg_snapshot_xip(base) AS xid FROM span) AS open
     CROSS JOIN LATERAL (SELECT seq FROM {schema}.event WHERE event.xid = open.xid OFFSET 0) AS late
 ),
-page AS MATERIALIZED (
+rows AS MATERIALIZED (
     SELECT fresh.xid, fresh.seq FROM fresh CROSS JOIN span
-    WHERE fresh.seq > %(last)s::bigint AND pg_visible_in_snapshot(fresh.xid, target)
-    ORDER BY fresh.seq LIMIT %(limit)s::bigint
+    WHERE fresh.seq >= %(last)s::bigint / 1024 AND pg_visible_in_snapshot(fresh.xid, target)
+    ORDER BY fresh.seq LIMIT %(limit)s::bigint + 1
+),
+page AS MATERIALIZED (
+    SELECT event.seq * 1024 + place - 1 AS number, kind, at, told.job_id, subject, fence, data
+    FROM rows CROSS JOIN LATERAL (
+        SELECT * FROM {schema}.event WHERE event.xid = rows.xid AND event.seq = rows.seq OFFSET 0
+    ) AS event
+    CROSS JOIN unnest(coalesce(jobs, ARRAY[event.job_id])) WITH ORDINALITY AS told (job_id, place)
+    WHERE event.seq * 1024 + place - 1 > %(last)s::bigint AND (jobs IS NULL OR told.job_id IS NOT NULL)
+    LIMIT %(limit)s::bigint
 ),
 missed AS MATERIALIZED (
     SELECT horizon.revision, pg_snapshot_xmax(base) > pg_snapshot_xmax(pg_current_snapshot()) OR (
@@ -49,15 +59,12 @@ missed AS MATERIALIZED (
     FROM {schema}.feed_horizon AS horizon LEFT JOIN span ON true
 )
 SELECT given.valid, missed.gone, missed.revision, (SELECT count(*) FROM fresh), pg_current_snapshot()::text,
-    event.seq, event.kind, event.at, event.job_id::text, event.subject, event.fence, event.data
-FROM given CROSS JOIN missed LEFT JOIN page ON true
-LEFT JOIN LATERAL (
-    SELECT * FROM {schema}.event WHERE event.xid = page.xid AND event.seq = page.seq OFFSET 0
-) AS event ON true ORDER BY page.seq;
+    page.number, page.kind, page.at, page.job_id::text, page.subject, page.fence, page.data
+FROM given CROSS JOIN missed LEFT JOIN page ON true ORDER BY page.number;
 
 -- name: cut_feed
 -- A target for a reader that is far behind, so that it need not sort all that it missed again for each page.
--- It ends with the transaction of the event at `most`, and leaves out what was written after the first event beyond:
+-- It ends with the transaction of the row at `most`, and leaves out what was written after the first row beyond:
 -- of two events of a job the later one is written when the first one's transaction has ended, so whatever must
 -- follow an event that is left out is left out too. Null when nothing would remain.
 WITH span AS MATERIALIZED (SELECT %(base)s::text::pg_snapshot AS base, pg_current_snapshot() AS target),
@@ -90,38 +97,68 @@ END
 FROM (SELECT (xid::text::bigint + 1)::text AS after FROM edge) AS cut;
 
 -- name: job_events
--- The events of one job, in order.
-SELECT seq, kind, at, job_id::text, subject, fence, data FROM {schema}.event
-WHERE job_id = %(id)s::uuid AND seq > %(after)s::bigint ORDER BY seq LIMIT %(limit)s;
+-- The events of one job, in order: its own rows, and its place in the bundles of the times that its rows name.
+WITH told_at AS MATERIALIZED (
+    SELECT unnest(ARRAY[created_at, started_at]) AS at FROM {schema}.job WHERE id = %(id)s::uuid
+    UNION SELECT unnest(ARRAY[started_at, ended_at]) FROM {schema}.attempt WHERE job_id = %(id)s::uuid
+    UNION SELECT unnest(times) FROM {schema}.event WHERE job_id = %(id)s::uuid AND times IS NOT NULL
+)
+SELECT number, kind, at, %(id)s::uuid::text, subject, fence, data FROM (
+    (
+        SELECT seq * 1024 AS number, kind, at, subject, fence, data FROM {schema}.event
+        WHERE job_id = %(id)s::uuid AND seq > %(after)s::bigint / 1024 ORDER BY seq LIMIT %(limit)s::bigint
+    )
+    UNION ALL
+    SELECT seq * 1024 + place - 1, kind, told_at.at, NULL, fence, NULL
+    FROM told_at CROSS JOIN LATERAL (
+        SELECT seq, kind, fence, array_position(jobs, %(id)s::uuid) AS place FROM {schema}.event
+        WHERE event.at = told_at.at AND jobs IS NOT NULL OFFSET 0
+    ) AS bundle
+) AS told WHERE number > %(after)s::bigint ORDER BY number LIMIT %(limit)s::bigint;
 
 -- name: prunable_events
--- The oldest events that may go, each once: those about no job, and all of a job whose deletion was told long ago.
+-- The oldest rows that may go, each once: those about no job, and all of a job whose deletion was told long ago. With
+-- that one come the times of the bundles that may name the job.
 WITH clock AS (SELECT {now} - %(age)s::bigint AS horizon),
 ripe AS MATERIALIZED (
     SELECT xid, seq, at, job_id FROM {schema}.event
-    WHERE (job_id IS NULL OR kind = 'job.deleted') AND at < (SELECT horizon FROM clock)
+    WHERE ((job_id IS NULL AND jobs IS NULL) OR kind = 'job.deleted') AND at < (SELECT horizon FROM clock)
+        AND NOT EXISTS (SELECT FROM unnest(times) AS late (at) WHERE late.at >= (SELECT horizon FROM clock))
         AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = event.job_id)
         AND NOT EXISTS (
             SELECT FROM {schema}.event AS late WHERE late.job_id = event.job_id AND late.at >= (SELECT horizon FROM clock)
         )
     ORDER BY at, seq LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
-SELECT xid::text, seq FROM (
-    SELECT xid, seq, at AS turn, seq AS rank FROM ripe WHERE job_id IS NULL
+SELECT xid::text, seq, job_id::text, array_to_json(times)::text FROM (
+    SELECT xid, seq, job_id, NULL AS times, at AS turn, seq AS rank FROM ripe WHERE job_id IS NULL
     UNION ALL
-    SELECT event.xid, event.seq, ripe.at, ripe.seq FROM ripe JOIN {schema}.event ON event.job_id = ripe.job_id
-) AS doomed GROUP BY xid, seq ORDER BY min(turn), min(rank), seq LIMIT %(limit)s;
+    SELECT event.xid, event.seq, event.job_id, event.times, ripe.at, ripe.seq
+    FROM ripe JOIN {schema}.event ON event.job_id = ripe.job_id
+) AS doomed GROUP BY xid, seq, job_id, times ORDER BY min(turn), min(rank), seq LIMIT %(limit)s;
+
+-- name: hold_bundles
+-- Hold the bundles of these times, in order.
+SELECT xid::text, seq, array_to_json(jobs)::text FROM {schema}.event
+WHERE at = ANY(%(at)s::bigint[]) AND jobs IS NOT NULL ORDER BY seq FOR UPDATE;
 
 -- name: remove_events
--- Remove these events; readers that had not come so far can learn it.
-WITH removed AS (
-    DELETE FROM {schema}.event USING unnest(%(xid)s::xid8[], %(seq)s::bigint[]) AS input (xid, seq)
-    WHERE event.xid = input.xid AND event.seq = input.seq RETURNING event.xid, event.seq
+-- Remove these rows, or leave of a bundle what is said; with each the number of the newest event that goes. Readers that
+-- had not come so far can learn it.
+WITH input AS (
+    SELECT * FROM unnest(%(xid)s::xid8[], %(seq)s::bigint[], %(number)s::bigint[], %(jobs)s::text[])
+        AS input (xid, seq, number, jobs)
 ),
-newest AS (SELECT max(xid) AS xid, max(seq) AS seq FROM removed),
-marked AS (
-    UPDATE {schema}.feed_horizon AS horizon SET revision = revision + 1,
-        xid = greatest(horizon.xid, newest.xid), seq = greatest(horizon.seq, newest.seq)
-    FROM newest WHERE newest.seq IS NOT NULL
+removed AS (
+    DELETE FROM {schema}.event USING input
+    WHERE event.xid = input.xid AND event.seq = input.seq AND input.jobs IS NULL
+),
+shrunk AS (
+    UPDATE {schema}.event SET jobs = ARRAY(
+        SELECT id::uuid FROM json_array_elements_text(input.jobs::json) WITH ORDINALITY AS rest (id, place) ORDER BY place
+    )
+    FROM input WHERE event.xid = input.xid AND event.seq = input.seq AND input.jobs IS NOT NULL
 )
-SELECT count(*) FROM removed;
+UPDATE {schema}.feed_horizon AS horizon SET revision = revision + 1,
+    xid = greatest(horizon.xid, newest.xid), seq = greatest(horizon.seq, newest.number)
+FROM (SELECT max(xid) AS xid, max(number) AS number FROM input) AS newest;

@@ -5,6 +5,9 @@
 -- let put_off: job.status = 2 AND input.status = 0
 -- let put_back: job.status = 2 AND input.status = 1
 -- let held: job.fence = input.fence AND job.status IN (2, 3)
+-- let of_one: CASE WHEN cardinality(ids) = 1 THEN ids[1] END
+-- let of_many: CASE WHEN cardinality(ids) > 1 THEN ids[place:place + 999] END
+-- let places: generate_series(1, cardinality(ids), 1000) AS place
 -- let bounds: '{1000,2500,5000,10000,25000,50000,100000,250000,500000,1000000,2500000,5000000,10000000,30000000,60000000,120000000,300000000,600000000,1800000000,3600000000,14400000000,86400000000}'::bigint[]
 
 -- name: admit
@@ -180,8 +183,11 @@ claimed AS (
         greatest(0, updated_at - queued_at) AS waited
 ),
 told AS (
-    INSERT INTO {schema}.event (at, kind, job_id, fence)
-    SELECT updated_at, 'job.started', id, fence FROM claimed WHERE %(start)s::boolean AND lost = 0
+    INSERT INTO {schema}.event (at, kind, fence, job_id, jobs) SELECT at, 'job.started', fence, {of_one}, {of_many}
+    FROM (
+        SELECT min(updated_at) AS at, fence, array_agg(id) AS ids FROM claimed
+        WHERE %(start)s::boolean AND lost = 0 GROUP BY fence
+    ) AS batch CROSS JOIN {places}
 ),
 counted AS (
     INSERT INTO {schema}.tally_delta (lane, minute, status, n, took, lengths)
@@ -223,7 +229,8 @@ begun AS (
     RETURNING job.id, job.fence, started_at
 ),
 told AS (
-    INSERT INTO {schema}.event (at, kind, job_id, fence) SELECT started_at, 'job.started', id, fence FROM begun
+    INSERT INTO {schema}.event (at, kind, fence, job_id, jobs) SELECT at, 'job.started', fence, {of_one}, {of_many}
+    FROM (SELECT min(started_at) AS at, fence, array_agg(id) AS ids FROM begun GROUP BY fence) AS batch CROSS JOIN {places}
 )
 SELECT id::text FROM begun
 UNION ALL
@@ -316,8 +323,10 @@ tried AS (
         peak_memory, cpu_seconds FROM ended
 ),
 told AS (
-    INSERT INTO {schema}.event (at, kind, job_id, fence)
-    SELECT updated_at, CASE status WHEN 7 THEN 'job.cancelled' ELSE 'job.succeeded' END, id, fence FROM ended
+    INSERT INTO {schema}.event (at, kind, fence, job_id, jobs)
+    SELECT at, CASE status WHEN 7 THEN 'job.cancelled' ELSE 'job.succeeded' END, fence, {of_one}, {of_many}
+    FROM (SELECT min(updated_at) AS at, status, fence, array_agg(id) AS ids FROM ended GROUP BY status, fence) AS batch
+    CROSS JOIN {places}
 ),
 counted AS (
     INSERT INTO {schema}.tally_delta (lane, minute, status, n, took, lengths)

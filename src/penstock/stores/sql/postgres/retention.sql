@@ -54,6 +54,18 @@ SELECT job_id::text, seq, fence, at, level, phase, message, details, duration FR
 WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, seq;
 
 -- name: events_of
--- The events of these jobs.
-SELECT seq, kind, at, job_id::text, subject, fence, data FROM {schema}.event
-WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, seq;
+-- The events of these jobs: their own rows, and their places in the bundles of the times that their rows name.
+WITH told_at AS MATERIALIZED (
+    SELECT id, unnest(ARRAY[created_at, started_at]) AS at FROM {schema}.job WHERE id = ANY(%(id)s::uuid[])
+    UNION SELECT job_id, unnest(ARRAY[started_at, ended_at]) FROM {schema}.attempt WHERE job_id = ANY(%(id)s::uuid[])
+    UNION SELECT job_id, unnest(times) FROM {schema}.event WHERE job_id = ANY(%(id)s::uuid[]) AND times IS NOT NULL
+)
+SELECT seq * 1024 AS number, kind, at, job_id::text, subject, fence, data FROM {schema}.event
+WHERE job_id = ANY(%(id)s::uuid[])
+UNION ALL
+SELECT seq * 1024 + place - 1, kind, told_at.at, id::text, NULL, fence, NULL
+FROM told_at CROSS JOIN LATERAL (
+    SELECT seq, kind, fence, array_position(jobs, told_at.id) AS place FROM {schema}.event
+    WHERE event.at = told_at.at AND jobs IS NOT NULL OFFSET 0
+) AS bundle
+WHERE place IS NOT NULL ORDER BY number;

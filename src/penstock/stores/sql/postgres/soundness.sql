@@ -34,6 +34,16 @@ WHERE blocked AND (key_concurrency = 0 OR key_concurrency > (
     WHERE other.limit_key = job.limit_key AND NOT other.blocked AND other.status IN (1, 2, 3)
 )) LIMIT %(limit)s;
 
+-- name: unsound_bundles
+-- Every event of a bundle is found by its job.
+SELECT named.id::text FROM {schema}.event CROSS JOIN unnest(jobs) AS named (id) WHERE jobs IS NOT NULL AND named.id IS NOT NULL
+    AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = named.id AND event.at IN (created_at, started_at))
+    AND NOT EXISTS (SELECT FROM {schema}.attempt WHERE attempt.job_id = named.id AND event.at IN (started_at, ended_at))
+    AND NOT EXISTS (
+        SELECT FROM {schema}.event AS last WHERE last.job_id = named.id AND last.times IS NOT NULL AND event.at = ANY(last.times)
+    )
+LIMIT %(limit)s;
+
 -- name: unsound_tries
 -- Every try of a webhook belongs to a delivery that is there.
 SELECT delivery_try.delivery::text FROM {schema}.delivery_try WHERE NOT EXISTS (SELECT FROM {schema}.delivery WHERE delivery.seq = delivery_try.delivery) LIMIT %(limit)s;

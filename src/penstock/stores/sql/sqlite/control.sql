@@ -3,6 +3,7 @@
 
 -- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= :now THEN 8 ELSE job.status END
 -- let outcome: CASE status WHEN 5 THEN 'succeeded' WHEN 6 THEN 'failed' ELSE 'cancelled' END
+-- let bundled: EXISTS (SELECT 1 FROM event WHERE event.at = told_at.at AND jobs IS NOT NULL)
 
 -- name: filter_ids
 -- Jobs with one of these ids.
@@ -113,10 +114,15 @@ UPDATE review SET decision = :decision, decided_by = :by, decided_note = :note, 
 WHERE job_id = :id AND fence = :fence;
 
 -- name: delete_jobs
--- Ended jobs and everything that belongs to them; their events and their idempotency keys stay.
+-- Ended jobs and everything that belongs to them; their events, told where to find them, and their idempotency keys stay.
 DELETE FROM {input} WHERE id NOT IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id WHERE job.status >= 5);
-INSERT INTO event (at, kind, job_id, data)
-SELECT :now, 'job.deleted', job.id, json_object('definition', key, 'status', {outcome})
+INSERT INTO event (at, kind, job_id, data, times)
+SELECT :now, 'job.deleted', job.id, json_object('definition', key, 'status', {outcome}), (
+    SELECT json_group_array(at) FROM (
+        SELECT job.created_at AS at UNION SELECT started_at FROM attempt WHERE attempt.job_id = job.id
+        UNION SELECT ended_at FROM attempt WHERE attempt.job_id = job.id
+    ) AS told_at WHERE {bundled} HAVING count(*) > 0
+)
 FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane ORDER BY job.id;
 INSERT INTO hook (lane, job_id, fence, kind, data, at)
 SELECT job.lane, job.id, fence, 'job.deleted', json_object(

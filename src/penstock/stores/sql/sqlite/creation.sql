@@ -4,6 +4,8 @@
 
 -- let expired: idempotency.expires_at <= :now AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = idempotency.job_id AND job.status < 5)
 -- let at: max(coalesce(:due, :now + :delay), :now)
+-- let of_one: CASE count(*) WHEN 1 THEN min(id) END
+-- let of_many: CASE WHEN count(*) > 1 THEN json_group_array(id) END
 
 -- name: claim_keys
 -- Take idempotency keys in order; a key that is taken and not expired answers with the job that has it.
@@ -57,7 +59,8 @@ INSERT INTO job_detail (
 )
 SELECT id, :lane, params, :reference_type, :reference_id, :webhook_url, :schedule, :scheduled_for, :parent, :rerun_of,
     :traceparent, :actor FROM {input};
-INSERT INTO event (at, kind, job_id) SELECT :now, 'job.enqueued', id FROM {input};
+INSERT INTO event (at, kind, job_id, jobs)
+SELECT :now, 'job.enqueued', {of_one}, {of_many} FROM {input} GROUP BY rowid / 1000;
 INSERT INTO tally_delta (lane, minute, status, n)
 SELECT :lane, :now / 60000000, {at} <= :now, count(*) FROM {input} HAVING count(*) > 0;
 SELECT count(*), {at} <= :now, CASE WHEN count(*) < :n THEN group_concat(id) END FROM {input};
@@ -82,7 +85,8 @@ INSERT INTO job_detail (
 )
 SELECT id, lane, params, reference_type, reference_id, tags, idempotency_key, webhook_url, schedule,
     scheduled_for, parent, rerun_of, traceparent, actor FROM {input};
-INSERT INTO event (at, kind, job_id) SELECT :now, 'job.enqueued', id FROM {input};
+INSERT INTO event (at, kind, job_id, jobs)
+SELECT :now, 'job.enqueued', {of_one}, {of_many} FROM {input} GROUP BY rowid / 1000;
 INSERT INTO tally_delta (lane, minute, status, n)
 SELECT input.lane, :now / 60000000, job.status, count(*) FROM {input} AS input CROSS JOIN job ON job.id = input.id
 GROUP BY input.lane, job.status;

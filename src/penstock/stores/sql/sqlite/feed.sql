@@ -1,7 +1,8 @@
--- Statements of the feed port. There is one writer at a time and no number is given twice, so a cursor is a seq.
+-- Statements of the feed port. There is one writer at a time and no number is given twice, so a cursor is the number of
+-- an event, and the tip that of the last one that the newest row has room for.
 
 -- let valid: :base NOT GLOB '*[^0-9]*' AND length(:base) BETWEEN 1 AND 18 AND (:target IS NULL OR :target NOT GLOB '*[^0-9]*' AND length(:target) BETWEEN 1 AND 18)
--- let tip: coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'event'), 0)
+-- let tip: coalesce((SELECT seq * 1024 + 1023 FROM sqlite_sequence WHERE name = 'event'), 0)
 -- let seen: max(CAST(:base AS INTEGER), :last)
 
 -- name: feed_tip
@@ -13,42 +14,70 @@ SELECT revision, CAST({tip} AS TEXT) FROM feed_horizon;
 SELECT revision, '0' FROM feed_horizon;
 
 -- name: read_feed
--- What the base has not seen and the target has (without a target: this moment), behind a seq, in order of seq.
+-- What the base has not seen and the target has (without a target: this moment), behind a number, in order of numbers.
 -- In front of each event, or alone: whether the cursor is one, whether removed events are missing, how often
--- events have been removed, how many events were looked at (none: the table is in order), this moment.
+-- events have been removed, how many rows were looked at (none: the table is in order), this moment.
 SELECT {valid}, {seen} > {tip} OR (horizon.revision <> :revision AND horizon.seq > {seen}), horizon.revision, 0,
-    CAST({tip} AS TEXT), event.seq, event.kind, event.at, event.job_id, event.subject, event.fence, event.data
-FROM feed_horizon AS horizon LEFT JOIN event ON {valid} AND event.seq IN (
-    SELECT seq FROM event WHERE seq > {seen} AND seq <= coalesce(CAST(:target AS INTEGER), {tip}) ORDER BY seq LIMIT :limit
-)
-ORDER BY event.seq;
+    CAST({tip} AS TEXT), page.number, page.kind, page.at, page.job_id, page.subject, page.fence, page.data
+FROM feed_horizon AS horizon LEFT JOIN (
+    SELECT event.seq * 1024 + told.key AS number, kind, at, iif(jobs IS NULL, job_id, told.value) AS job_id, subject, fence, data
+    FROM event CROSS JOIN json_each(coalesce(jobs, '[0]')) AS told
+    WHERE event.seq >= {seen} / 1024 AND event.seq <= coalesce(CAST(:target AS INTEGER), {tip}) / 1024
+        AND event.seq * 1024 + told.key > {seen} AND told.value IS NOT NULL
+    ORDER BY event.seq LIMIT :limit
+) AS page ON {valid}
+ORDER BY page.number;
 
 -- name: cut_feed
 -- A target for a reader that is far behind: here it needs none.
 SELECT NULL;
 
 -- name: job_events
--- The events of one job, in order.
-SELECT seq, kind, at, job_id, subject, fence, data FROM event
-WHERE job_id = :id AND seq > :after ORDER BY seq LIMIT :limit;
+-- The events of one job, in order: its own rows, and its place in the bundles of the times that its rows name.
+WITH told_at (at) AS MATERIALIZED (
+    SELECT created_at FROM job WHERE id = :id UNION SELECT started_at FROM job WHERE id = :id
+    UNION SELECT started_at FROM attempt WHERE job_id = :id UNION SELECT ended_at FROM attempt WHERE job_id = :id
+    UNION SELECT past.value FROM event CROSS JOIN json_each(times) AS past WHERE job_id = :id AND times IS NOT NULL
+),
+bundled AS MATERIALIZED (
+    SELECT seq * 1024 + (SELECT key FROM json_each(jobs) WHERE value = :id), kind, event.at, NULL, fence, NULL
+    FROM told_at CROSS JOIN event ON event.at = told_at.at AND jobs IS NOT NULL
+)
+SELECT number, kind, at, :id, subject, fence, data FROM (
+    SELECT * FROM (
+        SELECT seq * 1024 AS number, kind, at, subject, fence, data FROM event
+        WHERE job_id = :id AND seq > :after / 1024 ORDER BY seq LIMIT :limit
+    )
+    UNION ALL
+    SELECT * FROM bundled
+) WHERE number > :after ORDER BY number LIMIT :limit;
 
 -- name: prunable_events
--- The oldest events that may go, each once: those about no job, and all of a job whose deletion was told long ago.
+-- The oldest rows that may go, each once: those about no job, and all of a job whose deletion was told long ago. With
+-- that one come the times of the bundles that may name the job.
 WITH ripe AS MATERIALIZED (
     SELECT seq, at, job_id FROM event
-    WHERE (job_id IS NULL OR kind = 'job.deleted') AND at < :now - :age
+    WHERE ((job_id IS NULL AND jobs IS NULL) OR kind = 'job.deleted') AND at < :now - :age
+        AND NOT EXISTS (SELECT 1 FROM json_each(times) AS late WHERE late.value >= :now - :age)
         AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = event.job_id)
         AND NOT EXISTS (SELECT 1 FROM event AS late WHERE late.job_id = event.job_id AND late.at >= :now - :age)
     ORDER BY at, seq LIMIT :limit
 )
-SELECT NULL, seq FROM (
-    SELECT seq, at AS turn, seq AS rank FROM ripe WHERE job_id IS NULL
+SELECT NULL, seq, job_id, times FROM (
+    SELECT seq, job_id, NULL AS times, at AS turn, seq AS rank FROM ripe WHERE job_id IS NULL
     UNION ALL
-    SELECT event.seq, ripe.at, ripe.seq FROM ripe CROSS JOIN event ON event.job_id = ripe.job_id
+    SELECT event.seq, event.job_id, event.times, ripe.at, ripe.seq
+    FROM ripe CROSS JOIN event ON event.job_id = ripe.job_id
 ) GROUP BY seq ORDER BY min(turn), min(rank), seq LIMIT :limit;
 
+-- name: hold_bundles
+-- The bundles of these times, in order.
+SELECT NULL, event.seq, jobs FROM {input} AS input CROSS JOIN event ON event.at = input.at AND jobs IS NOT NULL
+ORDER BY event.seq;
+
 -- name: remove_events
--- Remove these events; readers that had not come so far can learn it.
-UPDATE feed_horizon SET revision = revision + 1, seq = max(seq, (SELECT max(seq) FROM {input}));
-DELETE FROM event WHERE seq IN (SELECT seq FROM {input});
-SELECT count(*) FROM {input};
+-- Remove these rows, or leave of a bundle what is said; with each the number of the newest event that goes. Readers that
+-- had not come so far can learn it.
+UPDATE feed_horizon SET revision = revision + 1, seq = max(seq, (SELECT max(number) FROM {input}));
+UPDATE event SET jobs = input.jobs FROM {input} AS input WHERE event.seq = input.seq AND input.jobs IS NOT NULL;
+DELETE FROM event WHERE seq IN (SELECT seq FROM {input} WHERE jobs IS NULL);

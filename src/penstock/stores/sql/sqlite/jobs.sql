@@ -6,6 +6,8 @@
 -- let after: CASE job.status WHEN 3 THEN 7 ELSE input.status END
 -- let put_off: job.status = 2 AND input.status = 0
 -- let put_back: job.status = 2 AND input.status = 1
+-- let of_one: CASE count(*) WHEN 1 THEN min(job.id) END
+-- let of_many: CASE WHEN count(*) > 1 THEN json_group_array(job.id) END
 -- let live: ended IS NULL AND boot = :boot AND +lease_until > :steady
 -- let bucket_of_wait: char(65 + (waited > 1000) + (waited > 2500) + (waited > 5000) + (waited > 10000) + (waited > 25000) + (waited > 50000) + (waited > 100000) + (waited > 250000) + (waited > 500000) + (waited > 1000000) + (waited > 2500000) + (waited > 5000000) + (waited > 10000000) + (waited > 30000000) + (waited > 60000000) + (waited > 120000000) + (waited > 300000000) + (waited > 600000000) + (waited > 1800000000) + (waited > 3600000000) + (waited > 14400000000) + (waited > 86400000000))
 -- let bucket_of_run: char(65 + (ran > 1000) + (ran > 2500) + (ran > 5000) + (ran > 10000) + (ran > 25000) + (ran > 50000) + (ran > 100000) + (ran > 250000) + (ran > 500000) + (ran > 1000000) + (ran > 2500000) + (ran > 5000000) + (ran > 10000000) + (ran > 30000000) + (ran > 60000000) + (ran > 120000000) + (ran > 300000000) + (ran > 600000000) + (ran > 1800000000) + (ran > 3600000000) + (ran > 14400000000) + (ran > 86400000000))
@@ -112,9 +114,9 @@ DELETE FROM temp.ripe;
 UPDATE job SET status = 2, fence = fence + 1, attempt = attempt + 1, worker = :worker, rate_paid = 0,
     started_at = CASE WHEN :start AND lost = 0 THEN :now END, updated_at = :now
 WHERE id IN (SELECT id FROM temp.taken);
-INSERT INTO event (at, kind, job_id, fence)
-SELECT :now, 'job.started', job.id, job.fence FROM temp.taken CROSS JOIN job USING (id)
-WHERE :start AND lost = 0;
+INSERT INTO event (at, kind, fence, job_id, jobs)
+SELECT :now, 'job.started', job.fence, {of_one}, {of_many} FROM temp.taken CROSS JOIN job USING (id)
+WHERE :start AND lost = 0 GROUP BY job.fence, taken.position / 1000;
 INSERT INTO tally_delta (lane, minute, status, n) SELECT lane, :now / 60000000, 1, -count(*) FROM temp.taken GROUP BY lane;
 INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
 SELECT lane, :now / 60000000, 2, count(*), sum(waited), group_concat({bucket_of_wait}, '')
@@ -142,8 +144,9 @@ LIMIT 1;
 DELETE FROM {input} WHERE NOT EXISTS (
     SELECT 1 FROM job WHERE job.id = {input}.id AND job.fence = {input}.fence AND job.status IN (2, 3)
 );
-INSERT INTO event (at, kind, job_id, fence)
-SELECT :now, 'job.started', job.id, job.fence FROM {input} AS input CROSS JOIN job USING (id) WHERE started_at IS NULL;
+INSERT INTO event (at, kind, fence, job_id, jobs)
+SELECT :now, 'job.started', job.fence, {of_one}, {of_many} FROM {input} AS input CROSS JOIN job USING (id)
+WHERE started_at IS NULL GROUP BY job.fence, input.rowid / 1000;
 UPDATE job SET started_at = :now, updated_at = :now WHERE id IN (SELECT id FROM {input}) AND started_at IS NULL;
 SELECT id FROM {input};
 
@@ -204,9 +207,9 @@ INSERT INTO attempt (
 )
 SELECT job.id, job.fence, job.attempt, job.status, 'returned', :worker, started_at, :now, result, exit_code, peak_memory,
     cpu_seconds FROM {input} AS input CROSS JOIN job USING (id);
-INSERT INTO event (at, kind, job_id, fence)
-SELECT :now, CASE job.status WHEN 7 THEN 'job.cancelled' ELSE 'job.succeeded' END, job.id, job.fence
-FROM {input} AS input CROSS JOIN job USING (id);
+INSERT INTO event (at, kind, fence, job_id, jobs)
+SELECT :now, CASE job.status WHEN 7 THEN 'job.cancelled' ELSE 'job.succeeded' END, job.fence, {of_one}, {of_many}
+FROM {input} AS input CROSS JOIN job USING (id) GROUP BY job.status, job.fence, input.rowid / 1000;
 INSERT INTO tally_delta (lane, minute, status, n)
 SELECT lane, :now / 60000000, CASE job.status WHEN 7 THEN 3 ELSE 2 END AS counted, -count(*)
 FROM {input} AS input CROSS JOIN job USING (id) GROUP BY lane, counted;

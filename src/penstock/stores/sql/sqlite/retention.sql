@@ -47,6 +47,20 @@ SELECT job_id, seq, fence, at, level, phase, message, details, duration
 FROM {input} AS input CROSS JOIN log ON log.job_id = input.id ORDER BY job_id, seq;
 
 -- name: events_of
--- The events of these jobs.
-SELECT seq, kind, at, job_id, subject, fence, data
-FROM {input} AS input CROSS JOIN event ON event.job_id = input.id ORDER BY job_id, seq;
+-- The events of these jobs: their own rows, and their places in the bundles of the times that their rows name.
+WITH told_at (id, at) AS MATERIALIZED (
+    SELECT id, created_at FROM {input} CROSS JOIN job USING (id)
+    UNION SELECT id, started_at FROM {input} CROSS JOIN job USING (id)
+    UNION SELECT id, started_at FROM {input} CROSS JOIN attempt ON job_id = id
+    UNION SELECT id, ended_at FROM {input} CROSS JOIN attempt ON job_id = id
+    UNION SELECT input.id, past.value FROM {input} AS input CROSS JOIN event ON job_id = input.id AND times IS NOT NULL
+    CROSS JOIN json_each(times) AS past
+),
+bundled (number, kind, at, job_id, subject, fence, data) AS MATERIALIZED (
+    SELECT seq * 1024 + (SELECT key FROM json_each(jobs) WHERE value = told_at.id), kind, event.at, told_at.id, NULL, fence, NULL
+    FROM told_at CROSS JOIN event ON event.at = told_at.at AND jobs IS NOT NULL
+)
+SELECT seq * 1024 AS number, kind, at, job_id, subject, fence, data
+FROM {input} AS input CROSS JOIN event ON event.job_id = input.id
+UNION ALL
+SELECT * FROM bundled WHERE number IS NOT NULL ORDER BY number;

@@ -34,6 +34,17 @@ WHERE blocked AND (key_concurrency = 0 OR key_concurrency > (
     WHERE other.limit_key = job.limit_key AND NOT other.blocked AND other.status IN (1, 2, 3)
 )) LIMIT :limit;
 
+-- name: unsound_bundles
+-- Every event of a bundle is found by its job.
+SELECT named.value FROM event CROSS JOIN json_each(jobs) AS named WHERE jobs IS NOT NULL AND named.value IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = named.value AND event.at IN (created_at, started_at))
+    AND NOT EXISTS (SELECT 1 FROM attempt WHERE attempt.job_id = named.value AND event.at IN (started_at, ended_at))
+    AND NOT EXISTS (
+        SELECT 1 FROM event AS last CROSS JOIN json_each(last.times) AS past
+        WHERE last.job_id = named.value AND last.times IS NOT NULL AND past.value = event.at
+    )
+LIMIT :limit;
+
 -- name: unsound_tries
 -- Every try of a webhook belongs to a delivery that is there.
 SELECT delivery_try.delivery FROM delivery_try WHERE NOT EXISTS (SELECT 1 FROM delivery WHERE delivery.seq = delivery_try.delivery) LIMIT :limit;
