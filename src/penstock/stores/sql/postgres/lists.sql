@@ -1,5 +1,5 @@
 -- Statements of the admin port that list and count jobs: one for each index along which they can be found.
--- {now} is the instant given by the caller, or else the database's own clock; {filters} and {order} are put in.
+-- {now} is the instant given by the caller, or else the database's own clock; {filters}, {along}, {among} and {order} are put in.
 -- A list finds the ids of its page first; `walked` is what is walked along. Ids lie between after and before.
 -- OFFSET 0 keeps the planner from turning a join around: what is walked along is chosen by whoever asks.
 

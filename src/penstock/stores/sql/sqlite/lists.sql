@@ -1,5 +1,5 @@
 -- Statements of the admin port that list and count jobs: one for each index along which they can be found.
--- :now is the wall clock; {filters} and {order} are put in.
+-- :now is the wall clock; {filters}, {along}, {among} and {order} are put in.
 -- A list finds the ids of its page first; `walked` is what is walked along. Ids lie between after and before.
 
 -- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= :now THEN 8 ELSE job.status END
