@@ -45,7 +45,12 @@ class Reading(Conversation):
         return await self._ado(self._jobs(which, limit, sort, cursor))
 
     def count_jobs(self, *, cap: int = 10_000, **which: Any) -> Count:
-        """How many jobs the filters speak of, counted up to `cap`."""
+        """How many jobs the filters speak of, counted up to `cap`.
+
+        Where several filters are given, about `cap` of the jobs that one of them leaves are looked at; half as many
+        where a reference, schedule, parent or failure has to be looked up for each. `capped` says so when there may
+        be more.
+        """
         return self._do(self._count_jobs(which, cap))
 
     async def acount_jobs(self, *, cap: int = 10_000, **which: Any) -> Count:

@@ -129,7 +129,7 @@ def test_rows_that_do_not_fit_together_are_found(file: SqliteStore, database: st
         change(store, f"DELETE FROM {{s}}job_detail WHERE id = '{lost}'")
         change(store, f"UPDATE {{s}}attempt SET fence = 7 WHERE job_id = '{kept}'")
         change(store, "UPDATE {s}tally SET n = n + 1 WHERE status = 5")
-        change(store, f"INSERT INTO {{s}}job_tag (tag, id) VALUES ('x', '{kit.new_id()}')")
+        change(store, f"INSERT INTO {{s}}job_tag (tag, id, priority) VALUES ('x', '{kit.new_id()}', 0)")
 
         found = [each.message for each in check_store(store) if each.level is Level.ERROR]
 

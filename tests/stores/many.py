@@ -10,6 +10,7 @@ from typing import Any
 from tests.stores.tables import connected
 
 _DAY = 86_400_000_000
+_AT_ONCE = 1000
 _NUMBERS = {
     "sqlite": "WITH RECURSIVE numbers (n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {end})",
     "postgres": "WITH numbers (n) AS (SELECT * FROM generate_series({first}::bigint, {end}::bigint - 1))",
@@ -76,9 +77,10 @@ class Filling:
             self._begin(connection)
             self.insert(connection, kind, job, 0, self.count)
             self._numbered(connection, kind, "attempt", {"job_id": self.id(), **attempt}, 0, self.count)
-            event = {"at": self.created, "job_id": self.id(), "kind": "'job.enqueued'"}
-            self._numbered(connection, kind, "event", event, 0, self.count)
             self._flow(connection)
+            connection.execute("COMMIT")
+            self._tell(connection, kind)
+            connection.execute("BEGIN")
             self._end(connection)
 
     def add(self, kind: Kind, job: Mapping[str, str], first: int, end: int) -> None:
@@ -92,9 +94,11 @@ class Filling:
         columns = {"id": self.id(), "lane": "served.lane", **job}
         self._numbered(connection, kind, "job", columns, first, end)
         detail = {"id": self.id(), "lane": "served.lane", "params": "'{\"value\":' || n || '}'", **kind.detail}
+        if schedule := kind.detail.get("schedule"):
+            detail["schedule_priority"] = f"CASE WHEN ({schedule}) IS NOT NULL THEN {job['priority']} END"
         self._numbered(connection, kind, "job_detail", detail, first, end)
         for tag, condition in kind.tags.items():
-            of_tag = {"tag": f"'{tag}'", "id": self.id()}
+            of_tag = {"tag": f"'{tag}'", "id": self.id(), "priority": job["priority"]}
             self._numbered(connection, kind, "job_tag", of_tag, first, end, f"WHERE {condition}")
 
     def execute(self, connection: Any, text: str) -> None:
@@ -125,6 +129,12 @@ class Filling:
         text = _NUMBERED.replace("{numbers}", _NUMBERS[self.store.dialect].format(first=first, end=end))
         text = text.replace("{columns}", ", ".join(columns.values())).replace("{position}", kind.position)
         self.execute(connection, f"INSERT INTO {{s}}{table} ({', '.join(columns)}) {text} {more}")
+
+    def _tell(self, connection: Any, kind: Kind) -> None:
+        """An event for each job, a thousand to a transaction: nobody creates more at once."""
+        event = {"at": self.created, "job_id": self.id(), "kind": "'job.enqueued'"}
+        for first in range(0, self.count, _AT_ONCE):
+            self._numbered(connection, kind, "event", event, first, min(first + _AT_ONCE, self.count))
 
     def _flow(self, connection: Any) -> None:
         """What came and went by minute, by hour and ever; whatever ended was queued and started in the same minute."""

@@ -84,6 +84,12 @@ _NEVER = {
             UNION SELECT job_id FROM {s}log
         ) AS child WHERE id NOT IN (SELECT id FROM {s}job)
     """,
+    "what lists of a tag or a schedule are sorted by is the job's own priority": """
+        SELECT job.id FROM {s}job JOIN {s}job_tag AS tagged ON tagged.id = job.id WHERE tagged.priority <> job.priority
+        UNION ALL
+        SELECT job.id FROM {s}job JOIN {s}job_detail AS detail ON detail.id = job.id
+        WHERE CASE WHEN detail.schedule IS NOT NULL THEN job.priority END IS DISTINCT FROM detail.schedule_priority
+    """,
     "an attempt that still runs has no ending on record": """
         SELECT job.id FROM {s}job JOIN {s}attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
         WHERE job.status IN (2, 3)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.core.errors import InvalidInput
+from penstock.core.job import JobFilter
 from penstock.core.transitions import Status
-from penstock.stores.verbs import control, jobs
+from penstock.stores.verbs import admin, control, jobs
 from tests.stores.kit import Kit
 from tests.stores.tables import check_soundness, query
 
@@ -40,6 +41,18 @@ def test_a_scheduled_job_has_its_new_priority_when_it_is_due(kit: Kit) -> None:
     kit.run(jobs.promote())
 
     assert [each.job_id for each in kit.claim()] == [scheduled, queued]
+
+
+@pytest.mark.parametrize("which", [JobFilter(tag="blue"), JobFilter(schedule="hourly")])
+def test_lists_by_priority_follow(kit: Kit, which: JobFilter) -> None:
+    first, second, third = (kit.create(tags=("red", "blue"), schedule="hourly", scheduled_for=n) for n in range(3))
+
+    kit.run(control.reprioritise([first], 11))
+    kit.run(control.reprioritise([second], 2))
+
+    assert [each.id for each in kit.run(admin.page(which, sort="-priority")).jobs] == [first, third, second]
+    assert [each.id for each in kit.run(admin.page(which, sort="priority")).jobs] == [second, third, first]
+    check_soundness(kit.store)
 
 
 @pytest.mark.parametrize("status", [each for each in Status if each not in (Status.SCHEDULED, Status.QUEUED)])

@@ -256,7 +256,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many there are; `capped` says that there are more than were counted."""
+    """How many there are; `capped` says that not all were looked at, and that there may be more."""
 
     value: int
     capped: bool

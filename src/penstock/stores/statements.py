@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -17,6 +17,8 @@ FILES = (
     "creation", "jobs", "workers", "hooks", "control", "schedules", "feed", "admin", "lists", "why", "webhooks",
     "access", "audit", "stats", "retention", "soundness", "alerts",
 )  # fmt: skip
+_PLACES = {"along": ("along_", "past_span", "filter_ids"), "among": ("among_",)}
+"""How parts are named that have a place of their own, where a statement has that; the others stand in {filters}."""
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
@@ -67,13 +69,21 @@ class Catalogue:
 
     def _compose(self, name: str, parts: tuple[str, ...], order: str) -> Entry:
         entry = self._entries[name]
-        conditions = " AND ".join(f"({self._entries[part].text})" for part in parts) or "true"
-        fields = {**self._fields, "input": f"temp.in_{name}", "filters": conditions}
+        fields = {**self._fields, "input": f"temp.in_{name}"}
+        left = parts
+        for place, prefixes in _PLACES.items():
+            if f"{{{place}}}" in entry.text:
+                fields[place] = self._all([part for part in left if part.startswith(prefixes)])
+                left = tuple(part for part in left if not part.startswith(prefixes))
+        fields["filters"] = self._all(left)
         if order:
             fields["order"] = self._entries[order].text
         text = fill(fill(entry.text, fields), fields)
         steps = tuple(step for step in (part.strip().rstrip(";") for part in re.split(r";\n", text)) if step)
         return replace(entry, text=text, each=fill(fill(entry.each, fields), fields), steps=steps)
+
+    def _all(self, parts: Sequence[str]) -> str:
+        return " AND ".join(f"({self._entries[part].text})" for part in parts) or "true"
 
 
 def _parse(text: str) -> list[Entry]:

@@ -301,9 +301,10 @@ def _insert(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
     else:
         raise StoreUnavailable("Jobs with the same unique key came and went too quickly; try again.")
     yield from limits.admit((limits.scoped(each, each.concurrency_key), each.definition) for each in drafts)
-    tagged = [(tag, draft.id) for draft in drafts if answers[draft.id].created for tag in draft.tags]
+    tagged = [(tag, draft.id, draft.priority) for draft in drafts if answers[draft.id].created for tag in draft.tags]
     if tagged:
-        yield Statement("tag_jobs", columns={"tag": [tag for tag, _ in tagged], "id": [job for _, job in tagged]})
+        tags, ids, priorities = zip(*tagged, strict=True)
+        yield Statement("tag_jobs", columns={"tag": tags, "id": ids, "priority": priorities})
     return answers
 
 

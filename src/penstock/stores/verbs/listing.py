@@ -18,14 +18,18 @@ from penstock.core.instant import HOUR, MINUTE, from_datetime
 from penstock.core.job import Count, Job, JobFilter, Page
 from penstock.core.plan import Rows, Statement, Steps, reads
 from penstock.stores.verbs import rows
-from penstock.stores.verbs.ways import AFTER_ALL, BEFORE_ALL, Way, way
+from penstock.stores.verbs.ways import AFTER_ALL, BEFORE_ALL, SIDE_BY_SIDE, Way, way
 
 MOST = 500
 """The longest page."""
 
+LOOKED_UP = 5000
+"""As many jobs a count looks at in any case, where something else than the job has to be looked up for each."""
+
 _SPANS = (10 * MINUTE, HOUR, 8 * HOUR)
 """How much of the ends of jobs is walked at first, where most of them may not fit."""
 _WORDS = {"createdAt": "created", "finishedAt": "finished", "priority": "priority"}
+_WALKED = {"createdAt": "walked", "priority": "walked_priority"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +39,15 @@ class _Sort:
     field: str
     way: str
 
-    def order(self, *, walked: bool) -> str:
-        """`walked`: in order of creation as the jobs stand in what is walked along."""
-        word = "walked" if walked and self.field == "createdAt" else _WORDS[self.field]
-        return f"order_{word}_{self.way}"
+    def order(self, walked: str | None) -> str:
+        """`walked`: the order in which what is walked along gives the jobs."""
+        return f"order_{self._word(walked)}_{self.way}"
 
-    @property
-    def position(self) -> str:
-        return f"past_{_WORDS[self.field]}_{self.way}"
+    def position(self, walked: str | None) -> str:
+        return f"past_{self._word(walked)}_{self.way}"
+
+    def _word(self, walked: str | None) -> str:
+        return (_WALKED if walked == self.field else _WORDS)[self.field]
 
 
 @reads
@@ -50,9 +55,10 @@ def count(which: JobFilter, cap: int = 10_000) -> Steps[Count]:
     if cap < 1:
         raise InvalidInput(f"The cap of a count must be at least 1, not {cap}.")
     along = yield from way(which, None)
-    counted = Statement(f"count_jobs{along.variant}", {**along.values, "cap": cap + 1}, parts=along.parts)
-    ((found,),) = yield counted
-    return Count(min(found, cap), capped=found > cap)
+    look = _look(along, cap)
+    counted = Statement(f"count_jobs{along.variant}", {**along.values, "look": look}, parts=along.parts)
+    ((found, looked_at),) = yield counted
+    return Count(min(found, cap, look - 1), capped=looked_at == look or found > cap)
 
 
 @reads
@@ -65,11 +71,11 @@ def page(which: JobFilter, *, limit: int = 50, sort: str = "-createdAt", cursor:
         raise InvalidInput(f"A page holds 1 to {MOST} jobs, not {limit}.")
     by = _sort(sort)
     place = None if cursor is None else _position(cursor, sort)
-    along = yield from way(which, by.field, *_bounds(by, place))
+    along = yield from way(which, by.field, *_bounds(by, place), down=by.way == "down")
     more: dict[str, object] = {"limit": limit + 1}
     parts: tuple[str, ...] = ("filter_finished",) if by.field == "finishedAt" and along.variant != "_by_end" else ()
     if place is not None and by.field != "createdAt":
-        parts += (by.position,)
+        parts += (by.position(along.walks),)
         more["past_key"], more["past_id"] = place
     if along.walks_past:
         read = yield from _in_spans(along, by, parts, more)
@@ -81,8 +87,17 @@ def page(which: JobFilter, *, limit: int = 50, sort: str = "-createdAt", cursor:
     return Page(found[:limit], _cursor(sort, by, found[limit - 1]))
 
 
+def _look(along: Way, cap: int) -> int:
+    """How many jobs a count looks at, so that it ends in time although hardly any of them may fit."""
+    if along.looks_up:
+        return max(cap // 2, min(cap, LOOKED_UP)) + 1
+    # Some may not fit, and still the cap is reached.
+    look = cap + cap // 10 + 1
+    return look * SIDE_BY_SIDE if along.variant == "" and along.parts else look
+
+
 def _reading(along: Way, by: _Sort, parts: tuple[str, ...], more: Mapping[str, object]) -> Statement:
-    order = by.order(walked=along.walks_by_id)
+    order = by.order(along.walks)
     name = f"read_jobs{along.variant}" + (f"_{by.way}" if along.variant == "_by_status" else "")
     return Statement(name, {**along.values, **more}, parts=along.parts + parts, order=order)
 

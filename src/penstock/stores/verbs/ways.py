@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 from penstock.core.instant import DAY
 from penstock.core.job import JobFilter
@@ -37,6 +38,7 @@ _CHECKS = {
         "created_from", "created_to",
     )
 }  # fmt: skip
+_LOOKED_UP = {f"check_{name}" for name in ("fingerprint", "schedule", "parent", "reference_type", "reference_id")}
 # What is asked for, and the conditions that need no check when it is walked along.
 _SOURCES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "tag": ("_by_tag", {"filter_tag": ()}),
@@ -48,6 +50,24 @@ _SOURCES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     ),
     "fingerprint": ("_by_failure", {"filter_fingerprint": ()}),
 }
+# Those that know the priorities of their jobs.
+_RANKED: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
+    "tag priority": ("_by_tag_priority", {"filter_tag": ()}),
+    "schedule priority": ("_by_schedule_priority", {"filter_schedule": ()}),
+}
+# What is asked for, and the conditions under which all of it is gathered.
+_GATHERED: dict[str, dict[str, tuple[str, ...]]] = {
+    "tag": {"filter_tag": ("among_tag",)},
+    "schedule": {"filter_schedule": ("among_schedule",)},
+    "parent": {"filter_parent": ("among_parent",)},
+    "reference_type": {"filter_reference_type": ("among_reference_type",)},
+    "reference_id": {"filter_reference_type": (), "filter_reference_id": ("among_reference_id",)},
+    "fingerprint": {"filter_fingerprint": ("among_fingerprint",)},
+}
+_WALKED = {
+    "_by_tag": "createdAt", "_by_detail": "createdAt", "_by_failure": "createdAt", "_by_lane": "createdAt",
+    "_by_tag_priority": "priority", "_by_schedule_priority": "priority",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +81,14 @@ class Way:
     """Another way, for when this one would have to go very far."""
 
     @property
-    def walks_by_id(self) -> bool:
-        """Whether the walked index gives the jobs in order of their ids."""
-        return self.variant in ("_by_tag", "_by_detail", "_by_failure", "_by_lane")
+    def walks(self) -> str | None:
+        """The order in which what is walked along gives the jobs."""
+        return _WALKED.get(self.variant)
+
+    @property
+    def looks_up(self) -> bool:
+        """Whether something else than the job has to be looked up to see whether it fits."""
+        return not _LOOKED_UP.isdisjoint(self.parts)
 
     @property
     def walks_past(self) -> bool:
@@ -72,32 +97,54 @@ class Way:
         return self.variant == "_by_end" and not fits.issuperset(self.parts)
 
 
-def way(which: JobFilter, order: str | None, after: str = BEFORE_ALL, before: str = AFTER_ALL) -> Steps[Way]:
-    """`order` is what a list is sorted by, None for a count; ids lie between `after` and `before`."""
+def way(
+    which: JobFilter, order: str | None, after: str = BEFORE_ALL, before: str = AFTER_ALL, *, down: bool = False
+) -> Steps[Way]:
+    """`order` is what a list is sorted by, None for a count; ids lie between `after` and `before`.
+
+    `down`: the newest, the last or the most urgent come first.
+    """
     parts, values = filters(which)
     parts = tuple(part for part in parts if part not in HINTS)
     after, before = _between(which, after, before)
     values |= _standing(which.status) | {"after": after, "before": before, "key": which.definition}
     bounded = (after, before) != (BEFORE_ALL, AFTER_ALL)
     best = natural = _natural(which, order)
-    little = ""
+    little, size = "", 0
     if rivals := _rivals(which, order, best):
-        best, little = yield from _smallest(which, order, best, rivals, values)
+        best, little, size = yield from _smallest(which, order, best, rivals, values)
+    if size > LITTLE and order != "finishedAt" and best not in ("", "_by_status", "_by_priority", "_by_end"):
+        edge = yield from _edge(which.status, values, down=down)
+        values |= edge
+        bounded = bounded or bool(edge)
+    unordered = best == "reference_type" and which.reference_id is None and order is not None
+    if unordered or (order in ("finishedAt", "priority") and best in _SOURCES):
+        return _among(best, parts, values, bounded=bounded)
     found = _along(best, parts, values, bounded=bounded)
     if best == natural == "_by_end" and little in _SOURCES:
-        return replace(found, other=_along(little, parts, values, bounded=bounded))
+        return replace(found, other=_among(little, parts, values, bounded=bounded))
     return found
 
 
 def _along(best: str, parts: tuple[str, ...], values: dict[str, object], *, bounded: bool) -> Way:
     """The conditions and values for a walk along a source, or in an order."""
-    variant, along = _SOURCES.get(best, (best, {}))
+    variant, along = (_SOURCES | _RANKED).get(best, (best, {}))
     if variant == "_by_lane":
         along = {"filter_definition": ()}
+    if variant in _WALKED:
+        along = {"filter_tag": ("check_walked_tag",), **along}
     kept = tuple(part for each in parts for part in along.get(each, (_CHECKS.get(each, each),)))
     if bounded:
         kept += (_bounds(variant, kept),)
     return Way(variant, kept, values)
+
+
+def _among(best: str, parts: tuple[str, ...], values: dict[str, object], *, bounded: bool) -> Way:
+    """The same for gathering all that a source has."""
+    of_one = best == "reference_type" and "filter_reference_id" in parts
+    gathered = _GATHERED["reference_id" if of_one else best]
+    kept = tuple(part for each in parts for part in gathered.get(each, (_CHECKS.get(each, each),)))
+    return Way("_among", (*kept, "past_span_aside") if bounded else kept, values)
 
 
 def _bounds(variant: str, parts: tuple[str, ...]) -> str:
@@ -107,7 +154,7 @@ def _bounds(variant: str, parts: tuple[str, ...]) -> str:
     if variant in ("_by_end", "_by_priority"):
         return "past_span_aside"
     loose = "along_reference_type" in parts and "along_reference_id" not in parts
-    return "past_span_walked_aside" if loose else "past_span_walked"
+    return "past_span_walked_aside" if loose or _WALKED[variant] == "priority" else "past_span_walked"
 
 
 def _natural(which: JobFilter, order: str | None) -> str:
@@ -141,8 +188,8 @@ def _rivals(which: JobFilter, order: str | None, natural: str) -> list[str]:
 
 def _smallest(
     which: JobFilter, order: str | None, natural: str, rivals: list[str], values: Mapping[str, object]
-) -> Steps[tuple[str, str]]:
-    """The way to go, and the condition that leaves the fewest jobs."""
+) -> Steps[tuple[str, str, int]]:
+    """The way to go, the condition that leaves the fewest jobs, and how many these are."""
     asked = {name: getattr(which, name) for name in (*_SOURCES, "reference_id")}
     asked |= {name: values[name] for name in ("after", "before", "key")}
     asked |= {name: which.status is not None and values[name] for name in _LIVE}
@@ -162,20 +209,45 @@ def _smallest(
         # There is no order in it, and all of it would be sorted.
         rivals.remove("reference_type")
     if not rivals:
-        return natural, ""
+        return natural, "", 0
     best = min(rivals, key=lambda each: sizes[each])
-    if order in ("finishedAt", "priority"):
-        # A walk by priority is as long as it may be, and cannot be tried: what a condition leaves is gathered.
-        gathered = sizes[best] <= LITTLE or (order == "priority" and best in _SOURCES)
-        if best not in (*_SOURCES, "span") or not gathered:
-            return natural, best
-    if best == "span" or (best == "status" and live > LITTLE and which.definition is None):
-        return "", best
-    if best == "status":
-        return "_by_status", best
-    if best == "definition":
-        return "_by_lane", best
-    return best, best
+    size = sizes[best]
+    if order == "priority":
+        return _in_priority(which, best, size), best, size
+    if order == "finishedAt" and (best not in (*_SOURCES, "span") or size > LITTLE):
+        return natural, best, size
+    if best == "status" and order is not None and live > LITTLE and which.definition is None:
+        return "", best, size
+    return {"span": "", "status": "_by_status", "definition": "_by_lane"}.get(best, best), best, size
+
+
+def _in_priority(which: JobFilter, best: str, size: int) -> str:
+    """The way of a list by priority, when this condition leaves the fewest jobs.
+
+    A walk is as long as it may be, and cannot be tried: what a condition leaves is gathered where nothing knows its
+    priorities.
+    """
+    if best in ("status", "definition"):
+        return "_by_priority"
+    ranked = best if best in ("tag", "schedule") else "tag" if which.tag is not None else "schedule"
+    if getattr(which, ranked) is not None and (best == ranked or size > LITTLE):
+        return f"{ranked} priority"
+    if best == "span":
+        return "" if size <= LITTLE else "_by_priority"
+    return best
+
+
+def _edge(statuses: tuple[Status, ...] | None, values: Mapping[str, object], *, down: bool) -> Steps[dict[str, str]]:
+    """Where a walk begins: at the first job in order of creation that ended so, not where all others come first."""
+    if statuses is None or not TERMINAL.issuperset(statuses):
+        return {}
+    name = f"read_jobs_by_status_{'down' if down else 'up'}"
+    order = f"order_created_{'down' if down else 'up'}"
+    found = yield Statement(name, {**values, "limit": 1}, parts=("check_status", "past_span"), order=order)
+    if not found:
+        return {"before": BEFORE_ALL} if down else {"after": AFTER_ALL}
+    first = UUID(found[0][0]).int
+    return {"before": str(UUID(int=first + 1))} if down else {"after": str(UUID(int=first - 1))}
 
 
 def _ended(statuses: tuple[Status, ...], definition: str | None) -> Steps[int]:

@@ -104,9 +104,12 @@ async def list_jobs(
     page = await call.app.ajobs(limit=limit, sort=sort, cursor=cursor, **which)
     await call.site.shaper.learn(page.jobs)
     facts: dict[str, Any] = {"nextCursor": page.cursor}
-    if count:
+    if count and cursor is None and page.cursor is None and sort.removeprefix("-") != "finishedAt":
+        # All of them are there.
+        facts |= {"count": len(page.jobs), "countCapped": False}
+    elif count:
         counted = await call.app.acount_jobs(cap=_MOST_COUNTED, **which)
-        facts |= {"count": counted.value, "countCapped": counted.capped}
+        facts |= {"count": max(counted.value, len(page.jobs)), "countCapped": counted.capped}
     else:
         facts |= {"count": None, "countCapped": None}
     return json_text(listed("jobs", [call.site.shaper.job(each) for each in page.jobs], **facts))

@@ -162,7 +162,7 @@ class JobList(Told):
     jobs: list[Job]
     next_cursor: str | None
     count: int | None = Field(None, description="How many there are in all, when `count=true` was asked for.")
-    count_capped: bool | None = Field(None, description="There are more than were counted.")
+    count_capped: bool | None = Field(None, description="Not all were looked at: there may be more.")
 
 
 class Attempt(Told):

@@ -113,18 +113,24 @@ CREATE TABLE {schema}.job_detail (
     parent uuid,
     rerun_of uuid,
     traceparent text,
-    actor text
+    actor text,
+    -- Only of jobs that a schedule made, for lists of them in this order; it follows the job's own.
+    schedule_priority smallint
 );
 CREATE INDEX job_detail_lane ON {schema}.job_detail (lane, id);
 CREATE INDEX job_detail_reference ON {schema}.job_detail (reference_type, reference_id, id) WHERE reference_type IS NOT NULL;
 CREATE INDEX job_detail_schedule ON {schema}.job_detail (schedule, id) WHERE schedule IS NOT NULL;
+CREATE INDEX job_detail_schedule_priority ON {schema}.job_detail (schedule, schedule_priority, id) WHERE schedule IS NOT NULL;
 CREATE INDEX job_detail_parent ON {schema}.job_detail (parent, id) WHERE parent IS NOT NULL;
 
 CREATE TABLE {schema}.job_tag (
     tag text NOT NULL,
     id uuid NOT NULL,
+    -- The job's own, for lists in this order.
+    priority smallint NOT NULL,
     PRIMARY KEY (tag, id)
 );
+CREATE INDEX job_tag_priority ON {schema}.job_tag (tag, priority, id);
 CREATE INDEX job_tag_job ON {schema}.job_tag (id);
 
 -- A key outlives its job, and never ends while the job is in flight.

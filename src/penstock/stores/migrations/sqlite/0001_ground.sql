@@ -95,9 +95,9 @@ CREATE INDEX job_running ON job (worker, lane) WHERE worker IS NOT NULL;
 CREATE INDEX job_retire ON job (retire_at, id) WHERE retire_at IS NOT NULL;
 CREATE INDEX job_attention ON job (status, id) WHERE status IN (4, 6, 7);
 -- Lists of what has ended, by its end and by its priority; written once, when a job ends. Their conditions mean the
--- same and are said in two ways, so that no planner takes the one for the other.
+-- same and are said in two ways, so that no planner takes the one for the other; all that they name stands in the index itself.
 CREATE INDEX job_ended_at ON job (lane, status, retired, finished_at, id) WHERE finished_at IS NOT NULL;
-CREATE INDEX job_ended_priority ON job (lane, status, retired, priority, id) WHERE stale_at IS NOT NULL;
+CREATE INDEX job_ended_priority ON job (lane, status, retired, priority, id) WHERE status >= 5;
 CREATE INDEX job_admitted ON job (limit_key) WHERE limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3);
 CREATE INDEX job_blocked ON job (limit_key, rank, id) WHERE blocked;
 CREATE UNIQUE INDEX job_unique ON job (unique_key) WHERE unique_key IS NOT NULL AND status < 5;
@@ -116,18 +116,24 @@ CREATE TABLE job_detail (
     parent TEXT,
     rerun_of TEXT,
     traceparent TEXT,
-    actor TEXT
+    actor TEXT,
+    -- Only of jobs that a schedule made, for lists of them in this order; it follows the job's own.
+    schedule_priority INTEGER
 ) STRICT;
 CREATE INDEX job_detail_lane ON job_detail (lane, id);
 CREATE INDEX job_detail_reference ON job_detail (reference_type, reference_id, id) WHERE reference_type IS NOT NULL;
 CREATE INDEX job_detail_schedule ON job_detail (schedule, id) WHERE schedule IS NOT NULL;
+CREATE INDEX job_detail_schedule_priority ON job_detail (schedule, schedule_priority, id) WHERE schedule IS NOT NULL;
 CREATE INDEX job_detail_parent ON job_detail (parent, id) WHERE parent IS NOT NULL;
 
 CREATE TABLE job_tag (
     tag TEXT NOT NULL,
     id TEXT NOT NULL,
+    -- The job's own, for lists in this order.
+    priority INTEGER NOT NULL,
     PRIMARY KEY (tag, id)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX job_tag_priority ON job_tag (tag, priority, id);
 CREATE INDEX job_tag_job ON job_tag (id);
 
 -- A key outlives its job, and never ends while the job is in flight.

@@ -105,9 +105,16 @@ FROM moved CROSS JOIN LATERAL (VALUES (moved.before, -1), (moved.status, 1)) AS 
 WHERE moved.before <> moved.status GROUP BY lane, step.status, step.n;
 
 -- name: reprioritise_jobs
--- Held jobs that wait get another priority and keep their place in time.
-UPDATE {schema}.job SET priority = %(priority)s::smallint, rank = due_at - %(priority)s::bigint * %(ageing)s::bigint, updated_at = {now}
-WHERE id = ANY(%(id)s::uuid[]) AND status IN (0, 1);
+-- Held jobs that wait get another priority and keep their place in time; what lists are sorted by follows.
+WITH changed AS (
+    UPDATE {schema}.job SET priority = %(priority)s::smallint, rank = due_at - %(priority)s::bigint * %(ageing)s::bigint, updated_at = {now}
+    WHERE id = ANY(%(id)s::uuid[]) AND status IN (0, 1) RETURNING id
+),
+tagged AS (
+    UPDATE {schema}.job_tag SET priority = %(priority)s::smallint FROM changed WHERE job_tag.id = changed.id
+)
+UPDATE {schema}.job_detail SET schedule_priority = %(priority)s::smallint FROM changed
+WHERE job_detail.id = changed.id AND job_detail.schedule IS NOT NULL;
 
 -- name: forget_phases
 -- Phases of these jobs from a position on; where no completed one is left, the progress is forgotten too.

@@ -57,10 +57,12 @@ born AS (
 detailed AS (
     INSERT INTO {schema}.job_detail (
         id, lane, params, reference_type, reference_id, webhook_url, schedule, scheduled_for, parent, rerun_of,
-        traceparent, actor
+        traceparent, actor, schedule_priority
     )
     SELECT id, lane, %(params)s, %(reference_type)s, %(reference_id)s, %(webhook_url)s, %(schedule)s,
-        %(scheduled_for)s::bigint, %(parent)s::uuid, %(rerun_of)s::uuid, %(traceparent)s, %(actor)s FROM born
+        %(scheduled_for)s::bigint, %(parent)s::uuid, %(rerun_of)s::uuid, %(traceparent)s, %(actor)s,
+        CASE WHEN %(schedule)s::text IS NOT NULL THEN %(priority)s::smallint END
+    FROM born
 ),
 told AS (
     INSERT INTO {schema}.event (at, kind, job_id) SELECT created_at, 'job.enqueued', id FROM born
@@ -77,10 +79,11 @@ time AS MATERIALIZED (SELECT now, greatest(coalesce(%(due)s::bigint, now + %(del
 detailed AS (
     INSERT INTO {schema}.job_detail (
         id, lane, params, reference_type, reference_id, webhook_url, schedule, scheduled_for, parent, rerun_of,
-        traceparent, actor
+        traceparent, actor, schedule_priority
     )
     SELECT id, %(lane)s::integer, params, %(reference_type)s, %(reference_id)s, %(webhook_url)s, %(schedule)s,
-        %(scheduled_for)s::bigint, %(parent)s::uuid, %(rerun_of)s::uuid, %(traceparent)s, %(actor)s
+        %(scheduled_for)s::bigint, %(parent)s::uuid, %(rerun_of)s::uuid, %(traceparent)s, %(actor)s,
+        CASE WHEN %(schedule)s::text IS NOT NULL THEN %(priority)s::smallint END
     FROM unnest(%(id)s::uuid[], %(params)s::text[]) AS input (id, params)
     WHERE EXISTS (
         SELECT FROM {schema}.definition JOIN {schema}.control USING (key)
@@ -143,10 +146,10 @@ born AS (
 detailed AS (
     INSERT INTO {schema}.job_detail (
         id, lane, params, reference_type, reference_id, tags, idempotency_key, webhook_url, schedule,
-        scheduled_for, parent, rerun_of, traceparent, actor
+        scheduled_for, parent, rerun_of, traceparent, actor, schedule_priority
     )
     SELECT input.id, input.lane, params, reference_type, reference_id, tags, idempotency_key, webhook_url, schedule,
-        scheduled_for, parent, rerun_of, traceparent, actor
+        scheduled_for, parent, rerun_of, traceparent, actor, CASE WHEN schedule IS NOT NULL THEN priority END
     FROM input JOIN born ON born.id = input.id
 ),
 told AS (
@@ -161,8 +164,8 @@ SELECT id::text, status FROM born;
 
 -- name: tag_jobs
 -- Make jobs findable by their tags.
-INSERT INTO {schema}.job_tag (tag, id)
-SELECT tag, id FROM unnest(%(tag)s::text[], %(id)s::uuid[]) AS input (tag, id)
+INSERT INTO {schema}.job_tag (tag, id, priority)
+SELECT tag, id, priority FROM unnest(%(tag)s::text[], %(id)s::uuid[], %(priority)s::smallint[]) AS input (tag, id, priority)
 ON CONFLICT DO NOTHING;
 
 -- name: find_jobs

@@ -1,5 +1,5 @@
 -- Statements of the admin port that list and count jobs: one for each index along which they can be found.
--- {now} is the instant given by the caller, or else the database's own clock; {filters} and {order} are put in.
+-- {now} is the instant given by the caller, or else the database's own clock; {filters}, {along}, {among} and {order} are put in.
 -- A list finds the ids of its page first; `walked` is what is walked along. Ids lie between after and before.
 -- OFFSET 0 keeps the planner from turning a join around: what is walked along is chosen by whoever asks.
 
@@ -13,7 +13,9 @@
 -- let of_key: (%(key)s::text IS NULL OR definition.key = %(key)s::text)
 -- let overdue: %(overdue)s::boolean AND job.retire_at <= (SELECT {now}) AND NOT job.retired AND job.status * 2 <> ALL(%(groups)s::smallint[])
 -- let live: SELECT id FROM {schema}.job WHERE %(scheduled)s::boolean AND job.status = 0 UNION ALL SELECT id FROM {schema}.job WHERE %(queued)s::boolean AND job.status = 1 AND NOT job.blocked UNION ALL SELECT id FROM {schema}.job WHERE %(queued)s::boolean AND job.blocked UNION ALL SELECT id FROM {schema}.job WHERE %(running)s::boolean AND job.worker IS NOT NULL UNION ALL SELECT id FROM {schema}.job WHERE %(review)s::boolean AND job.status = 4 AND job.status IN (4, 6, 7)
--- let sortable: job.id, job.finished_at, job.priority
+-- let sortable: job.id, job.priority
+-- let by_end: job.id, job.finished_at
+-- let fits: CASE WHEN {filters} THEN 1 END AS fits
 -- let not_ended: UNION ALL SELECT {sortable} FROM (SELECT * FROM {schema}.job WHERE %(scheduled)s::boolean AND job.status = 0 OFFSET 0) AS job WHERE {filters} UNION ALL SELECT {sortable} FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.status = 1 AND NOT job.blocked OFFSET 0) AS job WHERE {filters} UNION ALL SELECT {sortable} FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.blocked OFFSET 0) AS job WHERE {filters} UNION ALL SELECT {sortable} FROM (SELECT * FROM {schema}.job WHERE %(running)s::boolean AND job.worker IS NOT NULL OFFSET 0) AS job WHERE {filters} UNION ALL SELECT {sortable} FROM (SELECT * FROM {schema}.job WHERE %(review)s::boolean AND job.status = 4 AND job.status IN (4, 6, 7) OFFSET 0) AS job WHERE {filters}
 -- let first_of_found: page AS MATERIALIZED (SELECT job.id FROM found AS job ORDER BY {order} LIMIT %(limit)s) SELECT {job} {whole} ORDER BY {order}
 
@@ -49,6 +51,14 @@ job.priority, job.id
 -- The most urgent first.
 job.priority DESC, job.id DESC
 
+-- name: order_walked_priority_up
+-- The least urgent first, as they stand in what is walked along.
+walked.priority, walked.id
+
+-- name: order_walked_priority_down
+-- The most urgent first, as they stand in what is walked along.
+walked.priority DESC, walked.id DESC
+
 -- name: past_finished_up
 -- Jobs behind the last one of a page.
 (job.finished_at, job.id) > (%(past_key)s::bigint, %(past_id)s::uuid)
@@ -64,6 +74,14 @@ job.priority DESC, job.id DESC
 -- name: past_priority_down
 -- Jobs behind the last one of a page.
 (job.priority, job.id) < (%(past_key)s::smallint, %(past_id)s::uuid)
+
+-- name: past_walked_priority_up
+-- Jobs behind the last one of a page, as they stand in what is walked along.
+(walked.priority, walked.id) > (%(past_key)s::smallint, %(past_id)s::uuid)
+
+-- name: past_walked_priority_down
+-- Jobs behind the last one of a page, as they stand in what is walked along.
+(walked.priority, walked.id) < (%(past_key)s::smallint, %(past_id)s::uuid)
 
 -- name: past_span
 -- Jobs with ids between these two.
@@ -92,6 +110,10 @@ job.finished_at IS NOT NULL
 -- name: check_tag
 -- Jobs with this tag, looked up job by job.
 EXISTS (SELECT FROM {schema}.job_tag WHERE job_tag.tag = %(filter_tag)s AND job_tag.id = job.id OFFSET 0)
+
+-- name: check_walked_tag
+-- The same of what is walked along, before the job itself is looked up.
+EXISTS (SELECT FROM {schema}.job_tag WHERE job_tag.tag = %(filter_tag)s AND job_tag.id = walked.id OFFSET 0)
 
 -- name: check_fingerprint
 -- Jobs with an attempt that failed this way, looked up job by job.
@@ -145,6 +167,30 @@ walked.reference_type = %(filter_reference_type)s
 -- Along the jobs that refer to the thing with this id.
 walked.reference_id = %(filter_reference_id)s
 
+-- name: among_tag
+-- Jobs with this tag, by their ids.
+SELECT id FROM {schema}.job_tag WHERE tag = %(filter_tag)s
+
+-- name: among_schedule
+-- Jobs that this schedule made, by their ids.
+SELECT id FROM {schema}.job_detail WHERE schedule = %(filter_schedule)s
+
+-- name: among_parent
+-- Jobs that this job created, by their ids.
+SELECT id FROM {schema}.job_detail WHERE parent = %(filter_parent)s::uuid
+
+-- name: among_reference_type
+-- Jobs that refer to a thing of this type, by their ids.
+SELECT id FROM {schema}.job_detail WHERE reference_type = %(filter_reference_type)s
+
+-- name: among_reference_id
+-- Jobs that refer to the thing of this type and id, by their ids.
+SELECT id FROM {schema}.job_detail WHERE reference_type = %(filter_reference_type)s AND reference_id = %(filter_reference_id)s
+
+-- name: among_fingerprint
+-- Jobs with an attempt that failed this way, by their ids.
+SELECT DISTINCT job_id AS id FROM {schema}.attempt WHERE fingerprint = %(filter_fingerprint)s
+
 -- name: read_jobs
 -- Jobs as they can be read: those that a filter speaks of, in some order. Which ones is found out first.
 WITH page AS MATERIALIZED (
@@ -159,6 +205,28 @@ ORDER BY {order};
 WITH page AS MATERIALIZED (
     SELECT walked.id FROM {schema}.job_tag AS walked {its_job}
     WHERE walked.tag = %(filter_tag)s AND {filters}
+    ORDER BY {order} LIMIT %(limit)s
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_tag_priority
+-- The same along the priorities of the jobs with a tag.
+WITH page AS MATERIALIZED (
+    SELECT walked.id, walked.priority FROM {schema}.job_tag AS walked {its_job}
+    WHERE walked.tag = %(filter_tag)s AND {filters}
+    ORDER BY {order} LIMIT %(limit)s
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_schedule_priority
+-- The same along the priorities of the jobs of a schedule.
+WITH page AS MATERIALIZED (
+    SELECT walked.id, walked.priority FROM (SELECT id, schedule, schedule_priority AS priority FROM {schema}.job_detail) AS walked
+    {its_job} WHERE walked.schedule = %(filter_schedule)s AND {filters}
     ORDER BY {order} LIMIT %(limit)s
 )
 SELECT {job}
@@ -199,17 +267,26 @@ SELECT {job}
 {whole}
 ORDER BY {order};
 
+-- name: read_jobs_among
+-- The same of jobs whose ids are gathered.
+WITH page AS MATERIALIZED (
+    SELECT job.id FROM {schema}.job WHERE job.id = ANY(ARRAY{among}) AND {filters} ORDER BY {order} LIMIT %(limit)s
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
 -- name: read_jobs_by_end
 -- The same along the ends of jobs, those of each lane and outcome by themselves.
 WITH found AS MATERIALIZED (
-    SELECT {sortable} FROM {groups} CROSS JOIN LATERAL (
-        SELECT {sortable} FROM {schema}.job
+    SELECT {by_end} FROM {groups} CROSS JOIN LATERAL (
+        SELECT {by_end} FROM {schema}.job
         WHERE {group} AND job.status >= 5 AND {filters}
         ORDER BY {order} LIMIT %(limit)s
     ) AS job
     WHERE {of_key}
     UNION ALL
-    SELECT {sortable} FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
+    SELECT {by_end} FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
 ),
 {first_of_found};
 
@@ -261,66 +338,66 @@ WITH found AS MATERIALIZED (
 {first_of_found};
 
 -- name: count_jobs
--- How many jobs a filter speaks of, up to a cap.
-SELECT count(*) FROM (
-    SELECT FROM {schema}.job WHERE {filters}
-    LIMIT %(cap)s
+-- How many jobs a filter speaks of, of so many that are looked at, and how many these were.
+SELECT count(fits), count(*) FROM (
+    SELECT {fits} FROM {schema}.job WHERE {along}
+    LIMIT %(look)s
 ) AS counted;
 
 -- name: count_jobs_by_tag
 -- The same along the jobs with a tag.
-SELECT count(*) FROM (
-    SELECT FROM {schema}.job_tag AS walked {its_job}
-    WHERE walked.tag = %(filter_tag)s AND {filters}
-    LIMIT %(cap)s
+SELECT count(fits), count(*) FROM (
+    SELECT {fits} FROM {schema}.job_tag AS walked {its_job}
+    WHERE walked.tag = %(filter_tag)s AND {along}
+    LIMIT %(look)s
 ) AS counted;
 
 -- name: count_jobs_by_detail
 -- The same along the jobs of a schedule, a parent or a reference.
-SELECT count(*) FROM (
-    SELECT FROM {schema}.job_detail AS walked {its_job} WHERE {filters}
-    LIMIT %(cap)s
+SELECT count(fits), count(*) FROM (
+    SELECT {fits} FROM {schema}.job_detail AS walked {its_job} WHERE {along}
+    LIMIT %(look)s
 ) AS counted;
 
 -- name: count_jobs_by_failure
 -- The same along the jobs with an attempt that failed in one way.
-SELECT count(*) FROM (
-    SELECT FROM (SELECT DISTINCT job_id AS id FROM {schema}.attempt WHERE fingerprint = %(filter_fingerprint)s) AS walked
-    {its_job} WHERE {filters}
-    LIMIT %(cap)s
+SELECT count(fits), count(*) FROM (
+    SELECT {fits} FROM (SELECT DISTINCT job_id AS id FROM {schema}.attempt WHERE fingerprint = %(filter_fingerprint)s) AS walked
+    {its_job} WHERE {along}
+    LIMIT %(look)s
 ) AS counted;
 
 -- name: count_jobs_by_lane
 -- The same along the lanes of a definition.
-SELECT count(*) FROM (
-    SELECT FROM {schema}.definition CROSS JOIN LATERAL (
-        SELECT FROM {schema}.job_detail AS walked {its_job}
-        WHERE walked.lane = definition.lane AND {filters} OFFSET 0
+SELECT count(fits), count(*) FROM (
+    SELECT fits FROM {schema}.definition CROSS JOIN LATERAL (
+        SELECT {fits} FROM {schema}.job_detail AS walked {its_job}
+        WHERE walked.lane = definition.lane AND {along} OFFSET 0
     ) AS walked
     WHERE definition.key = %(key)s::text
-    LIMIT %(cap)s
+    LIMIT %(look)s
 ) AS counted;
 
 -- name: count_jobs_by_status
 -- The same by what jobs stand in.
-SELECT count(*) FROM (
-    SELECT FROM {groups} CROSS JOIN LATERAL (
-        SELECT FROM {schema}.job WHERE {group} AND job.status >= 5 AND {filters} OFFSET 0
+SELECT count(fits), count(*) FROM (
+    SELECT fits FROM {groups} CROSS JOIN LATERAL (
+        SELECT {fits} FROM {schema}.job WHERE {group} AND job.status >= 5 AND {along} OFFSET 0
     ) AS job
     WHERE {of_key}
     UNION ALL
-    SELECT FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {filters}
+    SELECT {fits} FROM (SELECT * FROM {schema}.job WHERE {overdue} OFFSET 0) AS job WHERE {along}
     UNION ALL
-    SELECT FROM (SELECT * FROM {schema}.job WHERE %(scheduled)s::boolean AND job.status = 0 OFFSET 0) AS job WHERE {filters}
+    SELECT {fits} FROM (SELECT * FROM {schema}.job WHERE %(scheduled)s::boolean AND job.status = 0 OFFSET 0) AS job WHERE {along}
     UNION ALL
-    SELECT FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.status = 1 AND NOT job.blocked OFFSET 0) AS job WHERE {filters}
+    SELECT {fits} FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.status = 1 AND NOT job.blocked OFFSET 0) AS job WHERE {along}
     UNION ALL
-    SELECT FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.blocked OFFSET 0) AS job WHERE {filters}
+    SELECT {fits} FROM (SELECT * FROM {schema}.job WHERE %(queued)s::boolean AND job.blocked OFFSET 0) AS job WHERE {along}
     UNION ALL
-    SELECT FROM (SELECT * FROM {schema}.job WHERE %(running)s::boolean AND job.worker IS NOT NULL OFFSET 0) AS job WHERE {filters}
+    SELECT {fits} FROM (SELECT * FROM {schema}.job WHERE %(running)s::boolean AND job.worker IS NOT NULL OFFSET 0) AS job WHERE {along}
     UNION ALL
-    SELECT FROM (SELECT * FROM {schema}.job WHERE %(review)s::boolean AND job.status = 4 AND job.status IN (4, 6, 7) OFFSET 0) AS job WHERE {filters}
-    LIMIT %(cap)s
+    SELECT {fits} FROM (SELECT * FROM {schema}.job WHERE %(review)s::boolean AND job.status = 4 AND job.status IN (4, 6, 7) OFFSET 0) AS job WHERE {along}
+    LIMIT %(look)s
 ) AS counted;
 
 -- name: measure_filters

@@ -96,9 +96,12 @@ UPDATE job SET
 FROM {input} AS input WHERE job.id = input.id AND job.status = input.before;
 
 -- name: reprioritise_jobs
--- Held jobs that wait get another priority and keep their place in time.
+-- Held jobs that wait get another priority and keep their place in time; what lists are sorted by follows.
+DELETE FROM {input} WHERE id NOT IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id WHERE job.status IN (0, 1));
 UPDATE job SET priority = :priority, rank = due_at - :priority * :ageing, updated_at = :now
-WHERE id IN (SELECT id FROM {input}) AND status IN (0, 1);
+WHERE id IN (SELECT id FROM {input});
+UPDATE job_tag SET priority = :priority WHERE id IN (SELECT id FROM {input});
+UPDATE job_detail SET schedule_priority = :priority WHERE id IN (SELECT id FROM {input}) AND schedule IS NOT NULL;
 
 -- name: forget_phases
 -- Phases of these jobs from a position on; where no completed one is left, the progress is forgotten too.

@@ -37,10 +37,10 @@ WHERE (SELECT enabled FROM control WHERE key = (SELECT key FROM definition WHERE
 ON CONFLICT DO NOTHING;
 INSERT INTO job_detail (
     id, lane, params, reference_type, reference_id, webhook_url, schedule, scheduled_for, parent, rerun_of,
-    traceparent, actor
+    traceparent, actor, schedule_priority
 )
 SELECT :id, :lane, :params, :reference_type, :reference_id, :webhook_url, :schedule, :scheduled_for, :parent, :rerun_of,
-    :traceparent, :actor WHERE changes() = 1;
+    :traceparent, :actor, CASE WHEN :schedule IS NOT NULL THEN :priority END WHERE changes() = 1;
 INSERT INTO event (at, kind, job_id) SELECT :now, 'job.enqueued', :id WHERE changes() = 1;
 INSERT INTO tally_delta (lane, minute, status, n) SELECT :lane, :now / 60000000, {at} <= :now, 1 WHERE changes() = 1;
 SELECT :id, {at} <= :now WHERE changes() = 1;
@@ -55,10 +55,10 @@ SELECT id, :lane, {at} <= :now, :priority, :max_attempts, {at}, {at} - :priority
 FROM {input};
 INSERT INTO job_detail (
     id, lane, params, reference_type, reference_id, webhook_url, schedule, scheduled_for, parent, rerun_of,
-    traceparent, actor
+    traceparent, actor, schedule_priority
 )
 SELECT id, :lane, params, :reference_type, :reference_id, :webhook_url, :schedule, :scheduled_for, :parent, :rerun_of,
-    :traceparent, :actor FROM {input};
+    :traceparent, :actor, CASE WHEN :schedule IS NOT NULL THEN :priority END FROM {input};
 INSERT INTO event (at, kind, job_id, jobs)
 SELECT :now, 'job.enqueued', {of_one}, {of_many} FROM {input} GROUP BY rowid / 1000;
 INSERT INTO tally_delta (lane, minute, status, n)
@@ -81,10 +81,11 @@ ON CONFLICT DO NOTHING;
 DELETE FROM {input} WHERE unique_key IS NOT NULL AND id NOT IN (SELECT id FROM job);
 INSERT INTO job_detail (
     id, lane, params, reference_type, reference_id, tags, idempotency_key, webhook_url, schedule,
-    scheduled_for, parent, rerun_of, traceparent, actor
+    scheduled_for, parent, rerun_of, traceparent, actor, schedule_priority
 )
 SELECT id, lane, params, reference_type, reference_id, tags, idempotency_key, webhook_url, schedule,
-    scheduled_for, parent, rerun_of, traceparent, actor FROM {input};
+    scheduled_for, parent, rerun_of, traceparent, actor,
+    CASE WHEN schedule IS NOT NULL THEN priority END FROM {input};
 INSERT INTO event (at, kind, job_id, jobs)
 SELECT :now, 'job.enqueued', {of_one}, {of_many} FROM {input} GROUP BY rowid / 1000;
 INSERT INTO tally_delta (lane, minute, status, n)
@@ -94,7 +95,7 @@ SELECT input.id, job.status FROM {input} AS input CROSS JOIN job ON job.id = inp
 
 -- name: tag_jobs
 -- Make jobs findable by their tags.
-INSERT INTO job_tag (tag, id) SELECT tag, id FROM {input} WHERE true ON CONFLICT DO NOTHING;
+INSERT INTO job_tag (tag, id, priority) SELECT tag, id, priority FROM {input} WHERE true ON CONFLICT DO NOTHING;
 
 -- name: find_jobs
 -- The jobs with these ids: the status that is stored, and the one they read as.

@@ -1,5 +1,5 @@
 -- Statements of the admin port that list and count jobs: one for each index along which they can be found.
--- :now is the wall clock; {filters} and {order} are put in.
+-- :now is the wall clock; {filters}, {along}, {among} and {order} are put in.
 -- A list finds the ids of its page first; `walked` is what is walked along. Ids lie between after and before.
 
 -- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= :now THEN 8 ELSE job.status END
@@ -12,7 +12,9 @@
 -- let of_key: (:key IS NULL OR definition.key = :key)
 -- let overdue: :overdue AND job.retire_at <= :now AND NOT job.retired AND job.status * 2 NOT IN (SELECT value FROM json_each(:groups))
 -- let live: SELECT id FROM job WHERE :scheduled AND job.status = 0 UNION ALL SELECT id FROM job WHERE :queued AND job.status = 1 AND NOT job.blocked UNION ALL SELECT id FROM job WHERE :queued AND job.blocked UNION ALL SELECT id FROM job WHERE :running AND job.worker IS NOT NULL UNION ALL SELECT id FROM job WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7)
--- let sortable: job.id, job.finished_at, job.priority
+-- let sortable: job.id, job.priority
+-- let by_end: job.id, job.finished_at
+-- let fits: CASE WHEN {filters} THEN 1 END AS fits
 -- let not_ended: UNION ALL SELECT {sortable} FROM job INDEXED BY job_due WHERE :scheduled AND job.status = 0 AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_ready WHERE :queued AND job.status = 1 AND NOT job.blocked AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7) AND {filters}
 -- let first_of_found: page AS MATERIALIZED (SELECT job.id FROM (SELECT * FROM found) AS job ORDER BY {order} LIMIT :limit) SELECT {job} {whole} ORDER BY {order}
 
@@ -48,6 +50,14 @@ job.priority, job.id
 -- The most urgent first.
 job.priority DESC, job.id DESC
 
+-- name: order_walked_priority_up
+-- The least urgent first, as they stand in what is walked along.
+walked.priority, walked.id
+
+-- name: order_walked_priority_down
+-- The most urgent first, as they stand in what is walked along.
+walked.priority DESC, walked.id DESC
+
 -- name: past_finished_up
 -- Jobs behind the last one of a page.
 (job.finished_at, job.id) > (:past_key, :past_id)
@@ -63,6 +73,14 @@ job.priority DESC, job.id DESC
 -- name: past_priority_down
 -- Jobs behind the last one of a page.
 (job.priority, job.id) < (:past_key, :past_id)
+
+-- name: past_walked_priority_up
+-- Jobs behind the last one of a page, as they stand in what is walked along.
+(walked.priority, walked.id) > (:past_key, :past_id)
+
+-- name: past_walked_priority_down
+-- Jobs behind the last one of a page, as they stand in what is walked along.
+(walked.priority, walked.id) < (:past_key, :past_id)
 
 -- name: past_span
 -- Jobs with ids between these two.
@@ -92,25 +110,29 @@ job.finished_at IS NOT NULL
 -- Jobs with this tag, looked up job by job.
 EXISTS (SELECT 1 FROM job_tag WHERE job_tag.tag = :filter_tag AND job_tag.id = job.id)
 
+-- name: check_walked_tag
+-- The same of what is walked along, before the job itself is looked up.
+EXISTS (SELECT 1 FROM job_tag WHERE job_tag.tag = :filter_tag AND job_tag.id = walked.id)
+
 -- name: check_fingerprint
 -- Jobs with an attempt that failed this way, looked up job by job.
 EXISTS (SELECT 1 FROM attempt WHERE attempt.fingerprint = :filter_fingerprint AND attempt.job_id = job.id)
 
 -- name: check_schedule
 -- Jobs that this schedule made, looked up job by job.
-EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND job_detail.schedule = :filter_schedule)
+EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND +job_detail.schedule = :filter_schedule)
 
 -- name: check_parent
 -- Jobs that this job created, looked up job by job.
-EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND job_detail.parent = :filter_parent)
+EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND +job_detail.parent = :filter_parent)
 
 -- name: check_reference_type
 -- Jobs that refer to a thing of this type, looked up job by job.
-EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND job_detail.reference_type = :filter_reference_type)
+EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND +job_detail.reference_type = :filter_reference_type)
 
 -- name: check_reference_id
 -- Jobs that refer to the thing with this id, looked up job by job.
-EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND job_detail.reference_id = :filter_reference_id)
+EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND +job_detail.reference_id = :filter_reference_id)
 
 -- name: check_status
 -- Jobs that read as one of these statuses now.
@@ -144,6 +166,30 @@ walked.reference_type = :filter_reference_type
 -- Along the jobs that refer to the thing with this id.
 walked.reference_id = :filter_reference_id
 
+-- name: among_tag
+-- Jobs with this tag, by their ids.
+SELECT id FROM job_tag WHERE tag = :filter_tag
+
+-- name: among_schedule
+-- Jobs that this schedule made, by their ids.
+SELECT id FROM job_detail WHERE schedule = :filter_schedule
+
+-- name: among_parent
+-- Jobs that this job created, by their ids.
+SELECT id FROM job_detail WHERE parent = :filter_parent
+
+-- name: among_reference_type
+-- Jobs that refer to a thing of this type, by their ids.
+SELECT id FROM job_detail WHERE reference_type = :filter_reference_type
+
+-- name: among_reference_id
+-- Jobs that refer to the thing of this type and id, by their ids.
+SELECT id FROM job_detail WHERE reference_type = :filter_reference_type AND reference_id = :filter_reference_id
+
+-- name: among_fingerprint
+-- Jobs with an attempt that failed this way, by their ids.
+SELECT DISTINCT job_id AS id FROM attempt WHERE fingerprint = :filter_fingerprint
+
 -- name: read_jobs
 -- Jobs as they can be read: those that a filter speaks of, in some order. Which ones is found out first.
 WITH page AS MATERIALIZED (
@@ -158,6 +204,28 @@ ORDER BY {order};
 WITH page AS MATERIALIZED (
     SELECT walked.id FROM job_tag AS walked {its_job}
     WHERE walked.tag = :filter_tag AND {filters}
+    ORDER BY {order} LIMIT :limit
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_tag_priority
+-- The same along the priorities of the jobs with a tag.
+WITH page AS MATERIALIZED (
+    SELECT walked.id, walked.priority FROM job_tag AS walked {its_job}
+    WHERE walked.tag = :filter_tag AND {filters}
+    ORDER BY {order} LIMIT :limit
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
+-- name: read_jobs_by_schedule_priority
+-- The same along the priorities of the jobs of a schedule.
+WITH page AS MATERIALIZED (
+    SELECT walked.id, walked.priority FROM (SELECT id, schedule, schedule_priority AS priority FROM job_detail) AS walked
+    {its_job} WHERE walked.schedule = :filter_schedule AND {filters}
     ORDER BY {order} LIMIT :limit
 )
 SELECT {job}
@@ -198,17 +266,26 @@ SELECT {job}
 {whole}
 ORDER BY {order};
 
+-- name: read_jobs_among
+-- The same of jobs whose ids are gathered.
+WITH page AS MATERIALIZED (
+    SELECT job.id FROM {among} AS walked {its_job} WHERE {filters} ORDER BY {order} LIMIT :limit
+)
+SELECT {job}
+{whole}
+ORDER BY {order};
+
 -- name: read_jobs_by_end
 -- The same along the ends of jobs, those of each lane and outcome by themselves.
 WITH found AS MATERIALIZED (
-    SELECT {sortable} FROM {groups} CROSS JOIN job ON job.id IN (
+    SELECT {by_end} FROM {groups} CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
         WHERE {group} AND job.finished_at IS NOT NULL AND {filters}
         ORDER BY {order} LIMIT :limit
     )
     WHERE {of_key}
     UNION ALL
-    SELECT {sortable} FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
+    SELECT {by_end} FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
 ),
 {first_of_found};
 
@@ -217,7 +294,7 @@ WITH found AS MATERIALIZED (
 WITH found AS MATERIALIZED (
     SELECT {sortable} FROM {groups} CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
-        WHERE {group} AND job.stale_at IS NOT NULL AND {filters}
+        WHERE {group} AND job.status >= 5 AND {filters}
         ORDER BY {order} LIMIT :limit
     )
     WHERE {of_key}
@@ -232,7 +309,7 @@ WITH found AS MATERIALIZED (
 WITH found AS MATERIALIZED (
     SELECT {sortable} FROM {groups} CROSS JOIN (WITH RECURSIVE step (priority) AS (SELECT 0 UNION ALL SELECT priority + 1 FROM step WHERE priority < 20) SELECT priority FROM step) AS step CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
-        WHERE {group} AND job.stale_at IS NOT NULL AND job.priority = step.priority AND {filters}
+        WHERE {group} AND job.status >= 5 AND job.priority = step.priority AND {filters}
         ORDER BY {order} LIMIT :limit
     )
     WHERE {of_key}
@@ -247,7 +324,7 @@ WITH found AS MATERIALIZED (
 WITH found AS MATERIALIZED (
     SELECT {sortable} FROM {groups} CROSS JOIN (WITH RECURSIVE step (priority) AS (SELECT 0 UNION ALL SELECT priority + 1 FROM step WHERE priority < 20) SELECT priority FROM step) AS step CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
-        WHERE {group} AND job.stale_at IS NOT NULL AND job.priority = step.priority AND {filters}
+        WHERE {group} AND job.status >= 5 AND job.priority = step.priority AND {filters}
         ORDER BY {order} LIMIT :limit
     )
     WHERE {of_key}
@@ -258,61 +335,61 @@ WITH found AS MATERIALIZED (
 {first_of_found};
 
 -- name: count_jobs
--- How many jobs a filter speaks of, up to a cap.
-SELECT count(*) FROM (
-    SELECT 1 FROM job WHERE {filters}
-    LIMIT :cap
+-- How many jobs a filter speaks of, of so many that are looked at, and how many these were.
+SELECT count(fits), count(*) FROM (
+    SELECT {fits} FROM job WHERE {along}
+    LIMIT :look
 );
 
 -- name: count_jobs_by_tag
 -- The same along the jobs with a tag.
-SELECT count(*) FROM (
-    SELECT 1 FROM job_tag AS walked {its_job}
-    WHERE walked.tag = :filter_tag AND {filters}
-    LIMIT :cap
+SELECT count(fits), count(*) FROM (
+    SELECT {fits} FROM job_tag AS walked {its_job}
+    WHERE walked.tag = :filter_tag AND {along}
+    LIMIT :look
 );
 
 -- name: count_jobs_by_detail
 -- The same along the jobs of a schedule, a parent or a reference.
-SELECT count(*) FROM (
-    SELECT 1 FROM job_detail AS walked {its_job} WHERE {filters}
-    LIMIT :cap
+SELECT count(fits), count(*) FROM (
+    SELECT {fits} FROM job_detail AS walked {its_job} WHERE {along}
+    LIMIT :look
 );
 
 -- name: count_jobs_by_failure
 -- The same along the jobs with an attempt that failed in one way.
-SELECT count(*) FROM (
-    SELECT 1 FROM (SELECT DISTINCT job_id AS id FROM attempt WHERE fingerprint = :filter_fingerprint) AS walked
-    {its_job} WHERE {filters}
-    LIMIT :cap
+SELECT count(fits), count(*) FROM (
+    SELECT {fits} FROM (SELECT DISTINCT job_id AS id FROM attempt WHERE fingerprint = :filter_fingerprint) AS walked
+    {its_job} WHERE {along}
+    LIMIT :look
 );
 
 -- name: count_jobs_by_lane
 -- The same along the lanes of a definition.
-SELECT count(*) FROM (
-    SELECT 1 FROM definition CROSS JOIN job_detail AS walked ON walked.lane = definition.lane {its_job}
-    WHERE definition.key = :key AND {filters}
-    LIMIT :cap
+SELECT count(fits), count(*) FROM (
+    SELECT {fits} FROM definition CROSS JOIN job_detail AS walked ON walked.lane = definition.lane {its_job}
+    WHERE definition.key = :key AND {along}
+    LIMIT :look
 );
 
 -- name: count_jobs_by_status
 -- The same by what jobs stand in.
-SELECT count(*) FROM (
-    SELECT 1 FROM {groups} CROSS JOIN job INDEXED BY job_ended_at ON {group} AND job.finished_at IS NOT NULL
-    WHERE {of_key} AND {filters}
+SELECT count(fits), count(*) FROM (
+    SELECT {fits} FROM {groups} CROSS JOIN job INDEXED BY job_ended_at ON {group} AND job.finished_at IS NOT NULL
+    WHERE {of_key} AND {along}
     UNION ALL
-    SELECT 1 FROM job INDEXED BY job_retire WHERE {overdue} AND {filters}
+    SELECT {fits} FROM job INDEXED BY job_retire WHERE {overdue} AND {along}
     UNION ALL
-    SELECT 1 FROM job INDEXED BY job_due WHERE :scheduled AND job.status = 0 AND {filters}
+    SELECT {fits} FROM job INDEXED BY job_due WHERE :scheduled AND job.status = 0 AND {along}
     UNION ALL
-    SELECT 1 FROM job INDEXED BY job_ready WHERE :queued AND job.status = 1 AND NOT job.blocked AND {filters}
+    SELECT {fits} FROM job INDEXED BY job_ready WHERE :queued AND job.status = 1 AND NOT job.blocked AND {along}
     UNION ALL
-    SELECT 1 FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {filters}
+    SELECT {fits} FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {along}
     UNION ALL
-    SELECT 1 FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {filters}
+    SELECT {fits} FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {along}
     UNION ALL
-    SELECT 1 FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7) AND {filters}
-    LIMIT :cap
+    SELECT {fits} FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7) AND {along}
+    LIMIT :look
 );
 
 -- name: measure_filters
