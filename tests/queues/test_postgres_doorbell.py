@@ -97,6 +97,28 @@ async def test_rings_that_come_together_are_sent_as_few(
     await ringer.aclose()
 
 
+async def test_a_ring_that_a_caller_sent_in_vain_is_sent_again(
+    any_postgres: PostgresServer, new_bell: Callable[[], PostgresDoorbell]
+) -> None:
+    bell, ringer = new_bell(), new_bell()
+    await _settled(bell)
+    ringer.ring()
+    assert await bell.wait(10)
+    inner = ringer._ringers[os.getpid()]
+
+    def sent_by_the_caller() -> bool:
+        ended = inner._connection is not None and _end_sessions(any_postgres, "NOTIFY%") == 1
+        return ended and inner._send_unanswered()
+
+    await wait_until_async(sent_by_the_caller, "the thread sleeps, and a caller has sent a ring to nobody")
+    await _settled(bell)
+    inner._woken.set()
+
+    assert await bell.wait(10)
+    await bell.aclose()
+    await ringer.aclose()
+
+
 async def test_what_was_rung_last_is_still_sent_when_the_program_ends(
     any_postgres: PostgresServer, new_bell: Callable[[], PostgresDoorbell]
 ) -> None:

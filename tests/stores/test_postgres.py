@@ -17,6 +17,7 @@ from penstock.core.job import Held, LogLine
 from penstock.core.plan import Statement, Steps, writes
 from penstock.core.transitions import Status, Trigger
 from penstock.stores.postgres import PostgresStore
+from penstock.stores.postgres_lending import Lent
 from penstock.stores.verbs import control, jobs
 from tests.services import PgBouncer, PostgresServer
 from tests.stores import schemas
@@ -165,6 +166,28 @@ def test_a_server_that_is_away_is_named_and_nothing_is_acknowledged(
     kit.store._pool().timeout = 20.0
     assert query(kit.store, "SELECT count(*) FROM {s}job") == [(0,)]
     assert kit.status(kit.create()) is Status.QUEUED
+
+
+def test_the_session_that_was_used_last_is_used_next(kit: Kit) -> None:
+    pool = kit.store._pool()
+    with Lent(pool) as first, Lent(pool) as second:
+        assert first is not second
+
+    with Lent(pool) as third:
+        assert third is first
+
+
+def test_a_session_that_takes_no_writes_is_not_used_again(kit: Kit) -> None:
+    pool = kit.store._pool()
+    with Lent(pool) as first:
+        first.execute("SET default_transaction_read_only = on")
+
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), Lent(pool) as again:
+        again.execute(f"DELETE FROM {kit.store.schema}.job".encode())
+
+    assert again is first
+    assert first.closed
+    assert kit.create()
 
 
 # The database asks to run it again

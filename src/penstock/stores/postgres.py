@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import ExecStatus
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from penstock.core.errors import InvalidInput, StoreUnavailable
@@ -29,18 +30,17 @@ from penstock.stores.postgres_binding import bound
 from penstock.stores.postgres_deadline import acut_at, cut_at
 from penstock.stores.postgres_doorbell import NOTIFY, PostgresDoorbell, channel
 from penstock.stores.postgres_errors import (
-    aclosing_read_only,
-    closing_read_only,
     connection_broke,
     is_serialization,
     translated,
 )
+from penstock.stores.postgres_lending import AsyncConnection as AsyncConnection
+from penstock.stores.postgres_lending import Connection as Connection
+from penstock.stores.postgres_lending import Lent, LentAsync
 from penstock.stores.statements import Catalogue
 from penstock.stores.together import Coroutines, Threads
 
 T = TypeVar("T")
-Connection = psycopg.Connection[tuple[Any, ...]]
-AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 
 STRICT_PRIORITY = 10**15
 _TRIES = 6
@@ -142,7 +142,7 @@ class PostgresStore:
         for attempt in range(_TRIES):
             progress = _Progress()
             try:
-                with self._pool().connection() as connection, closing_read_only(connection), cut_at(end, connection):
+                with Lent(self._pool()) as connection, cut_at(end, connection):
                     return _drive(connection, plan, self._executor(connection, now), progress)
             except psycopg.Error as error:
                 if not _again(error, plan, progress, attempt) or _is_past(end):
@@ -163,7 +163,7 @@ class PostgresStore:
         for attempt in range(_TRIES):
             progress = _Progress()
             try:
-                async with (await self._async_pool()).connection() as connection, aclosing_read_only(connection):
+                async with LentAsync(await self._async_pool()) as connection:
                     with acut_at(end, connection):
                         return await _adrive(connection, plan, self._statement(now), progress)
             except psycopg.Error as error:
@@ -205,7 +205,7 @@ class PostgresStore:
 
         def execute(statement: Statement) -> Rows:
             cursor = connection.execute(*prepare(statement))
-            return cursor.fetchall() if cursor.description else []
+            return cursor.fetchall() if _has_rows(cursor) else []
 
         return execute
 
@@ -339,7 +339,12 @@ async def _adrive(
 
 async def _aexecute(connection: AsyncConnection, text: str, values: dict[str, Any]) -> Rows:
     cursor = await connection.execute(text, values)
-    return await cursor.fetchall() if cursor.description else []
+    return await cursor.fetchall() if _has_rows(cursor) else []
+
+
+def _has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:
+    """Whether the statement gives rows; to ask for their description would make one of each column."""
+    return cursor.pgresult is not None and cursor.pgresult.status == ExecStatus.TUPLES_OK
 
 
 def _steps(

@@ -8,18 +8,26 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import psycopg
 
+_NEVER = nullcontext()
+
+
+def cut_at(end: float | None, connection: psycopg.Connection[Any]) -> AbstractContextManager[None]:
+    """Cut a connection that is still in use at this moment of the monotonic clock."""
+    return _NEVER if end is None else _cutting(end, connection)
+
+
+def acut_at(end: float | None, connection: psycopg.AsyncConnection[Any]) -> AbstractContextManager[None]:
+    """The same in an event loop."""
+    return _NEVER if end is None else _acutting(end, connection)
+
 
 @contextmanager
-def cut_at(end: float | None, connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """Cut a connection that is still in use at this moment of the monotonic clock."""
-    if end is None:
-        yield
-        return
+def _cutting(end: float, connection: psycopg.Connection[Any]) -> Iterator[None]:
     timer = threading.Timer(_left(end), _cut, [connection.fileno()])
     timer.daemon = True
     timer.start()
@@ -31,11 +39,7 @@ def cut_at(end: float | None, connection: psycopg.Connection[Any]) -> Iterator[N
 
 
 @contextmanager
-def acut_at(end: float | None, connection: psycopg.AsyncConnection[Any]) -> Iterator[None]:
-    """The same in an event loop."""
-    if end is None:
-        yield
-        return
+def _acutting(end: float, connection: psycopg.AsyncConnection[Any]) -> Iterator[None]:
     timer = asyncio.get_running_loop().call_later(_left(end), _cut, connection.fileno())
     try:
         yield

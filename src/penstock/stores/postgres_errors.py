@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import psycopg
 from psycopg import errors
@@ -28,25 +27,6 @@ def connection_broke(error: psycopg.Error) -> bool:
     if isinstance(error, errors.QueryCanceled | errors.DiskFull | PoolTimeout):
         return False
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | errors.ReadOnlySqlTransaction)
-
-
-@contextmanager
-def closing_read_only(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    """After a failover old connections lead to a server that takes no writes: such a one is not used again."""
-    try:
-        yield
-    except errors.ReadOnlySqlTransaction:
-        connection.close()
-        raise
-
-
-@asynccontextmanager
-async def aclosing_read_only(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[None]:
-    try:
-        yield
-    except errors.ReadOnlySqlTransaction:
-        await connection.close()
-        raise
 
 
 @contextmanager
