@@ -247,9 +247,10 @@ def _insert_one(draft: Draft) -> Steps[Created]:
 
 def _insert_alike(drafts: Alike) -> Steps[list[Created]]:
     """Create jobs that stand for themselves and differ in their ids and parameters only."""
-    common = dict(zip(_ONCE, _SAID_ONCE(drafts.first), strict=True))
+    values = {**dict(zip(_ONCE, _SAID_ONCE(drafts.first), strict=True)), "n": len(drafts)}
     columns = {"id": drafts.ids, "params": drafts.params}
-    ((count, code, ids),) = yield Statement("create_alike", {**common, "n": len(drafts)}, columns=columns)
+    # It makes all or, when they are there already or refused, none; what is asked below only reads.
+    ((count, code, ids),) = yield Statement("create_alike", values, columns=columns, alone=True)
     status = BY_CODE[code]
     if count == len(drafts):
         return [Created(job_id, status, True) for job_id in drafts.ids]
