@@ -21,8 +21,6 @@ from penstock.web.routing import check_media, check_query, read_json
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-_ONE = "/v1/jobs"
-_MANY = "/v1/jobs/batch"
 _Handler = Callable[[Request, Caller], Awaitable[Response | None]]
 
 
@@ -55,14 +53,18 @@ class FastPath:
     def _handler(self, scope: Scope) -> _Handler | None:
         if scope["method"] != "POST":
             return None
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        return start_job if path == _ONE else _start_batch if path == _MANY else None
+        root: str = scope.get("root_path", "")
+        path: str = scope["path"]
+        return _HANDLERS.get(path[len(root) :]) if path.startswith(root) else None
 
 
 async def _start_batch(request: Request, caller: Caller) -> Response | None:
     """As the framework's route does it; None: something is wrong, and that route shall tell what."""
     wanted = wanted_in_batch(await read_json(request))
     return None if wanted is None else await start_all(caller, wanted)
+
+
+_HANDLERS: dict[str, _Handler] = {"/v1/jobs": start_job, "/v1/jobs/batch": _start_batch}
 
 
 class _Request(Request):
