@@ -29,10 +29,10 @@ from penstock.following import Following
 from penstock.handles import JobHandle
 from penstock.listening import Listeners
 from penstock.operating import Operating
-from penstock.orders import EnqueueOptions, Order
+from penstock.orders import EnqueueOptions, Order, OrderMaker
 from penstock.schedule_facts import tick_options
 from penstock.scheduling import Scheduling
-from penstock.signature import Validator, concurrency_key, plain_text
+from penstock.signature import Validator, plain_text
 from penstock.stores.verbs import admin, jobs
 from penstock.webhooking import Webhooking
 from penstock.worker_config import Configuring
@@ -147,28 +147,24 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
             )
         if params is not None and not isinstance(params, Mapping):
             raise InvalidInput(f"Parameters of {key!r} must be a mapping by name, not {params!r:.80}.")
-        own = self._own_handle(key, version)
-        if own is not None:
-            return own._with_options(options)._order_from((), params or {})
-        if self._errands is not None:
+        if self._errands is not None and self._own_handle(key, version) is None:
             text = plain_text(dict(params or {}), f"parameters of {key}")
             return Order(key, version or 0, text, options, checked=False)
+        maker = yield from self._order_maker(key, version)
+        return maker.order(params or {}, options)
+
+    def _order_maker(self, key: str, version: int | None) -> Talk[OrderMaker]:
+        """What makes orders of a definition: the code, or what the store knows of it."""
+        own = self._own_handle(key, version)
+        if own is not None:
+            return own._order_maker
         row = yield from self._definition(key, version)
         definition = row.definition
         validator = self._validators.get((key, definition.schema))
         if validator is None:
             validator = Validator(key, definition.schema, definition.secret_fields)
             self._validators[key, definition.schema] = validator
-        text = validator.text(params or {}, definition.default_params)
-        if options.concurrency_key is None and definition.concurrency_key is not None:
-            if not definition.concurrency_key:
-                raise InvalidInput(
-                    f"Only the code of {key!r} can tell the concurrency key of its jobs, and it is not here.",
-                    hint="Give the key: concurrency_key=…",
-                )
-            own_key = concurrency_key(text, definition.concurrency_key, validator)
-            options = replace(options, concurrency_key=own_key)
-        return Order(key, definition.version, text, options)
+        return OrderMaker(key, definition.version, validator, definition.default_params, definition.concurrency_key)
 
     def _schedule_order(self, schedule: Schedule, due: int | None) -> Talk[Order]:
         """The order for the job of a schedule that is due at an instant, or now."""
@@ -208,17 +204,13 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
             # There is one writer, and that is the caller now. What it registers it may still roll back.
             routes, register_on = dict(self._routes), connection
         yield from self._route(orders, routes, register_on)
-        drafts = [
-            given.draft(order, routes[order.key, order.version], job_id, **facts)
-            for order, job_id in zip(orders, self._ids.many(len(orders)), strict=True)
-        ]
+        drafts = given.drafts(orders, routes, self._ids.many(len(orders)), **facts)
         return (yield from self._keep_drafts(drafts, connection))
 
-    def _draft(self, order: Order, **facts: str | None) -> Talk[Draft]:
-        """The draft of one checked order, for whoever keeps many at once."""
-        if (order.key, order.version) not in self._routes:
-            yield from self._route([order], self._routes, None)
-        return given.draft(order, self._routes[order.key, order.version], self._ids.new_id(), **facts)
+    def _drafts(self, orders: Sequence[Order], **facts: str | None) -> Talk[Sequence[Draft]]:
+        """The drafts of checked orders, for whoever keeps those of several callers at once."""
+        yield from self._route(orders, self._routes, None)
+        return given.drafts(orders, self._routes, self._ids.many(len(orders)), **facts)
 
     def _keep_drafts(self, drafts: Sequence[Draft], connection: Any = None) -> Talk[list[Created]]:
         """Make jobs of drafts, all or none, and tell the workers."""

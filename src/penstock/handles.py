@@ -16,8 +16,8 @@ from penstock.core.instant import Duration
 from penstock.core.job import Created, Job
 from penstock.core.transitions import Status
 from penstock.core.why import Reason
-from penstock.orders import PLAIN, EnqueueOptions, Order
-from penstock.signature import KeyOf, Signature, concurrency_key
+from penstock.orders import PLAIN, EnqueueOptions, Order, OrderMaker
+from penstock.signature import KeyOf, Signature
 from penstock.steps import Step
 
 if TYPE_CHECKING:
@@ -78,6 +78,12 @@ class DefinitionHandle(Generic[P, R]):
         """The JSON Schema of the parameters, as text."""
         return self.signature.schema
 
+    @functools.cached_property
+    def _order_maker(self) -> OrderMaker:
+        """What makes orders of it from parameters by name."""
+        facts = self.definition
+        return OrderMaker(facts.key, facts.version, self.signature.validator, facts.default_params, self._code.key_of)
+
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
@@ -131,12 +137,7 @@ class DefinitionHandle(Generic[P, R]):
 
     def _order_from(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Order:
         """The order that a call with these arguments gives."""
-        params = self.signature.params(args, kwargs, self.definition.default_params)
-        options = self._options
-        if options.concurrency_key is None and self._code.key_of is not None:
-            key = concurrency_key(params, self._code.key_of, self.signature.validator)
-            options = replace(options, concurrency_key=key)
-        return Order(self.key, self.definition.version, params, options)
+        return self._order_maker.order(self.signature.bind(args, kwargs), self._options)
 
     def __repr__(self) -> str:
         return f"<definition {self.key!r} version {self.definition.version}>"

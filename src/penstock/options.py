@@ -15,7 +15,7 @@ from penstock.core.definition import DEFAULT_PRIORITY, Definition, Routed, check
 from penstock.core.errors import InvalidInput
 from penstock.core.ids import parse_id
 from penstock.core.instant import from_datetime, microseconds
-from penstock.core.job import Draft, Job, JobFilter
+from penstock.core.job import Alike, Draft, Job, JobFilter
 from penstock.core.transitions import Status
 from penstock.orders import PLAIN, EnqueueOptions, Order
 
@@ -46,6 +46,23 @@ def draft(order: Order, route: Routed, job_id: str, **facts: Any) -> Draft:
             max_attempts=route.max_attempts, **facts,
         )  # fmt: skip
     return _checked_draft(order, options, route, job_id, facts)
+
+
+def drafts(
+    orders: Sequence[Order], routes: Mapping[tuple[str, int], Routed], ids: Sequence[str], **facts: Any
+) -> Sequence[Draft]:
+    """The jobs that orders ask for, checked."""
+    first = orders[0]
+    key, version, options = first.key, first.version, first.options
+    if len(orders) > 1 and all(
+        each.options is options and each.version == version and each.key == key for each in orders
+    ):
+        one = draft(first, routes[key, version], ids[0], **facts)
+        if one.is_plain:
+            return Alike(one, ids, [each.params for each in orders])
+    return [
+        draft(each, routes[each.key, each.version], job_id, **facts) for each, job_id in zip(orders, ids, strict=True)
+    ]
 
 
 def check(order: Order) -> None:

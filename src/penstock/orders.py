@@ -10,6 +10,7 @@ from typing import Any
 from penstock.core import payload
 from penstock.core.errors import InvalidInput
 from penstock.core.instant import Duration
+from penstock.signature import KeyOf, Validator, concurrency_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,34 @@ class Order:
             raise InvalidInput(f"{key}: an order's version is an integer, not {version!r:.80}.")
         params = _params(written.get("params"), key)
         return cls(key, version or 0, params, _options(options, key), checked)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderMaker:
+    """Makes orders for jobs of one definition, whose parameters it checks."""
+
+    key: str
+    version: int
+    validator: Validator
+    defaults: str
+    """Parameters that stand behind those of each order, as JSON text."""
+    key_of: KeyOf | None
+    """How a concurrency key is found; an empty text when only code can tell that is not here."""
+
+    def order(self, params: Mapping[str, Any], options: EnqueueOptions, *, decoded: bool = False) -> Order:
+        """One order; parameters that were `decoded` from JSON are not looked at for anything else than their schema."""
+        text = self.validator.text(params, self.defaults, decoded=decoded)
+        if self.key_of is not None and options.concurrency_key is None:
+            options = replace(options, concurrency_key=self._concurrency_key(text, self.key_of))
+        return Order(self.key, self.version, text, options)
+
+    def _concurrency_key(self, params: str, key_of: KeyOf) -> str | None:
+        if not key_of:
+            raise InvalidInput(
+                f"Only the code of {self.key!r} can tell the concurrency key of its jobs, and it is not here.",
+                hint="Give the key: concurrency_key=…",
+            )
+        return concurrency_key(params, key_of, self.validator)
 
 
 def _written(value: Any) -> Any:

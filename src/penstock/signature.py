@@ -58,10 +58,6 @@ class Signature:
             self._validator = Validator(self._key, self.schema, self._secret)
         return self._validator
 
-    def params(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], defaults: str = "{}") -> str:
-        """A call's arguments as checked JSON text; defaults stand behind what the call gives."""
-        return self.validator.text(self._bind(args, kwargs), defaults)
-
     def arguments(self, params: str) -> dict[str, Any]:
         """The arguments to call the handler with, made from JSON text into what its type hints ask for."""
         if params == "{}" and not self._required:
@@ -81,7 +77,10 @@ class Signature:
             **(filled.model_extra or {}),
         }
 
-    def _bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """A call's arguments by name."""
+        if not args:
+            return dict(kwargs)
         if len(args) > len(self._positional):
             raise InvalidPayload(
                 f"{self._key} takes {len(self._positional)} parameters by position, {len(args)} were given."
@@ -106,6 +105,7 @@ class Validator:
         import jsonschema_rs
 
         self._key = key
+        self._what = f"parameters of {key}"
         self._secret = frozenset(secret)
         self.schema = schema
         try:
@@ -115,11 +115,15 @@ class Validator:
             raise InvalidDefinition(f"{key}: its JSON Schema cannot be used: {error}") from error
         self._properties: Mapping[str, Any] = parsed.get("properties", {})
 
-    def text(self, params: Mapping[str, Any], defaults: str = "{}") -> str:
-        """Parameters as JSON text, once they are JSON and fit the schema."""
-        given = dict(params) if defaults == "{}" else {**json.loads(defaults), **params}
-        text = plain_text(given, f"parameters of {self._key}")
-        plain = payload.load(text)
+    def text(self, params: Mapping[str, Any], defaults: str = "{}", *, decoded: bool = False) -> str:
+        """Parameters as JSON text, once they are JSON and fit the schema; those `decoded` from JSON are JSON."""
+        given = params if defaults == "{}" else {**json.loads(defaults), **params}
+        if decoded:
+            plain: Any = given
+            text = payload.encode_decoded(given, self._what)
+        else:
+            text = plain_text(dict(given), self._what)
+            plain = payload.load(text)
         if not self._checker.is_valid(plain):
             raise self._refusal(plain)
         return text

@@ -16,7 +16,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.core.errors import InvalidPayload
-from penstock.core.payload import MAX_BYTES, MAX_DEPTH, decode, digest, encode, load, sanitise, sanitise_text
+from penstock.core.payload import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    decode,
+    digest,
+    encode,
+    encode_decoded,
+    load,
+    sanitise,
+    sanitise_text,
+)
 
 REPLACED = "\ufffd"
 
@@ -367,6 +377,41 @@ def test_a_refusal_names_what_was_given_and_a_repeated_key():
 
     assert str(error) == "the body at /a/0/b~1c is there more than once. Name each key once."
     assert error.path == "/a/0/b~1c"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r'{"a":1,"a":1}',
+        r'{"a":1,"\u0061":2}',
+        r'{"\"":"\\","\"":"[\\\""}',
+        r'[{"x":"\\"},{"":0,"":1},{"x":"\u0022"}]',
+    ],
+)
+def test_a_repeated_key_is_found_however_it_is_written(text):
+    assert "more than once" in str(refusal(decode, text))
+
+
+def test_brackets_inside_of_strings_are_no_levels():
+    shallow = ["[" * 100, 'a"]"[', "\\", {"]{": '}}\\"'}, '"'] * 40
+    closed_in_strings = '["]",' * (MAX_DEPTH + 1) + "1" + "]" * (MAX_DEPTH + 1)
+
+    assert decode(json.dumps(shallow)) == shallow
+    assert "64 levels" in str(refusal(decode, closed_in_strings))
+
+
+@given(good_values)
+def test_what_was_decoded_is_written_as_it_would_be_anyway(value):
+    decoded = decode(json.dumps(value, indent=1))
+
+    assert encode_decoded(decoded) == encode(decoded)
+
+
+def test_what_was_decoded_may_still_be_too_large():
+    fits, too_large = "x" * (MAX_BYTES - 2), "x" * (MAX_BYTES - 1)
+
+    assert encode_decoded(fits) == f'"{fits}"'
+    assert str(refusal(encode_decoded, too_large)) == str(refusal(encode, too_large))
 
 
 def test_a_refusal_stays_short_however_long_the_keys_are():

@@ -9,7 +9,7 @@ import pytest
 from penstock.core.definition import DEFAULT_PRIORITY
 from penstock.core.errors import Conflict, IdempotencyConflict, NotFound
 from penstock.core.instant import DAY, SECOND, to_datetime
-from penstock.core.job import Created
+from penstock.core.job import Alike, Created
 from penstock.core.transitions import ACTIVE, Status, Trigger
 from penstock.stores.verbs import control, feed, jobs
 from tests.stores.kit import Kit
@@ -204,6 +204,38 @@ def test_the_same_key_twice_in_one_batch_with_other_parameters_makes_none(kit: K
         kit.run(jobs.create(drafts))
 
     assert dump(kit.store) == before
+
+
+def test_drafts_that_are_alike_become_a_job_each(kit: Kit) -> None:
+    first, ids = kit.draft(priority=12), [kit.new_id() for _ in range(3)]
+    drafts = Alike(first, ids, ['{"n":1}', '{"n":"\\"\\\\,{}"}', "{}"])
+
+    answers = kit.run(jobs.create(drafts))
+
+    assert answers == [Created(job_id, Status.QUEUED, created=True) for job_id in ids]
+    made = [kit.job(job_id) for job_id in ids]
+    assert [job.params for job in made] == list(drafts.params)
+    assert {job.priority for job in made} == {12}
+    assert kit.run(jobs.create(drafts)) == answers
+
+
+def test_of_drafts_that_are_alike_some_may_be_there_already(kit: Kit) -> None:
+    drafts = [kit.draft() for _ in range(4)]
+    kit.run(jobs.create(drafts[1:3]))
+
+    answers = kit.run(jobs.create(drafts))
+
+    assert answers == [Created(draft.id, Status.QUEUED, created=True) for draft in drafts]
+    assert query(kit.store, "SELECT count(*) FROM {s}job") == [(4,)]
+
+
+def test_drafts_that_are_alike_share_their_key_as_any_others_do(kit: Kit) -> None:
+    ids = [kit.new_id() for _ in range(3)]
+
+    answers = kit.run(jobs.create(Alike(kit.draft(idempotency_key="same"), ids, ["{}"] * 3)))
+
+    assert [each.created for each in answers] == [True, False, False]
+    assert {each.job_id for each in answers} == {ids[0]}
 
 
 def test_keys_are_given_back_when_the_batch_fails(kit: Kit) -> None:

@@ -12,6 +12,9 @@ import pytest
 
 from penstock import Penstock
 from penstock.core.access import Role
+from penstock.orders import PLAIN, EnqueueOptions
+from penstock.web.intake import Intake
+from penstock.web.settings import WebSettings
 from tests.web.conftest import NewServer, NewSite
 from tests.web.kit import WebKit, refused, told
 from tests.web.streams import define, reading, run, until
@@ -140,6 +143,43 @@ class TestBatches:
         assert made[0]["jobId"] == made[1]["jobId"]
         assert [each["created"] for each in made] == [True, False]
         assert len(app.jobs().jobs) == 1
+
+    def test_plain_jobs_and_such_with_options_share_a_batch(self, ready: WebKit, app: Penstock) -> None:
+        wanted = [asked(1), asked(2, priority=14), {"definitionKey": "any"}, asked(3, tags=["a"])]
+
+        made = told(ready.post(BATCH, {"jobs": wanted}), 201)["jobs"]
+
+        jobs = [app.read_job(each["jobId"]) for each in made]
+        assert [(json.loads(job.params).get("value"), job.priority, job.tags) for job in jobs] == [
+            (1, 10, ()), (2, 14, ()), (None, 10, ()), (3, 10, ("a",)),
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            [],
+            {},
+            "jobs",
+            {"jobs": None},
+            {"jobs": {}},
+            {"jobs": [], "query": 1},
+            {"jobs": [asked(), None, 5]},
+            {"jobs": [asked(), {"params": {}}]},
+            {"jobs": [asked(), {"definitionKey": 7, "params": {}}]},
+            {"jobs": [asked(), {"definitionKey": "any", "params": []}]},
+            {"jobs": [asked(), asked(body=1), asked(priority="high")]},
+            {"jobs": [asked(), {"definitionKey": "any", "parameters": {}}]},
+        ],
+    )
+    def test_a_batch_of_the_wrong_shape_is_refused_alike_with_and_without_the_framework(
+        self, new_site: NewSite, app: Penstock, body: Any
+    ) -> None:
+        furnish(app)
+
+        short, long = (new_site(origins=origins).post(BATCH, body) for origins in ((), ("https://elsewhere.example",)))
+
+        assert refused(short, 422, "invalid_request") == refused(long, 422, "invalid_request")
+        assert app.count_jobs().value == 0
 
     def test_a_batch_has_one_to_ten_thousand_jobs(self, ready: WebKit, app: Penstock) -> None:
         refused(ready.post(BATCH, {"jobs": []}), 422, "invalid_request")
@@ -280,3 +320,19 @@ def test_a_deleted_job_is_told_by_its_id_alone(app: Penstock, new_server: NewSer
             assert EXACT not in json.dumps(found[-1].data)
 
     run(follow())
+
+
+async def test_jobs_of_several_callers_at_once_are_each_their_own(app: Penstock) -> None:
+    furnish(app)
+    intake = Intake(app, WebSettings())
+    plain = await intake.order("any", {"value": 1}, None, PLAIN)
+    tagged = await intake.order("any", {"value": 2}, None, EnqueueOptions(tags=("a",)))
+    wanted = [(plain, "anna"), (plain, "anna"), (tagged, "anna"), (plain, "bert")]
+
+    made = await asyncio.gather(*(intake.create(order, by) for order, by in wanted))
+
+    jobs = [await app.aread_job(each.job_id) for each in made]
+    assert [(job.params, job.tags, job.actor) for job in jobs] == [
+        ('{"value":1}', (), "anna"), ('{"value":1}', (), "anna"), ('{"value":2}', ("a",), "anna"),
+        ('{"value":1}', (), "bert"),
+    ]  # fmt: skip

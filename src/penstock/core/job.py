@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 from penstock.core.errors import InvalidInput
 from penstock.core.transitions import Status
@@ -38,6 +39,36 @@ class Draft:
     scheduled_for: int | None = None
     traceparent: str | None = None
     actor: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it stands for itself: no key to take, no slot to wait for, no tag to be found by."""
+        return not (self.idempotency_key or self.unique or self.concurrency_key or self.tags)
+
+
+class Alike(Sequence[Draft]):
+    """Drafts that differ in their ids and parameters only: the first, and the ids and parameters of all."""
+
+    __slots__ = ("first", "ids", "params")
+
+    def __init__(self, first: Draft, ids: Sequence[str], params: Sequence[str]) -> None:
+        self.first = first
+        self.ids = ids
+        self.params = params
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Draft: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Alike: ...
+
+    def __getitem__(self, index: int | slice) -> Draft | Alike:
+        if isinstance(index, slice):
+            return Alike(self.first, self.ids[index], self.params[index])
+        return replace(self.first, id=self.ids[index], params=self.params[index])
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,14 @@ def to_json(value: object) -> bytes:
     return to_json(value)
 
 
+def _from_strict_json(data: bytes) -> Any:
+    """Parse JSON as the standard has it, without NaN and its kin; loaded by the first call, too."""
+    import orjson
+
+    globals().update(_from_strict_json=orjson.loads)
+    return orjson.loads(data)
+
+
 def _load() -> None:
     import pydantic_core
 
@@ -61,7 +69,10 @@ def decode(text: str | bytes, what: str = "params", most: int = MAX_BYTES) -> ob
         raise MalformedPayload(f"{what} begins with a byte order mark.", hint="Send UTF-8 without one.")
     if _nests_too_deep(data):
         raise InvalidPayload(f"{what} is nested deeper than {MAX_DEPTH} levels.", hint=_FLATTEN)
-    parser = _CAREFUL_PARSER if _has_long_number(data) else _PARSER
+    has_long_number = _has_long_number(data)
+    if not has_long_number and (found := _quickly_decoded(data, most)) is not None:
+        return found[0]
+    parser = _CAREFUL_PARSER if has_long_number else _PARSER
     try:
         value: object = parser.decode(data.decode())
     except UnicodeDecodeError as error:
@@ -71,6 +82,14 @@ def decode(text: str | bytes, what: str = "params", most: int = MAX_BYTES) -> ob
     if _quick(value, most) is None:
         _Walk(what, most=most).write(value)
     return value
+
+
+def encode_decoded(value: object, what: str = "params") -> str:
+    """The text of a value that `decode` gave, or of a part of one: only its size is left to be looked at."""
+    data = to_json(value)
+    if len(data) > MAX_BYTES:
+        raise _too_large(what, MAX_BYTES)
+    return data.decode()
 
 
 def load(text: str) -> object:
@@ -108,7 +127,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _LONG_NUMBER = re.compile(rb"[0-9]{19,}")
 _DIGITS_TO_ZERO = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
-_NOT_BRACKETS = bytes(set(range(256)) - set(_STEP))
+_NOT_MARKS = bytes(set(range(256)) - {*_STEP, ord('"')})
 _MOST_REPAIRS_TOLD = 20
 _TEXT, _AS_TEXT = "Pass it as a string.", "It was kept as a string."
 _FLATTEN = "Flatten it, or pass the inner part as a string."
@@ -134,6 +153,21 @@ def _quick(value: object, most: int = MAX_BYTES) -> str | None:
     if _has_long_number(data) and any(int(run[:20]) > MAX_INTEGER for run in _LONG_NUMBER.findall(data)):
         return None
     return data.decode()
+
+
+def _quickly_decoded(data: bytes, most: int) -> tuple[object] | None:
+    """The value of JSON beyond doubt; None means that the other parser must tell what is wrong with it."""
+    if b"\\" in data and b"\\u0000" in data:
+        return None
+    try:
+        value = _from_strict_json(data)
+    except ValueError:
+        return None
+    written = to_json(value)
+    # Of a key that was named twice one is gone, and its quotes with it.
+    if len(written) > most or _unescaped(written).count(b'"') != _unescaped(data).count(b'"'):
+        return None
+    return (value,)
 
 
 def _has_only_plain_types(value: Any, most: int) -> bool:
@@ -176,9 +210,15 @@ def _nests_too_deep(data: bytes) -> bool:
     """Whether a parser would go deeper than allowed, found without going deep."""
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return False
-    unescaped = data.replace(b"\\\\", b"").replace(b'\\"', b"")
-    brackets = b"".join(unescaped.split(b'"')[::2]).translate(None, _NOT_BRACKETS)
+    # Two quotes with nothing between them can go: what is inside a string stays inside, and little is left to split.
+    marks = _unescaped(data).translate(None, _NOT_MARKS).replace(b'""', b"")
+    brackets = b"".join(marks.split(b'"')[::2])
     return max(accumulate(map(_STEP.__getitem__, brackets)), default=0) > MAX_DEPTH
+
+
+def _unescaped(data: bytes) -> bytes:
+    """JSON whose every quote begins or ends a string."""
+    return data.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in data else data
 
 
 class _RepeatedKey:

@@ -35,7 +35,24 @@ def array(values: Sequence[Any]) -> str:
         return "{" + "NULL," * (len(values) - 1) + "NULL}"
     if type(first) is int and None not in values:
         return "{" + ",".join(map(str, values)) + "}"
+    if type(first) is str and (texts := _texts(values)) is not None:
+        return texts
     return "{" + ",".join(map(_element, values)) + "}"
+
+
+def _texts(values: Sequence[Any]) -> str | None:
+    """An array of texts, escaped all at once; None when they are not only texts."""
+    try:
+        # No text may hold a NUL: it stands between them until they are escaped.
+        joined = "\0".join(values)
+    except TypeError:
+        return None
+    if joined.count("\0") != len(values) - 1:
+        return None
+    if "\\" in joined:
+        joined = joined.replace("\\", "\\\\")
+    escaped = joined.replace('"', '\\"').replace("\0", '","')
+    return f'{{"{escaped}"}}'
 
 
 def _element(value: Any) -> str:

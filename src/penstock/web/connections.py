@@ -15,6 +15,7 @@ from penstock.web.settings import ServerSettings
 _NEVER = float("inf")
 _SLOWEST = 64 * 1024
 """Bytes of a body for which a client gets one second more."""
+_HEAD = b"HTTP/1.1 "
 _UPGRADE = re.compile(rb"\r\nupgrade[ \t]*:", re.IGNORECASE)
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
@@ -35,6 +36,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._answers = _Answers(transport, self.loop)
         self._late_at = self.loop.time() + self._settings.header_timeout
         if len(self.connections) > self._settings.max_connections:
             self.app = _overloaded
@@ -87,6 +89,8 @@ class Connection(HttpToolsProtocol):
         self._in_head, self._head = False, 0
         self._late_at = self.loop.time() + self._settings.body_timeout
         super().on_headers_complete()
+        if self.cycle is not None:
+            self.cycle.transport = self._answers  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
         self._in_head, self._late_at = True, _NEVER
@@ -120,8 +124,39 @@ class Connection(HttpToolsProtocol):
         head = b"HTTP/1.1 %d %s\r\n" % (status, _PHRASES[status])
         for name, value in (*self.server_state.default_headers, *answer.raw_headers):
             head += name + b": " + value + b"\r\n"
-        self.transport.write(head + b"\r\n" + bytes(answer.body))
-        self.transport.close()
+        self._answers.write(head + b"\r\n" + bytes(answer.body))
+        self._answers.close()
+
+
+class _Answers:
+    """The way out for answers: a head waits for the body that follows it at once, so that both are sent as one."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.writelines([head, data])
+        elif data.startswith(_HEAD):
+            self._head = data
+            self._loop.call_soon(self._flush)
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def _flush(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head)
 
 
 def _without_upgrade(data: bytes) -> bytes:

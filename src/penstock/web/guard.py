@@ -27,6 +27,7 @@ MARKS = (
     (b"cache-control", b"no-store"),
 )
 """What every answer says to browsers, where it does not say otherwise itself."""
+_MARKED = frozenset(name for name, _ in MARKS)
 _PLAIN = re.compile(rb"[A-Za-z0-9._:-]{1,100}")
 _PROCESS = secrets.token_hex(6)
 _numbers = itertools.count(1)
@@ -148,4 +149,4 @@ def _mark(message: Message, request_id: str) -> None:
     headers: list[tuple[bytes, bytes]] = message.setdefault("headers", [])
     there = {name for name, _ in headers}
     headers.append((b"x-request-id", request_id.encode()))
-    headers.extend(each for each in MARKS if each[0] not in there)
+    headers += MARKS if there.isdisjoint(_MARKED) else [each for each in MARKS if each[0] not in there]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from penstock.app import Penstock
@@ -11,14 +11,17 @@ from penstock.conversation import Talk
 from penstock.core.definition import Definition
 from penstock.core.errors import NotFound, PenstockError
 from penstock.core.job import Created, Draft
-from penstock.orders import EnqueueOptions, Order
+from penstock.orders import PLAIN, EnqueueOptions, Order, OrderMaker
 from penstock.stores.verbs import admin
 from penstock.web.settings import WebSettings
 
 _MOST = 500
 Wanted = tuple[str, Mapping[str, Any], int | None, EnqueueOptions]
-"""A definition's key, parameters, its version if one was named, and options."""
-_Asked = tuple[Draft, "asyncio.Future[Created]"]
+"""A definition's key, parameters as they were decoded from JSON, its version if one was named, and options."""
+_Future = asyncio.Future[Created]
+_Asked = tuple[Order | Draft, str, _Future]
+"""A job, who asked for it, and who waits for the answer."""
+_Makers = dict[tuple[str, int | None], OrderMaker]
 
 
 class Intake:
@@ -32,35 +35,44 @@ class Intake:
 
     async def order(self, key: str, params: Mapping[str, Any], version: int | None, options: EnqueueOptions) -> Order:
         """The order for one job, checked against its definition."""
-        try:
-            return await self._app._ado(self._app._order(key, params, version, options))
-        except NotFound as error:
-            if error.kind != "definition" or not self._settings.unknown_definitions:
-                raise
-        # Nobody has made it known yet: its jobs wait for a worker that does, and nobody checks them till then.
-        await self._app.store.arun(admin.register([Definition(key, version or 1)]))
-        return await self._app._ado(self._app._order(key, params, version, options))
+        orders: list[Order] = []
+        await self.orders([(key, params, version, options)], orders)
+        return orders[0]
 
     async def orders(self, wanted: Iterable[Wanted], orders: list[Order]) -> None:
         """Add the orders for many jobs, one after the other up to the first that cannot be had."""
-        waiting = iter(wanted)
-        while (each := await self._app._ado(self._known(waiting, orders))) is not None:
-            orders.append(await self.order(*each))
+        waiting, makers = iter(wanted), _Makers()
+        while (unknown := await self._app._ado(self._known(waiting, makers, orders))) is not None:
+            key, params, version, options = unknown
+            # Nobody has made it known yet: its jobs wait for a worker that does, and nobody checks them till then.
+            await self._app.store.arun(admin.register([Definition(key, version or 1)]))
+            makers[key, version] = await self._app._ado(self._app._order_maker(key, version))
+            orders.append(makers[key, version].order(params, options, decoded=True))
 
-    def _known(self, wanted: Iterator[Wanted], orders: list[Order]) -> Talk[Wanted | None]:
+    def _known(self, wanted: Iterator[Wanted], makers: _Makers, orders: list[Order]) -> Talk[Wanted | None]:
         """Go on up to the first whose definition nobody has made known yet."""
         for each in wanted:
-            try:
-                orders.append((yield from self._app._order(*each)))
-            except NotFound:
-                return each
+            key, params, version, options = each
+            maker = makers.get((key, version))
+            if maker is None:
+                try:
+                    maker = yield from self._app._order_maker(key, version)
+                except NotFound as error:
+                    if error.kind != "definition" or not self._settings.unknown_definitions:
+                        raise
+                    return each
+                makers[key, version] = maker
+            orders.append(maker.order(params, options, decoded=True))
         return None
 
     async def create(self, order: Order, by: str) -> Created:
         """Create one job; the answer comes when it is committed."""
-        draft = await self._app._ado(self._app._draft(order, actor=str(by)))
-        future: asyncio.Future[Created] = asyncio.get_running_loop().create_future()
-        self._waiting.append((draft, future))
+        asked: Order | Draft = order
+        if order.options is not PLAIN:
+            # What is wrong with its options is told to this caller, whoever shares the transaction.
+            (asked,) = await self._app._ado(self._app._drafts([order], actor=str(by)))
+        future: _Future = asyncio.get_running_loop().create_future()
+        self._waiting.append((asked, str(by), future))
         if self._working is None:
             self._working = asyncio.create_task(self._work())
         return await future
@@ -77,28 +89,43 @@ class Intake:
         finally:
             self._working = None
 
-    async def _commit(self, batch: list[_Asked]) -> None:
+    async def _commit(self, batch: Sequence[_Asked]) -> None:
         """One transaction for all; when one of them is refused, each has its own."""
+        drafts: Sequence[Order | Draft] = [asked for asked, _, _ in batch]
         try:
-            created = await self._app._ado(self._app._keep_drafts([draft for draft, _ in batch]))
+            drafts = ready = await self._app._ado(self._drafts(batch))
+            created = await self._app._ado(self._app._keep_drafts(ready))
         except PenstockError as error:
             if len(batch) == 1:
-                _fail(batch[0][1], error)
+                _fail(batch[0][2], error)
                 return
-            for each in batch:
-                await self._commit([each])
+            # The ids stay as they are: what was committed all the same is found again.
+            for asked, (_, by, future) in zip(drafts, batch, strict=True):
+                await self._commit([(asked, by, future)])
         except BaseException as error:
-            for _, future in batch:
+            for _, _, future in batch:
                 _fail(future, error)
             if not isinstance(error, Exception):
                 raise
         else:
-            for (_, future), answer in zip(batch, created, strict=True):
+            for (_, _, future), answer in zip(batch, created, strict=True):
                 if not future.done():
                     future.set_result(answer)
 
+    def _drafts(self, batch: Sequence[_Asked]) -> Talk[Sequence[Draft]]:
+        """Make drafts of the orders among those who wait, all at once where one caller has sent them."""
+        orders = [asked for asked, _, _ in batch if isinstance(asked, Order)]
+        actors = {by for _, by, _ in batch}
+        if len(orders) == len(batch) and len(actors) == 1:
+            return (yield from self._app._drafts(orders, actor=actors.pop()))
+        drafts: list[Draft] = []
+        for asked, by, _ in batch:
+            made = (yield from self._app._drafts([asked], actor=by)) if isinstance(asked, Order) else [asked]
+            drafts += made
+        return drafts
 
-def _fail(future: asyncio.Future[Created], error: BaseException) -> None:
+
+def _fail(future: _Future, error: BaseException) -> None:
     if future.done():
         return
     if isinstance(error, Exception):

@@ -25,7 +25,10 @@ class KeyConvertor(PathConvertor):
 
 def mark_quoted_slashes(scope: Scope) -> None:
     """Tell slashes that were quoted from those that part the path; servers unquote both."""
-    raw = (scope.get("raw_path") or b"").partition(b"?")[0].decode("latin-1")
+    sent: bytes = scope.get("raw_path") or b""
+    if b"%" not in sent:
+        return
+    raw = sent.partition(b"?")[0].decode("latin-1")
     if _QUOTED.search(raw) is None:
         return
     parts = [unquote(part) for part in _QUOTED.split(raw)]

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from penstock.core import event as kinds
 from penstock.core.errors import Conflict, IdempotencyConflict, LeaseLost, NotFound, StoreUnavailable
-from penstock.core.job import Claimed, Created, Draft, Held, LogLine, Phase, Place
+from penstock.core.job import Alike, Claimed, Created, Draft, Held, LogLine, Phase, Place
 from penstock.core.outcome import Settlement
 from penstock.core.plan import Statement, Steps, reads, writes, writes_jointly, writes_once
 from penstock.core.transitions import BY_CODE
@@ -31,19 +31,14 @@ _LEVELS = ("debug", "info", "warning", "error")
 _TRIES = 5
 
 
-def _is_plain(draft: Draft) -> bool:
-    """Whether it stands for itself: no key to take, no slot to wait for, and so nobody to wait for."""
-    return not (draft.idempotency_key or draft.unique or draft.concurrency_key or draft.tags)
-
-
-@writes_jointly(_is_plain)
+@writes_jointly(attrgetter("is_plain"))
 def create(drafts: Sequence[Draft]) -> Steps[list[Created]]:
     if not drafts:
         return []
-    if len(drafts) == 1 and _is_plain(drafts[0]):
+    if len(drafts) == 1 and drafts[0].is_plain:
         return [(yield from _insert_one(drafts[0]))]
-    if (common := _in_common(drafts)) is not None:
-        return (yield from _insert_alike(drafts, common))
+    if (alike := _alike(drafts)) is not None:
+        return (yield from _insert_alike(alike))
     holders = yield from _take_keys(drafts)
     made = yield from _insert([draft for draft in drafts if holders.get(draft.id, draft.id) == draft.id])
     yield from _move_keys(drafts, holders, made)
@@ -256,15 +251,17 @@ def _insert_one(draft: Draft) -> Steps[Created]:
     return answers[draft.id]
 
 
-def _insert_alike(drafts: Sequence[Draft], common: Mapping[str, object]) -> Steps[list[Created]]:
+def _insert_alike(drafts: Alike) -> Steps[list[Created]]:
     """Create jobs that stand for themselves and differ in their ids and parameters only."""
-    columns = {"id": [each.id for each in drafts], "params": [each.params for each in drafts]}
-    values = {**common, "n": len(drafts)}
-    ((count, status, ids),) = yield Statement("create_alike", values, columns=columns, alone=True)
+    values = {**dict(zip(_ONCE, _SAID_ONCE(drafts.first), strict=True)), "n": len(drafts)}
+    columns = {"id": drafts.ids, "params": drafts.params}
+    # It makes all or, when they are there already or refused, none; what is asked below only reads.
+    ((count, code, ids),) = yield Statement("create_alike", values, columns=columns, alone=True)
+    status = BY_CODE[code]
     if count == len(drafts):
-        return [Created(each.id, BY_CODE[status], created=True) for each in drafts]
+        return [Created(job_id, status, True) for job_id in drafts.ids]
     made = set((ids or "").split(","))
-    answers = {each.id: Created(each.id, BY_CODE[status], created=True) for each in drafts if each.id in made}
+    answers = {job_id: Created(job_id, status, created=True) for job_id in drafts.ids if job_id in made}
     answers |= yield from _explain([each for each in drafts if each.id not in made])
     missing = next((each for each in drafts if each.id not in answers), None)
     if missing is not None:
@@ -272,17 +269,17 @@ def _insert_alike(drafts: Sequence[Draft], common: Mapping[str, object]) -> Step
     return [answers[each.id] for each in drafts]
 
 
-def _in_common(drafts: Sequence[Draft]) -> dict[str, object] | None:
-    """What plain drafts of one kind have in common, when that is everything but their ids and parameters."""
+def _alike(drafts: Sequence[Draft]) -> Alike | None:
+    """Plain drafts that have everything in common but their ids and parameters, when they are."""
     first = drafts[0]
-    if not _is_plain(first):
+    if not first.is_plain:
         return None
-    said = _SAID_ONCE(first)
-    if len({each.id for each in drafts}) < len(drafts) or any(
-        _SAID_ONCE(each) != said or not _is_plain(each) for each in drafts
-    ):
-        return None
-    return dict(zip(_ONCE, said, strict=True))
+    if not isinstance(drafts, Alike):
+        said = _SAID_ONCE(first)
+        if any(_SAID_ONCE(each) != said or not each.is_plain for each in drafts):
+            return None
+        drafts = Alike(first, [each.id for each in drafts], [each.params for each in drafts])
+    return drafts if len(set(drafts.ids)) == len(drafts) else None
 
 
 def _insert(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:

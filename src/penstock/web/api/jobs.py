@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil
 from typing import Annotated, Any, Literal
 
@@ -17,6 +18,7 @@ from penstock.core.shape import attempt_text, created_text, listed, log_text, re
 from penstock.core.transitions import Status
 from penstock.orders import PLAIN, EnqueueOptions, Order
 from penstock.web.callers import Call, Caller
+from penstock.web.intake import Wanted
 from penstock.web.refusals import Refusal
 from penstock.web.routing import Route, endpoint, json_text, read_json
 from penstock.web.shapes import jobs as shapes
@@ -43,11 +45,11 @@ async def start_job(request: Request, call: Call) -> Response:
     """Start a job; when this answers, the job is committed."""
     # The busiest route reads its body itself: the framework's way costs more than the commit.
     try:
-        asked = shapes.JobAsked.model_validate(await read_json(request))
+        wanted = _wanted(await read_json(request))
     except ValidationError as error:
         raise refusal_of_validation(error) from None
     await _allow(call, 1)
-    order = await call.site.intake.order(asked.definition_key, asked.params, asked.definition_version, _options(asked))
+    order = await call.site.intake.order(*wanted)
     created = await call.site.intake.create(order, call.by)
     headers = {"Location": f"{request.scope.get('root_path', '')}/v1/jobs/{created.job_id}"}
     return json_text(created_text(created), 201 if created.created else 200, headers)
@@ -59,11 +61,15 @@ async def start_job(request: Request, call: Call) -> Response:
 )  # fmt: skip
 async def start_batch(call: Call, asked: shapes.BatchAsked) -> Response:
     """Start up to 10,000 jobs, all or none; an error names the index of the job that is wrong."""
+    return await start_all(call, [_wanted_by(each) for each in asked.jobs])
+
+
+async def start_all(call: Caller, wanted: Sequence[Wanted]) -> Response:
+    """Start jobs that have the right shape, all or none."""
     most = call.site.settings.max_batch
-    if not 1 <= len(asked.jobs) <= most:
-        raise InvalidInput(f"A batch has 1 to {most} jobs, not {len(asked.jobs)}.")
-    await _allow(call, len(asked.jobs))
-    wanted = [(each.definition_key, each.params, each.definition_version, _options(each)) for each in asked.jobs]
+    if not 1 <= len(wanted) <= most:
+        raise InvalidInput(f"A batch has 1 to {most} jobs, not {len(wanted)}.")
+    await _allow(call, len(wanted))
     orders: list[Order] = []
     try:
         await call.site.intake.orders(wanted, orders)
@@ -72,6 +78,16 @@ async def start_batch(call: Call, asked: shapes.BatchAsked) -> Response:
         raise
     created = await call.site.intake.create_many(orders, call.by)
     return json_text(listed("jobs", [created_text(each) for each in created]), 201)
+
+
+def wanted_in_batch(asked: Any) -> list[Wanted] | None:
+    """The jobs that a batch asks for; None when it does not have the shape that it should."""
+    if type(asked) is not dict or asked.keys() != {"jobs"} or type(asked["jobs"]) is not list:
+        return None
+    try:
+        return [_wanted(each) for each in asked["jobs"]]
+    except ValidationError:
+        return None
 
 
 @endpoint(router, "GET", "/v1/jobs", role=Role.VIEWER, answer=shapes.JobList)
@@ -285,6 +301,19 @@ async def _allow(call: Caller, count: int) -> None:
             hint="Come back later, or create them in fewer requests of fewer jobs.",
             headers={"Retry-After": str(max(1, ceil(wait)))},
         )
+
+
+def _wanted(asked: Any) -> Wanted:
+    """What one job is asked for with; the model looks at everything but a definition's key and parameters alone."""
+    if type(asked) is dict and len(asked) == 2:
+        key, params = asked.get("definitionKey"), asked.get("params")
+        if type(key) is str and type(params) is dict:
+            return key, params, None, PLAIN
+    return _wanted_by(shapes.JobAsked.model_validate(asked))
+
+
+def _wanted_by(asked: shapes.JobAsked) -> Wanted:
+    return asked.definition_key, asked.params, asked.definition_version, _options(asked)
 
 
 def _options(asked: shapes.JobAsked) -> EnqueueOptions:
