@@ -47,10 +47,7 @@ async def test_a_listener_comes_back_after_its_session_was_ended(
 async def test_a_ringer_whose_session_was_ended_rings_on_a_new_one(
     any_postgres: PostgresServer, new_bell: Callable[[], PostgresDoorbell]
 ) -> None:
-    bell, ringer = new_bell(), new_bell()
-    await _settled(bell)
-    ringer.ring()
-    assert await bell.wait(10)
+    bell, ringer = await _pair(new_bell)
 
     ended = _end_sessions(any_postgres, "NOTIFY%")
     ringer.ring()
@@ -65,10 +62,7 @@ async def test_a_ringer_whose_session_was_ended_rings_on_a_new_one(
 async def test_the_bell_works_again_after_the_server_was_restarted(
     any_postgres: PostgresServer, new_bell: Callable[[], PostgresDoorbell], mode: str
 ) -> None:
-    bell, ringer = new_bell(), new_bell()
-    await _settled(bell)
-    ringer.ring()
-    assert await bell.wait(10)
+    bell, ringer = await _pair(new_bell)
 
     any_postgres.restart("fast" if mode == "fast" else "immediate")
     back = await bell.wait(30)
@@ -100,10 +94,7 @@ async def test_rings_that_come_together_are_sent_as_few(
 async def test_a_ring_that_a_caller_sent_in_vain_is_sent_again(
     any_postgres: PostgresServer, new_bell: Callable[[], PostgresDoorbell]
 ) -> None:
-    bell, ringer = new_bell(), new_bell()
-    await _settled(bell)
-    ringer.ring()
-    assert await bell.wait(10)
+    bell, ringer = await _pair(new_bell)
     inner = ringer._ringers[os.getpid()]
 
     def sent_by_the_caller() -> bool:
@@ -168,10 +159,7 @@ async def test_schemas_have_bells_of_their_own(postgres: PostgresServer) -> None
 async def test_a_forked_child_rings_and_leaves_the_parents_sessions_alone(
     any_postgres: PostgresServer, new_bell: Callable[[], PostgresDoorbell]
 ) -> None:
-    bell, ringer = new_bell(), new_bell()
-    await _settled(bell)
-    ringer.ring()
-    assert await bell.wait(10)
+    bell, ringer = await _pair(new_bell)
     before = _sessions(any_postgres, "%")
 
     pid = os.fork()
@@ -225,6 +213,15 @@ def _end_sessions(server: PostgresServer, query: str) -> int:
     with psycopg.connect(server.url()) as connection:
         ended = [connection.execute("SELECT pg_terminate_backend(%s)", (pid,)) for pid in _sessions(server, query)]
     return len(ended)
+
+
+async def _pair(new_bell: Callable[[], PostgresDoorbell]) -> tuple[PostgresDoorbell, PostgresDoorbell]:
+    """One that has been heard by the other, and so has its session."""
+    bell, ringer = new_bell(), new_bell()
+    await _settled(bell)
+    ringer.ring()
+    assert await bell.wait(10)
+    return bell, ringer
 
 
 async def _settled(bell: PostgresDoorbell) -> None:
