@@ -39,10 +39,12 @@ async def coroutine() -> None: ...
 
 RAW = """
 import gc, os, sys, time
-from penstock.engine import child, handlers, preload, zygote
+from penstock.core import payload
+from penstock.engine import child, handlers, preload, processes, zygote
 app = handlers.load("bench_jobs:app", sys.argv[1])
 preload.description(app)
-gc.collect(); gc.freeze(); gc.disable()
+payload.prepare()
+gc.collect(); processes.give_back_memory(); gc.freeze(); gc.disable()
 count = int(sys.argv[2])
 began = time.perf_counter()
 for _ in range(count):

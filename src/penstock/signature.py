@@ -26,6 +26,10 @@ _LONGEST_MESSAGE = 300
 _HINT = "Use types that JSON can carry (str, int, float, bool, list, dict, dates, enums, models), defined in a module."
 
 
+_NO_PARAMETERS = '{"additionalProperties": false, "properties": {}, "title": "Parameters", "type": "object"}'
+"""The schema of a handler that takes none: what makes the others need not be loaded for it."""
+
+
 class Signature:
     """What a handler takes: binds calls, validates parameters, knows their schema."""
 
@@ -49,7 +53,7 @@ class Signature:
     def schema(self) -> str:
         """The JSON Schema of the parameters, as text."""
         if self._schema is None:
-            self._schema = _schema(self._parameter_model(), self._key)
+            self._schema = _schema(self._parameter_model(), self._key) if self._parameters else _NO_PARAMETERS
         return self._schema
 
     @property

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from pydantic import ConfigDict, create_model
 
 from penstock import InvalidDefinition, InvalidPayload, Penstock
 from tests.app import shapes
@@ -292,3 +293,12 @@ def test_a_stored_value_that_no_longer_fits_is_refused_with_a_pointer(memory_app
 
     assert raised.value.path == "/password"
     assert "hunter2" not in str(raised.value)
+
+
+def test_a_handler_without_parameters_has_the_schema_that_pydantic_would_make(app: Penstock) -> None:
+    @app.job("nothing")
+    def nothing(ctx: Any) -> None: ...
+
+    empty = create_model("Parameters", __config__=ConfigDict(extra="forbid", title="Parameters"))
+
+    assert json.loads(nothing.schema) == empty.model_json_schema()

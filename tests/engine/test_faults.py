@@ -129,7 +129,9 @@ def test_a_frozen_worker_loses_its_jobs_and_what_it_says_afterwards_is_refused(s
 def test_a_worker_without_descriptors_gives_jobs_back_and_goes_on_when_it_has_some(stage: Stage) -> None:
     worker = stage.worker()
     assert stage.end(stage.enqueue("script")).status == "succeeded"
-    used = max(map(int, os.listdir(f"/proc/{worker.pid}/fd"))) + 1
+    taken = set(map(int, os.listdir(f"/proc/{worker.pid}/fd")))
+    # What was opened while the first attempt ran lies above numbers that are free again.
+    used = min(set(range(len(taken) + 1)) - taken)
     enough = resource.prlimit(worker.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (used, enough[1]))
 

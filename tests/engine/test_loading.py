@@ -43,6 +43,21 @@ def draw():
     assert [each[3] for each in drawn] == [1, 1, 1]
 
 
+def test_what_every_result_is_written_with_is_loaded_before_the_fork(stage: Stage) -> None:
+    stage.project(
+        HEAD
+        + """
+import sys
+
+@app.job("look")
+def look():
+    return "pydantic_core" in sys.modules
+"""
+    )
+
+    assert stage.app.enqueue("look").result(30) is True
+
+
 REFUSED = {
     "a thread": (
         HEAD + "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n",

@@ -68,6 +68,14 @@ def test_what_is_said_in_a_phase_is_kept_with_the_phase(house: Stage) -> None:
     assert sorted(line.phase or "" for line in house.logs(job) if line.message == "printed") == ["first", "second"]
 
 
+def test_what_was_printed_before_something_was_logged_is_kept_before_it(house: Stage) -> None:
+    job = house.enqueue("script", [["print", "printed first"], ["log", "info", "logged second"]])
+
+    house.end(job)
+
+    assert [line.message for line in house.logs(job)] == ["printed first", "logged second"]
+
+
 def test_what_an_attempt_printed_before_its_death_is_kept(house: Stage) -> None:
     job = house.enqueue("script", [["print", "last words"], ["write_bytes", 1, b"no newline".hex()], ["die", 9]])
 

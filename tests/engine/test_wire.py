@@ -53,8 +53,8 @@ def test_the_end_of_the_line_is_no_frame() -> None:
         theirs.sendall(pack({"a": 1}) + pack({"b": 2})[:-1])
         theirs.shutdown(socket.SHUT_WR)
 
-        assert receive(ours) == {"a": 1}
-        assert receive(ours) is None
+        assert receive(ours.fileno()) == {"a": 1}
+        assert receive(ours.fileno()) is None
 
 
 def test_an_outcome_is_believed_when_it_could_be_true() -> None:

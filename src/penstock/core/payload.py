@@ -25,13 +25,13 @@ MAX_INTEGER = 2**63 - 1
 
 def from_json(text: str | bytes) -> Any:
     """Parse JSON; the parser is loaded by the first call, which a process that only passes text on never makes."""
-    _load()
+    prepare()
     return from_json(text)
 
 
 def to_json(value: object) -> bytes:
     """Write JSON; loaded by the first call, too."""
-    _load()
+    prepare()
     return to_json(value)
 
 
@@ -43,7 +43,8 @@ def _from_strict_json(data: bytes) -> Any:
     return orjson.loads(data)
 
 
-def _load() -> None:
+def prepare() -> None:
+    """Load the parser now: for a process whose copies will need it, each for itself if it is not there."""
     import pydantic_core
 
     globals().update(from_json=pydantic_core.from_json, to_json=pydantic_core.to_json)
@@ -62,6 +63,8 @@ def decode(text: str | bytes, what: str = "params", most: int = MAX_BYTES) -> ob
 
     Only a request that holds many payloads may have more bytes than a payload.
     """
+    if text == "{}":
+        return {}
     data = text if isinstance(text, bytes) else text.encode(errors="surrogatepass")
     if len(data) > most:
         raise _too_large(what, most)

@@ -16,7 +16,7 @@ from typing import Any
 from penstock.core.errors import LeaseLost
 from penstock.core.outcome import Cause, Failure, Outcome, Usage
 from penstock.core.transitions import Trigger
-from penstock.engine import heard, processes
+from penstock.engine import heard, processes, running
 from penstock.engine.answering import Answers
 from penstock.engine.child import outcome_from_json
 from penstock.engine.holding import Holding
@@ -62,6 +62,8 @@ class Attempt:
         self._timers: list[asyncio.TimerHandle] = []
         self._answers: Answers | None = None
         self._helpers: set[asyncio.Future[None]] = set()
+        self._outputs: tuple[Output, ...] = ()
+        self._watched = False
         self._killed = False
         self._half_said = False
 
@@ -113,9 +115,10 @@ class Attempt:
         errors = Output(fork.errors, lambda line: self._printed("warning", line, "stderr"), secrets)
         lost = partial(self.kill, Stop.LOST_FENCE)
         answers = self._answers = Answers(fork.line, self.holding.do, lost, f"job {self.held.job_id}")
+        self._outputs = output, errors
         self._later(_WATCH_FIRST, self._guard)
         try:
-            return await asyncio.shield(fork.ended)
+            return await fork.ended
         finally:
             for timer in self._timers:
                 timer.cancel()
@@ -128,6 +131,8 @@ class Attempt:
 
     def _hear(self, frame: Frame) -> None:
         holding = self.holding
+        if not self._watched and frame["say"] not in ("done", "outcome"):
+            self._watch_output()
         match frame["say"]:
             case "progress":
                 message, phase = frame["message"], heard.maybe_name(frame["phase"])
@@ -142,7 +147,11 @@ class Attempt:
                 holding.enter_phase(heard.name(frame["name"]), heard.position(frame["position"]))
             case "ask":
                 if self._answers is not None:
+                    # It waits: what it has printed so far belongs to what it did so far.
+                    self._take_output()
                     self._answers.ask(frame)
+            case "done":
+                self._said = running.DONE
             case "outcome":
                 self._said = outcome_from_json(frame)
             case other:
@@ -150,6 +159,8 @@ class Attempt:
 
     def _guard(self) -> None:
         """Look what the processes of the attempt use together, and end them when it is too much."""
+        if not self._watched:
+            self._watch_output()
         if self._fork is not None and self._fork.pid is not None:
             below = processes.descendants(self._fork.pid)
             most = self._rules.processes
@@ -170,6 +181,17 @@ class Attempt:
         self._helpers.add(helper)
         helper.add_done_callback(self._helpers.discard)
         return helper
+
+    def _watch_output(self) -> None:
+        """Most attempts end at once and say nothing meanwhile: what they print is read when they have ended."""
+        self._watched = True
+        self._take_output()
+        for output in self._outputs:
+            output.watch()
+
+    def _take_output(self) -> None:
+        for output in self._outputs:
+            output.take()
 
     def _printed(self, level: str, line: str, stream: str) -> None:
         phase = self.holding.phase or self.holding.definition.phases[0]

@@ -8,11 +8,10 @@ import gc
 import logging
 import os
 import signal
-import socket
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TextIO
 
@@ -23,12 +22,13 @@ from penstock.core.outcome import Cause, Failure, Outcome
 from penstock.core.transitions import Status, Trigger
 from penstock.core.verdicts import Cancelled
 from penstock.engine import confinement, heard, running, tracing
+from penstock.engine.confinement import Inherited, Rules
 from penstock.engine.context import AttemptContext, Numbering, Resources
 from penstock.engine.handlers import Application, Handle
 from penstock.engine.jobs_on_wire import job_from_json
 from penstock.engine.records import JobRecords
 from penstock.engine.task import Task
-from penstock.engine.wire import Frame, WireError, pack, receive
+from penstock.engine.wire import Frame, WireError, pack, receive, send
 
 _LONGEST_MESSAGE = 65_536
 """The worker cuts further, after it has taken out what is secret."""
@@ -42,29 +42,28 @@ def live(
     handles: Mapping[tuple[str, int], Handle],
     descriptors: tuple[int, int, int],
     parent: int,
-    handled: Sequence[int],
+    inherited: Inherited,
 ) -> None:
     """Everything a child does; it does not return."""
     status = 1
     try:
-        confinement.detach(handled)
+        confinement.detach(inherited.signals)
         confinement.keep_only(*descriptors)
-        status = _attempt(app, handles, socket.socket(fileno=confinement.CONTROL), parent)
+        status = _attempt(app, handles, confinement.CONTROL, parent, inherited)
     except BaseException:
         with contextlib.suppress(BaseException):
             traceback.print_exc()
     finally:
-        with contextlib.suppress(BaseException):
-            sys.stdout.flush()
-            sys.stderr.flush()
+        _flush()
         os._exit(status)
 
 
 def _attempt(
     app: Application,
     handles: Mapping[tuple[str, int], Handle],
-    line: socket.socket,
+    line: int,
     parent: int,
+    inherited: Inherited,
 ) -> int:
     """Run what the first frame names and say how that ended; the exit status."""
     frame = receive(line)
@@ -72,9 +71,9 @@ def _attempt(
         return 0
     task = Task.from_json(frame["task"])
     try:
-        confinement.confine(confinement.Rules(**frame["rules"]), parent)
+        confinement.confine(Rules(**frame["rules"]), parent, inherited.variables)
     except OSError as error:
-        line.sendall(pack({"say": "outcome", **outcome_to_json(_not_confined(error))}))
+        send(line, _ending(_not_confined(error)))
         return 0
     gc.enable()
     children = Numbering(task)
@@ -99,20 +98,28 @@ def _attempt(
         resources.close()
     except BaseException as error:
         reporter.log("warning", f"A resource could not be closed: {error!r}", None, None)
-    # A handler may have closed or replaced them.
-    for stream in (sys.stdout, sys.stderr):
+    _flush()
+    reporter.end(outcome)
+    if tracing.on():
         with contextlib.suppress(Exception):
-            stream.flush()
-    reporter.say({"say": "outcome", **outcome_to_json(outcome)})
-    with contextlib.suppress(Exception):
-        tracing.flush()
+            tracing.flush()
     return outcome.usage.exit_code or 0
+
+
+def _flush() -> None:
+    """A handler may have closed or replaced them, and may be asked to stop meanwhile."""
+    for stream in (sys.stdout, sys.stderr):
+        # `suppress` is the same in more steps, and each step costs a child some pages.
+        try:  # noqa: SIM105
+            stream.flush()
+        except BaseException:  # noqa: S110
+            pass
 
 
 class LineReporter:
     """Sends what an attempt says over its line, and waits for answers where it asks."""
 
-    def __init__(self, line: socket.socket, children: Numbering) -> None:
+    def __init__(self, line: int, children: Numbering) -> None:
         self._line = line
         self._lock = threading.RLock()
         self._children = children
@@ -158,11 +165,13 @@ class LineReporter:
     def cancel(self, job_id: str) -> Status:
         return Status(self._ask({"ask": "cancel", "job_id": job_id}))
 
+    def end(self, outcome: Outcome) -> None:
+        """Say how the attempt ended."""
+        self._whole(_DONE if outcome is running.DONE else _ending(outcome))
+
     def say(self, frame: Frame) -> None:
         self._check_process()
-        data = pack(frame)
-        with self._whole(), self._lock:
-            self._line.sendall(data)
+        self._whole(pack(frame))
 
     def _check_process(self) -> None:
         if self.disowned:
@@ -177,28 +186,27 @@ class LineReporter:
             data = pack({"say": "ask", **frame})
         except WireError as error:
             raise InvalidPayload(f"That is too much at once: {error}", hint="Split it into several calls.") from None
-        with self._whole(), self._lock:
-            self._line.sendall(data)
-            answer = receive(self._line)
+        answer = self._whole(data, receive)
         if answer is None:
             raise Conflict("The worker of this job has gone.")
         if "error" in answer:
             raise _error_of(answer["error"])
         return answer.get("value")
 
-    @contextlib.contextmanager
-    def _whole(self) -> Iterator[None]:
+    def _whole(self, data: bytes, answer: Callable[[int], Frame | None] | None = None) -> Frame | None:
         """Frames are sent and answers read as a whole: a request to stop waits until then."""
-        if threading.current_thread() is not threading.main_thread() or self.busy:
-            yield
-            return
-        self.busy = True
+        first = not self.busy and threading.current_thread() is threading.main_thread()
+        if first:
+            self.busy = True
         try:
-            yield
+            with self._lock:
+                send(self._line, data)
+                return answer(self._line) if answer is not None else None
         finally:
-            self.busy = False
-            if self.stopper is not None:
-                self.stopper.catch_up()
+            if first:
+                self.busy = False
+                if self.stopper is not None:
+                    self.stopper.catch_up()
 
 
 class Stopper:
@@ -209,20 +217,23 @@ class Stopper:
         self._reporter = reporter
         self._late = False
         self._raised = False
+        self._call: Callable[[], object] | None = None
         self.over = False
         reporter.stopper = self
 
     def __call__(self, number: int, frame: Any) -> None:
         self._ctx.stop()
-        if self._reporter.busy:
+        if self._call is not None:
+            self._raised = True
+            self._call()
+        elif self._reporter.busy:
             self._late = True
         else:
             self._raise()
 
-    def mark(self) -> None:
-        """Only say so: a loop cancels its task itself."""
-        self._ctx.stop()
-        self._raised = True
+    def instead(self, call: Callable[[], object] | None) -> None:
+        """Raise nothing but call this, while a loop runs that cancels its task itself."""
+        self._call = call
 
     def catch_up(self) -> None:
         if self._late:
@@ -244,6 +255,14 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
         "delay": outcome.delay, "note": outcome.note, "data": outcome.data,
         "failure": outcome.failure and {name: getattr(outcome.failure, name) for name in _FAILURE},
     }  # fmt: skip
+
+
+def _ending(outcome: Outcome) -> bytes:
+    return pack({"say": "outcome", **outcome_to_json(outcome)})
+
+
+_DONE = pack({"say": "done"})
+"""Written once, in the zygote: writing it costs a child as much as a small handler."""
 
 
 def outcome_from_json(frame: Mapping[str, Any]) -> Outcome:

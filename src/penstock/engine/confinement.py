@@ -49,13 +49,25 @@ class Rules:
     group: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        """What is said of it."""
+        facts = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in facts.items() if value is not None}
 
 
-def handled_signals() -> list[int]:
-    """The signals that this process does not leave to their default as Python sees it, as plain numbers."""
-    found = [int(number) for number in signal.valid_signals() if number not in _IGNORED]
-    return [number for number in found if signal.getsignal(number) not in (signal.SIG_DFL, None)]
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """What a child has from its zygote and may not keep, looked up once for all of them."""
+
+    signals: tuple[int, ...]
+    """Those that the zygote does not leave to their default as Python sees it, as plain numbers."""
+    variables: tuple[str, ...]
+    """Those of its environment."""
+
+    @staticmethod
+    def find() -> Inherited:
+        found = [int(number) for number in signal.valid_signals() if number not in _IGNORED]
+        handled = [number for number in found if signal.getsignal(number) not in (signal.SIG_DFL, None)]
+        return Inherited(tuple(handled), tuple(os.environ))
 
 
 def detach(handled: Sequence[int]) -> None:
@@ -64,7 +76,6 @@ def detach(handled: Sequence[int]) -> None:
     _signal.set_wakeup_fd(-1)
     for number in handled:
         _signal.signal(number, _signal.SIG_DFL)
-    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
     os.setsid()
 
 
@@ -75,6 +86,8 @@ def prepare(visible: Sequence[str]) -> None:
     """
     _set_limit(resource.RLIMIT_CORE, 0)
     os.umask(_UMASK)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _reserve_descriptors()
     processes.gain_no_privileges()
     block = _environment_block()
     kept = allowed_environment(visible, os.environ)
@@ -86,19 +99,18 @@ def prepare(visible: Sequence[str]) -> None:
 
 
 def keep_only(control: int, output: int, errors: int) -> None:
-    """Standard input is empty, output and errors go to the worker, and besides its line nothing stays open."""
-    # Out of the way first: one of them may have the number that another is to get.
-    high = [os.dup2(fd, 100 + index, inheritable=False) for index, fd in enumerate((control, output, errors))]
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.dup2(high[1], 1)
-    os.dup2(high[2], 2)
-    os.dup2(high[0], CONTROL, inheritable=False)
+    """Output and errors go to the worker, and besides its line and the empty standard input nothing stays open.
+
+    None of the three is given by a number that another is to get: the zygote has these taken.
+    """
+    os.dup2(output, 1)
+    os.dup2(errors, 2)
+    os.dup2(control, CONTROL, False)
     os.closerange(_PROTECTED, _MOST_DESCRIPTORS)
 
 
-def confine(rules: Rules, parent: int) -> None:
-    """Take on the limits, the user and the surroundings of a job."""
+def confine(rules: Rules, parent: int, variables: Sequence[str]) -> None:
+    """Take on the limits, the user and the surroundings of a job; `variables` are those that the zygote has."""
     processes.adopt_orphans()
     _limit(rules)
     _raise_oom_score()
@@ -108,13 +120,27 @@ def confine(rules: Rules, parent: int) -> None:
     if os.getppid() != parent:
         os._exit(1)
     os.chdir(rules.folder)
-    _set_environment(rules.environment)
+    _set_environment(rules.environment, variables)
     _reseed()
 
 
 def allowed_environment(names: Sequence[str], given: Mapping[str, str]) -> dict[str, str]:
     """The part of an environment that a job may see."""
     return {name: given[name] for name in (*ALLOWED, *names) if name in given}
+
+
+def _reserve_descriptors() -> None:
+    """Have the numbers taken that a child has descriptors of its own for, the first with an empty standard input."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.set_inheritable(0, True)
+    for number in range(1, _PROTECTED):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(null, number, False)
+    if null >= _PROTECTED:
+        os.close(null)
 
 
 def _environment_block() -> tuple[int, int] | None:
@@ -168,10 +194,12 @@ def _processes_of(user: int) -> int:
 
 
 def _raise_oom_score() -> None:
-    with contextlib.suppress(OSError):
+    try:
         file = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(file, _OOM_SCORE)
         os.close(file)
+    except OSError:
+        pass
 
 
 def _become(rules: Rules) -> None:
@@ -184,12 +212,12 @@ def _become(rules: Rules) -> None:
     os.setresuid(rules.user, rules.user, rules.user)
 
 
-def _set_environment(wanted: Mapping[str, str]) -> None:
-    for name in [name for name in os.environ if name not in wanted]:
-        del os.environ[name]
+def _set_environment(wanted: Mapping[str, str], present: Sequence[str]) -> None:
+    for name in present:
+        if name not in wanted:
+            del os.environ[name]
     for name, value in wanted.items():
-        if os.environ.get(name) != value:
-            os.environ[name] = value
+        os.environ[name] = value
 
 
 def _reseed() -> None:

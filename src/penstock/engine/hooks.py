@@ -126,6 +126,8 @@ class Hooks:
         ear = Ear(fork.line, hear, lambda _: zygote.kill(fork))
         printed = partial(log.info, "%s: %s", what)
         outputs = [Output(each, printed, secrets) for each in (fork.output, fork.errors)]
+        for output in outputs:
+            output.watch()
         try:
             exit = await _ended(zygote, fork, self._timeout)
             if exit is None:

@@ -17,7 +17,10 @@ _CHUNK = 65_536
 
 
 class Output:
-    """Reads one stream of a child until it ends; what is beyond the cap is read, counted and dropped."""
+    """Reads one stream of a child until it ends; what is beyond the cap is read, counted and dropped.
+
+    Until it is watched, what was printed waits in the pipe: most children end before that, and are read once.
+    """
 
     def __init__(self, descriptor: int, keep: Callable[[str], None], secrets: Scrubber) -> None:
         self._descriptor = descriptor
@@ -29,8 +32,18 @@ class Output:
         self._kept = 0
         self._cut = 0
         self._open = True
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(descriptor, self._read)
+        self._watching: asyncio.AbstractEventLoop | None = None
+
+    def watch(self) -> None:
+        """From now on take in what is printed when it is printed."""
+        if self._open and self._watching is None:
+            self._watching = asyncio.get_running_loop()
+            self._watching.add_reader(self._descriptor, self._read)
+
+    def take(self) -> None:
+        """Take in what was printed so far."""
+        if self._open:
+            self._read()
 
     def close(self) -> None:
         """Take in what is still there, and say what was cut."""
@@ -38,6 +51,8 @@ class Output:
             pass
         self._stop()
         os.close(self._descriptor)
+        if not self._kept:
+            return
         rest = self._clean.feed(self._decode(b"", True))
         self._take(rest + self._clean.end(cut=self._cut > 0), last=True)
         if self._cut:
@@ -80,6 +95,7 @@ class Output:
             self._keep(text[start : start + _LONGEST_LINE])
 
     def _stop(self) -> None:
-        if self._open:
-            self._open = False
-            self._loop.remove_reader(self._descriptor)
+        self._open = False
+        if self._watching is not None:
+            self._watching.remove_reader(self._descriptor)
+            self._watching = None

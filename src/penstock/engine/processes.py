@@ -14,7 +14,9 @@ from collections.abc import Iterable
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
+_KILL = int(signal.SIGKILL)
 _MOST_PROCESSES = 100_000
+_CHUNK = 65_536
 _GARBAGE_AFTER = 20_000
 """So many objects more than were freed: a look at them costs as much as they are, and a busy worker makes many."""
 
@@ -29,7 +31,7 @@ def boot_time() -> float:
 
 def die_with_parent() -> None:
     """Be killed when the thread that forked this process ends."""
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(_PR_SET_PDEATHSIG, _KILL)
 
 
 def adopt_orphans() -> None:
@@ -50,6 +52,25 @@ def children(pid: int) -> list[int]:
             with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{task}/children", "rb") as file:
                 found += map(int, file.read().split())
     return found
+
+
+class Children:
+    """Looks again and again who the children of a process are, without opening the files for that each time."""
+
+    def __init__(self, pid: int) -> None:
+        self._files: list[int] = []
+        with contextlib.suppress(OSError):
+            for task in os.listdir(f"/proc/{pid}/task"):
+                self._files.append(os.open(f"/proc/{pid}/task/{task}/children", os.O_RDONLY))
+
+    def look(self) -> list[int]:
+        found: list[int] = []
+        for file in self._files:
+            text = b""
+            while part := os.pread(file, _CHUNK, len(text)):
+                text += part
+            found += map(int, text.split())
+        return found
 
 
 def descendants(pid: int) -> list[int]:

@@ -5,6 +5,7 @@ The same steps serve a child process, an inline task and the test kit; only the 
 
 from __future__ import annotations
 
+import _signal
 import asyncio
 import hashlib
 import os
@@ -28,14 +29,31 @@ from penstock.engine.task import Task
 _LONGEST_ERROR = 8_000
 _LONGEST_TRACEBACK = 32_000
 _ENGINE = os.path.dirname(__file__)
-_NOTHING = Outcome(Trigger.SUCCEED, Cause.RETURNED, result="null")
 Steps = Generator[Any, Any, str | None]
+
+DONE = Outcome(Trigger.SUCCEED, Cause.RETURNED, result="null")
+"""How most attempts end: nothing went wrong, and nothing was returned."""
 
 
 def run(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter) -> Outcome:
     """Run the phases that are not done yet; coroutines get a loop of their own."""
+    if task.fence == 1 and len(handle.steps) == 1 and not tracing.on():
+        return _run_only(handle, task, ctx)
     with tracing.attempt(task) as seen:
         return seen.ended(_ended(handle, lambda: _drive(_phases(handle, task, ctx, reporter))))
+
+
+def _run_only(handle: Handle, task: Task, ctx: AttemptContext) -> Outcome:
+    """The first attempt at a job of one phase: nothing came before, nothing is to be kept on the way."""
+    step = handle.steps[0]
+    ctx.phase = step.name
+    try:
+        value = step.call(ctx, handle.signature.arguments(task.params))
+        if hasattr(value, "__await__"):
+            value = run_coroutine(value)
+        return DONE if value is None else Outcome(Trigger.SUCCEED, Cause.RETURNED, result=_result(handle, value))
+    except BaseException as error:
+        return ending(handle, error)
 
 
 async def arun(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter) -> Outcome:
@@ -43,14 +61,13 @@ async def arun(handle: Handle, task: Task, ctx: AttemptContext, reporter: Report
     if task.fence > 1 or len(handle.steps) > 1 or tracing.on():
         with tracing.attempt(task) as seen:
             return seen.ended(await _arun(handle, task, ctx, reporter))
-    # The first attempt at a job of one phase: nothing came before, nothing is to be kept on the way.
     step = handle.steps[0]
     ctx.phase = step.name
     try:
         value = step.call(ctx, handle.signature.arguments(task.params))
         if hasattr(value, "__await__"):
             value = await value
-        return _NOTHING if value is None else Outcome(Trigger.SUCCEED, Cause.RETURNED, result=_result(handle, value))
+        return DONE if value is None else Outcome(Trigger.SUCCEED, Cause.RETURNED, result=_result(handle, value))
     except BaseException as error:
         return ending(handle, error)
 
@@ -151,23 +168,22 @@ def run_coroutine(work: Coroutine[Any, Any, Any]) -> Any:
 
     async def stoppable() -> Any:
         task = asyncio.ensure_future(work)
-        # Only the main thread may handle signals.
+        loop = asyncio.get_running_loop()
+        # Only the main thread may handle signals. The plain function makes no enum of what it finds.
         main = threading.current_thread() is threading.main_thread()
-        earlier = signal.getsignal(signal.SIGTERM) if main else None
-        if callable(earlier):
-
-            def stop() -> None:
-                if mark := getattr(earlier, "mark", None):
-                    mark()
-                task.cancel()
-
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+        handler = _signal.getsignal(_signal.SIGTERM) if main else None
+        if instead := getattr(handler, "instead", None):
+            instead(lambda: loop.call_soon_threadsafe(task.cancel))
+        elif callable(handler):
+            loop.add_signal_handler(signal.SIGTERM, task.cancel)
         try:
             return await task
         finally:
-            if callable(earlier):
-                asyncio.get_running_loop().remove_signal_handler(signal.SIGTERM)
-                signal.signal(signal.SIGTERM, earlier)
+            if instead:
+                instead(None)
+            elif callable(handler):
+                loop.remove_signal_handler(signal.SIGTERM)
+                signal.signal(signal.SIGTERM, handler)
 
     return asyncio.run(stoppable())
 
@@ -210,6 +226,8 @@ def _approved(task: Task, step: Step) -> str | None:
 
 def _result(handle: Handle, value: Any) -> str:
     """What a handler returned as JSON text; models, dates and their kin become JSON first."""
+    if value is None:
+        return "null"
     try:
         text, _ = payload.sanitise(value)
     except InvalidPayload:

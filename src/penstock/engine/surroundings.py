@@ -8,8 +8,7 @@ import os
 import pwd
 import shutil
 import stat
-from collections.abc import Iterable
-from dataclasses import fields, replace
+from collections.abc import Iterable, Mapping
 
 from penstock.core.definition import Definition
 from penstock.core.errors import InvalidInput
@@ -21,7 +20,6 @@ from penstock.engine.service import log
 from penstock.engine.settings import WorkerSettings
 
 _PRIVATE = 0o700
-_LIMITS = tuple(each.name for each in fields(DefaultLimits))
 
 
 class Surroundings:
@@ -47,19 +45,20 @@ class Surroundings:
     def close(self) -> None:
         self._folder.close()
 
-    def rules(self, definition: Definition, job_id: str) -> Rules:
+    def rules(self, definition: Definition, job_id: str, more: Mapping[str, str] | None = None) -> Rules:
         """What a child may use that runs this definition; its folder is to be given back."""
         user, group = self._user
         folder = self._private_folder()
-        limits = {name: _first(getattr(definition, name), getattr(self.limits, name)) for name in _LIMITS}
+        own = {"HOME": folder, "TMPDIR": folder, "PENSTOCK_JOB_ID": job_id}
+        limits = self.limits
         return Rules(
             folder=folder,
-            environment={**self._visible(definition), "HOME": folder, "TMPDIR": folder, "PENSTOCK_JOB_ID": job_id},
-            memory=limits["memory"],
-            cpu=limits["cpu"],
-            files=limits["files"],
-            file_size=limits["file_size"],
-            processes=_first(limits["processes"], self._settings.processes),
+            environment={**self._visible(definition), **own, **(more or {})},
+            memory=_first(definition.memory, limits.memory),
+            cpu=_first(definition.cpu, limits.cpu),
+            files=_first(definition.files, limits.files),
+            file_size=_first(definition.file_size, limits.file_size),
+            processes=_first(_first(definition.processes, limits.processes), self._settings.processes),
             user=user,
             group=group,
         )
@@ -67,9 +66,8 @@ class Surroundings:
     def job_rules(self, holding: Holding) -> Rules:
         """The rules of one attempt."""
         claimed = holding.claimed
-        rules = self.rules(holding.definition, claimed.job_id)
         numbers = {"PENSTOCK_FENCE": str(claimed.fence), "PENSTOCK_ATTEMPT": str(claimed.attempt)}
-        return replace(rules, environment={**rules.environment, **numbers})
+        return self.rules(holding.definition, claimed.job_id, numbers)
 
     async def give_back(self, rules: Rules) -> None:
         """Take a child's folder back: an empty one serves again, any other is removed with all that is in it."""

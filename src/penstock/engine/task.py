@@ -34,12 +34,14 @@ class Task:
     """What a hook is told: status, result, error."""
 
     def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        """What is not at its default."""
+        facts = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in facts.items() if value not in (None, (), {})}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Task:
         facts = dict(data)
-        facts["tags"] = tuple(facts.get("tags") or ())
-        if facts.get("reference") is not None:
-            facts["reference"] = tuple(facts["reference"])
+        for name in ("tags", "reference"):
+            if name in facts:
+                facts[name] = tuple(facts[name])
         return Task(**facts)

@@ -7,7 +7,7 @@ says to a job may be longer: the results of all phases together.
 from __future__ import annotations
 
 import json
-import socket
+import os
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,9 @@ MAX_ANSWER = 1 << 30
 """The most that a worker says to a job at once."""
 
 _HEAD = struct.Struct("!I")
+_PIECE = 1 << 20
 _encode = json.JSONEncoder(separators=(",", ":")).encode
+_decode = json.JSONDecoder().raw_decode
 
 
 class WireError(Exception):
@@ -61,8 +63,14 @@ class Unpacker:
         return frames
 
 
-def receive(line: socket.socket) -> Frame | None:
-    """The next frame that a worker says, waited for; None when it has gone."""
+def send(line: int, data: bytes) -> None:
+    """Say something on a descriptor that waits until there is room."""
+    while data:
+        data = data[os.write(line, data) :]
+
+
+def receive(line: int) -> Frame | None:
+    """The next frame that a worker says on a descriptor, waited for; None when it has gone."""
     head = _exactly(line, _HEAD.size)
     if head is None:
         return None
@@ -71,21 +79,27 @@ def receive(line: socket.socket) -> Frame | None:
     return None if body is None else _read(body)
 
 
-def _exactly(line: socket.socket, size: int) -> bytes | None:
+def _exactly(line: int, size: int) -> bytes | None:
+    part = os.read(line, size if size < _PIECE else _PIECE)
+    if len(part) == size:
+        return part
     parts = bytearray()
-    while len(parts) < size:
-        part = line.recv(min(size - len(parts), 1 << 20))
-        if not part:
-            return None
+    while part:
         parts += part
-    return bytes(parts)
+        if len(parts) == size:
+            return bytes(parts)
+        part = os.read(line, min(size - len(parts), _PIECE))
+    return None
 
 
 def _read(body: bytes) -> Frame:
     try:
-        frame = json.loads(body)
+        text = body.decode()
+        frame, end = _decode(text)
     except (ValueError, RecursionError) as error:
         raise WireError(f"A frame is no JSON: {error}.") from None
+    if end != len(text):
+        raise WireError("A frame is more than one piece of JSON.")
     if not isinstance(frame, dict):
         raise WireError("A frame is no object.")
     return frame

@@ -13,11 +13,13 @@ import resource
 import select
 import signal
 import socket
+import struct
 import sys
 import traceback
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.core import payload
 from penstock.core.errors import PenstockError
 from penstock.engine import child, confinement, handlers, preload, processes
 from penstock.engine.handlers import Application
@@ -26,7 +28,7 @@ from penstock.engine.wire import Frame, Unpacker, pack
 _SWEEP_SECONDS = 0.005
 _ANNOUNCE_SECONDS = 0.02
 _SWEEP_LONGEST = 10.0
-_MOST_DESCRIPTORS = 16
+_ROOM = socket.CMSG_LEN(16 * struct.calcsize("i"))
 _CHUNK = 65_536
 
 
@@ -45,6 +47,7 @@ class Zygote:
         self._line = line
         self._app = app
         self._pid = os.getpid()
+        self._children = processes.Children(self._pid)
         self._frames = Unpacker()
         self._descriptors: list[int] = []
         self._attempts: dict[int, _Attempt] = {}
@@ -62,25 +65,28 @@ class Zygote:
         self._waker = wake
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._handled = confinement.handled_signals()
+        self._inherited = confinement.Inherited.find()
 
     def serve(self) -> None:
         """Do as told until the supervisor has gone, or until told to leave and no attempt is left."""
         poll = select.poll()
-        poll.register(self._line, select.POLLIN)
-        poll.register(self._wake, select.POLLIN)
+        line, wake = self._line.fileno(), self._wake.fileno()
+        poll.register(line, select.POLLIN)
+        poll.register(wake, select.POLLIN)
+        # After each fork every page that is written to has to be copied: what is not needed is not done here.
         while not (self._leaving and not self._attempts and not self._ended):
-            ready = {fd for fd, _ in poll.poll(self._patience())}
-            if self._wake.fileno() in ready:
-                with contextlib.suppress(BlockingIOError):
-                    self._wake.recv(4096)
-            if self._line.fileno() in ready and not self._listen():
+            ready = [fd for fd, _ in poll.poll(self._patience())]
+            if line in ready and not self._listen():
                 return
             if processes.boot_time() >= self._trusted_until:
                 self._distrust()
-            self._reap()
-            self._report()
-            self._announce()
+            if wake in ready:
+                os.read(wake, 4096)
+                self._reap()
+            if self._ended:
+                self._report()
+            if self._unannounced:
+                self._announce()
 
     def _patience(self) -> float | None:
         """Milliseconds until there is something to do unasked."""
@@ -95,13 +101,14 @@ class Zygote:
     def _listen(self) -> bool:
         """Take in what the supervisor says; False when it has gone."""
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._line, _CHUNK, _MOST_DESCRIPTORS)
+            data, descriptors, _, _ = self._line.recvmsg(_CHUNK, _ROOM)
         except ConnectionError:
             # It was killed before it had read all that was said to it.
             return False
         if not data:
             return False
-        self._descriptors += descriptors
+        for _, _, numbers in descriptors:
+            self._descriptors += memoryview(numbers).cast("i")
         for frame in self._frames.feed(data):
             self._obey(frame)
         return True
@@ -137,7 +144,7 @@ class Zygote:
                 os.close(fd)
             return
         if pid == 0:
-            child.live(self._app, self._handles, (line, output, errors), self._pid, self._handled)
+            child.live(self._app, self._handles, (line, output, errors), self._pid, self._inherited)
         attempt = _Attempt(number, pid, processes.boot_time())
         self._attempts[pid] = self._by_number[number] = self._unannounced[pid] = attempt
         for fd in given:
@@ -160,16 +167,13 @@ class Zygote:
 
     def _report(self) -> None:
         """Tell of attempts that ended, once nothing that they left behind is alive."""
-        if not self._ended:
-            return
-        orphans = [pid for pid in processes.children(self._pid) if pid not in self._attempts]
+        orphans = [pid for pid in self._children.look() if pid not in self._attempts]
         if orphans:
             processes.kill_tree(orphans)
             if processes.boot_time() < self._ended_at + _SWEEP_LONGEST:
                 return
         ended, self._ended, self._ended_at = self._ended, [], 0.0
-        for frame in ended:
-            self._say(frame)
+        self._say(*ended)
 
     def _announce(self) -> None:
         """Tell which processes attempts are; most end before anybody has to know."""
@@ -201,9 +205,12 @@ class Zygote:
                     pass
             select.select([], [], [], _SWEEP_SECONDS)
 
-    def _say(self, frame: Frame) -> None:
-        with contextlib.suppress(BrokenPipeError, ConnectionError):
-            self._line.sendall(pack(frame))
+    def _say(self, *frames: Frame) -> None:
+        try:
+            self._line.sendall(b"".join([pack(frame) for frame in frames]))
+        except ConnectionError:
+            # Nobody is there to hear it; the next look at the line tells so, too.
+            return
 
 
 def main() -> None:
@@ -230,6 +237,7 @@ def main() -> None:
         return
     confinement.prepare([name for each in app.definitions for name in each.definition.environment])
     child.prepare_output()
+    payload.prepare()
     gc.collect()
     processes.give_back_memory()
     gc.freeze()

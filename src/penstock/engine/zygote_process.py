@@ -125,20 +125,20 @@ class ZygoteProcess:
     def fork(self, first: Mapping[str, Any]) -> Fork:
         """Have a child forked; `first` is what it finds on its line."""
         self._numbers += 1
-        opened: list[int] = []
+        ours, line = socket.socketpair()
+        opened = [line.detach()]
         try:
-            ours, line = socket.socketpair()
-            opened += [ours.detach(), line.detach()]
             opened += os.pipe2(os.O_CLOEXEC)
             opened += os.pipe2(os.O_CLOEXEC)
         except OSError:
             _close_all(opened)
+            ours.close()
             raise
-        our_line, their_line, output, their_output, errors, their_errors = opened
+        their_line, output, their_output, errors, their_errors = opened
         theirs = [their_line, their_output, their_errors]
-        for end in (our_line, output, errors):
+        ours.setblocking(False)
+        for end in (output, errors):
             os.set_blocking(end, False)
-        ours = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, our_line)
         fork = Fork(self._numbers, ours, output, errors)
         if self._gone:
             fork.ended.set_result(Exit(unforked="the zygote has died"))

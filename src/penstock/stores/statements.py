@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
 
 FILES = (
     "creation", "jobs", "workers", "hooks", "control", "schedules", "feed", "admin", "lists", "why", "webhooks",
@@ -37,6 +36,9 @@ class Entry:
 @cache
 def read(dialect: str) -> Mapping[str, Entry]:
     """Every statement of a dialect, with its `let` expressions filled in."""
+    # A process that opens no store, such as that of a job, has no use for it.
+    from importlib import resources
+
     entries: dict[str, Entry] = {}
     for file in FILES:
         path = resources.files("penstock.stores") / "sql" / dialect / f"{file}.sql"

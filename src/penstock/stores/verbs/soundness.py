@@ -6,14 +6,17 @@ from penstock.core.admin import Unsound
 from penstock.core.plan import Statement, Steps, reads
 from penstock.stores.statements import read
 
-RULES = tuple(name for name in read("postgres") if name.startswith("unsound_"))
+
+def rules() -> list[str]:
+    """The names of the statements; those of both dialects are the same."""
+    return [name for name in read("postgres") if name.startswith("unsound_")]
 
 
 @reads
 def soundness(limit: int = 10) -> Steps[list[Unsound]]:
     """The rules that do not hold, each with up to `limit` rows that break it."""
     broken: list[Unsound] = []
-    for rule in RULES:
+    for rule in rules():
         rows = yield Statement(rule, {"limit": limit})
         if rows:
             broken.append(Unsound(read("postgres")[rule].sentence, tuple(str(name) for (name,) in rows)))
