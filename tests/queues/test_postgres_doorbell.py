@@ -98,8 +98,9 @@ async def test_a_ring_that_a_caller_sent_in_vain_is_sent_again(
     inner = ringer._ringers[os.getpid()]
 
     def sent_by_the_caller() -> bool:
-        ended = inner._connection is not None and _end_sessions(any_postgres, "NOTIFY%") == 1
-        return ended and inner._send_unanswered()
+        if inner._connection is None or inner._sending.locked():
+            return False
+        return _end_sessions(any_postgres, "NOTIFY%") == 1 and inner._send_unanswered()
 
     await wait_until_async(sent_by_the_caller, "the thread sleeps, and a caller has sent a ring to nobody")
     await _settled(bell)

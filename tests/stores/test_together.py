@@ -58,7 +58,9 @@ def at_once(kit: Kit, drafts: list[Draft]) -> list[Future[list[Created]]]:
 
 def transactions(store: PostgresStore) -> dict[str, int]:
     """By job the transaction that made it."""
-    rows = query(store, "SELECT job_id::text, xid::text FROM {s}event WHERE kind = 'job.enqueued'")
+    rows = query(
+        store, "SELECT unnest(coalesce(jobs, ARRAY[job_id]))::text, xid::text FROM {s}event WHERE kind = 'job.enqueued'"
+    )
     return {job_id: int(xid) for job_id, xid in rows}
 
 
