@@ -127,7 +127,7 @@ def _other(url: str, name: str) -> str:
 
 
 def _worker(folder: Path, url: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "penstock", "worker", "bench_delays:app", "--inline-slots", "500"]
+    command = [sys.executable, "-m", "penstock", "worker", "bench_delays:app", "--inline-slots", "1000"]
     environment: dict[str, Any] = {**os.environ, "PENSTOCK_BENCH_STORE": url}
     return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.DEVNULL)
 

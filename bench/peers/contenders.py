@@ -63,11 +63,11 @@ class Contender:
 
 PENSTOCK = Contender(
     "penstock", "penstock", "PostgreSQL", "penstock", 20_000,
-    "inline async jobs, `penstock worker --inline-slots 500`; sync `enqueue`, 32 threads, `enqueue_many`",
+    "inline async jobs, `penstock worker --inline-slots 1000`; sync `enqueue`, 32 threads, `enqueue_many`",
     package="penstock",
     worker=(
         sys.executable, "-m", "penstock", "worker", "bench.programs.penstock:app",
-        "--inline-slots", "500", "--log-level", "error",
+        "--inline-slots", "1000", "--log-level", "error",
     ),
 )  # fmt: skip
 RAW = Contender(

@@ -14,7 +14,7 @@ from penstock.core.worker import SettleReport
 from penstock.engine.log_lines import about
 from penstock.engine.service import log
 
-_BATCH = 500
+_BATCH = 1000
 _FEW = 16
 _MOMENT = 0.005
 
