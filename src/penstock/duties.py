@@ -106,7 +106,7 @@ def services(
     pace: Pace = ALONE,
 ) -> list[Service]:
     """What every process does beside running jobs, in so many lines; `me` says who does it."""
-    housekeeper = Housekeeper(app.store, ports.admin, ports.feed, me, archive)
+    housekeeper = Housekeeper(app.store, ports.admin, ports.feed, me, archive, pace)
     timer = scheduler(app, pace)
     posting = Webhooks(
         app.store, ports.webhooks, me, webhooks or WebhookSettings(), secrets or SecretPolicy(), pace=pace
@@ -114,13 +114,13 @@ def services(
     return [
         *([Service("schedule", timer.tick, counting=timer)] if ticking else []),
         Service("housekeep", housekeeper.tick),
-        Service("alert", alerts(app, me).tick),
+        Service("alert", alerts(app, me, pace).tick),
         posting.service(),
     ]
 
 
-def alerts(app: Penstock, me: Callable[[], str]) -> Alerts:
-    return Alerts(app.store, ports.admin, me, app.aalerts)
+def alerts(app: Penstock, me: Callable[[], str], pace: Pace = ALONE) -> Alerts:
+    return Alerts(app.store, ports.admin, me, app.aalerts, pace)
 
 
 def scheduler(app: Penstock, pace: Pace = ALONE) -> Scheduler:

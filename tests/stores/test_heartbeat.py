@@ -118,3 +118,18 @@ def test_a_heartbeat_may_change_what_the_worker_serves(kit: Kit) -> None:
 
     ((lanes, slots),) = query(kit.store, "SELECT lanes, slots FROM {s}worker")
     assert (json.loads(lanes), slots) == ([5], 9)
+
+
+def test_a_worker_learns_how_many_there_are_and_whether_it_leads(kit: Kit) -> None:
+    first, second = kit.worker(), kit.worker()
+
+    assert [_fleet(kit, each) for each in (first, second)] == [(2, True), (2, False)]
+
+    kit.run(jobs.end_worker(first))
+
+    assert _fleet(kit, second) == (1, True)
+
+
+def _fleet(kit: Kit, worker: str) -> tuple[int, bool]:
+    pulse = kit.run(jobs.heartbeat(worker, 60 * SECOND))
+    return pulse.workers, pulse.leads

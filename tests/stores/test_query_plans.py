@@ -36,7 +36,7 @@ MEANT: dict[str, set[str]] = {
     "expired_workers": {"worker_lease"},
     "worker_jobs": {"job_running"},
     "ownerless_jobs": {"job_running"},
-    "pulse": {"job_running"},
+    "heartbeat": {"job_running"},
     "count_running": {"job_running"},
     "peek_keyed": {"job_ready"},
     "admit": {"job_admitted", "job_blocked"},

@@ -67,6 +67,8 @@ class Pulse:
     newest_schema: int
     workers: int
     """How many live ones there are, this one among them."""
+    leads: bool
+    """Whether none of them has been there longer."""
 
 
 @dataclass(frozen=True, slots=True)

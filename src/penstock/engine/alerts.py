@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from penstock.core.alerts import CRITICAL, Alert
 from penstock.core.ports import AdminPort, Store
+from penstock.engine.pace import ALONE, Pace
 from penstock.engine.service import log
 
 _EVERY = 10.0
@@ -18,20 +19,26 @@ class Alerts:
     """Looks what holds now, and writes down what is new and what is over."""
 
     def __init__(
-        self, store: Store, admin: AdminPort, me: Callable[[], str], look: Callable[[], Awaitable[Sequence[Alert]]]
+        self,
+        store: Store,
+        admin: AdminPort,
+        me: Callable[[], str],
+        look: Callable[[], Awaitable[Sequence[Alert]]],
+        pace: Pace = ALONE,
     ) -> None:
         """`look` gives all alerts that hold at this moment."""
         self._store = store
         self._admin = admin
         self._me = me
         self._look = look
+        self._pace = pace
         self._looked_at = time.monotonic()
 
     async def tick(self) -> float:
         leads = await self._store.arun(self._admin.leader()) == self._me()
         if leads or time.monotonic() - self._looked_at >= _NOT_LEADING:
             await self.once()
-        return _EVERY
+        return _EVERY if leads else self._pace.rest(_EVERY)
 
     async def once(self) -> None:
         """Look now."""

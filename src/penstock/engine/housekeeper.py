@@ -12,6 +12,7 @@ from penstock.core.errors import StoreUnavailable
 from penstock.core.instant import DAY
 from penstock.core.ports import AdminPort, FeedPort, Store
 from penstock.engine.archive import Archive
+from penstock.engine.pace import ALONE, Pace
 from penstock.engine.service import log
 
 T = TypeVar("T")
@@ -32,7 +33,13 @@ class Housekeeper:
     """Does a batch of each at a time; the worker that has been there longest does it for all."""
 
     def __init__(
-        self, store: Store, admin: AdminPort, feed: FeedPort, me: Callable[[], str], archive: Archive | None = None
+        self,
+        store: Store,
+        admin: AdminPort,
+        feed: FeedPort,
+        me: Callable[[], str],
+        archive: Archive | None = None,
+        pace: Pace = ALONE,
     ) -> None:
         """With an `archive`, no job is deleted before its line is on the disk."""
         self._store = store
@@ -40,6 +47,7 @@ class Housekeeper:
         self._feed = feed
         self._me = me
         self._archive = archive
+        self._pace = pace
         self.errors: Counter[str] = Counter()
         """How often each part has failed."""
         self.problem: Exception | None = None
@@ -50,7 +58,7 @@ class Housekeeper:
     async def tick(self) -> float:
         leads = await self._store.arun(self._admin.leader()) == self._me()
         if not leads and time.monotonic() - self._done_at < _NOT_LEADING:
-            return _EVERY
+            return self._pace.rest(_EVERY)
         more = await self.once()
         self._done_at = time.monotonic()
         if self.problem is not None:

@@ -4,24 +4,45 @@ from __future__ import annotations
 
 import random
 
-_LONGEST = 30.0
+from penstock.core.worker import Pulse
+
+_TIMES = 4.0
+_LONGEST = 60.0
+_LONGEST_UNASKED = 10.0
 
 
 class Pace:
-    """Stretches the rests of many, so that all together ask the store about as often as one of them would.
+    """Stretches the rests of many, so that a large fleet asks the store little more often than one worker would.
 
-    Each of them looks at once when the doorbell rings, and when something that it knows of is due.
+    The worker that has been there longest does timed work as often as one that is alone; the others look all the same,
+    but seldom. Everybody looks at once when the doorbell rings, and when something that it knows of is due.
     """
 
     def __init__(self) -> None:
         self.workers = 1
         """How many workers live, as this one last heard."""
+        self.leads = True
+        """Whether none of them has been there longer."""
+
+    def hear(self, pulse: Pulse) -> bool:
+        """What a worker has learned of the fleet; True when it leads from now on."""
+        took_over = pulse.leads and not self.leads
+        self.workers, self.leads = pulse.workers, pulse.leads
+        return took_over
 
     def rest(self, seconds: float) -> float:
-        """How long to rest where one that is alone would rest so long; not in step with the others."""
+        """How long to rest between looks at what anybody may do, where one that is alone would rest so long."""
+        return seconds if self.leads else self._stretched(seconds, _LONGEST)
+
+    def rest_unasked(self, seconds: float, *, hears: bool) -> float:
+        """The same between looks for work of one's own, which is stretched only while the doorbell is heard."""
+        return self._stretched(seconds, _LONGEST_UNASKED) if hears else seconds
+
+    def _stretched(self, seconds: float, longest: float) -> float:
         if self.workers <= 1:
             return seconds
-        return max(seconds, min(_LONGEST, seconds * self.workers)) * random.uniform(0.9, 1.1)
+        # Not in step with the others.
+        return max(seconds, min(longest, _TIMES * seconds * self.workers)) * random.uniform(0.9, 1.1)
 
 
 ALONE = Pace()

@@ -31,7 +31,7 @@ class WorkerSettings:
     lease: float = 15.0
     heartbeat: float = 3.0
     poll: float = 1.0
-    """How long a worker waits at most before it looks for jobs unasked."""
+    """How long a worker waits at most before it looks for jobs unasked; many that hear the doorbell wait longer."""
     drain: float = 25.0
     """How long running jobs may go on once the worker was told to stop."""
     stop_grace: float = 5.0

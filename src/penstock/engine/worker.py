@@ -219,7 +219,8 @@ class Worker:
         log.info("worker %s runs %d definition(s) with %d slot(s)", worker.id, len(worker.lanes), self.settings.slots)
 
     def _hear_pulse(self, pulse: Pulse) -> None:
-        self.pace.workers = pulse.workers
+        for service in self.services if self.pace.hear(pulse) else ():
+            service.wake()
         for held in pulse.cancels:
             self._cancel(held)
         if pulse.controls != self._controls.version:
@@ -279,8 +280,7 @@ class Worker:
             await self._queue.acknowledge(messages)
         if not more and not self.held():
             self.idle.set()
-        poll = self.settings.poll
-        return 0.0 if more else self.pace.rest(poll) if self._queue.hears() else poll
+        return 0.0 if more else self.pace.rest_unasked(self.settings.poll, hears=self._queue.hears())
 
     async def _fill(self, worker: str, pool: Pool) -> bool:
         """Claim what the pool has room for; True when there may be more."""

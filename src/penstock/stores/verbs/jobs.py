@@ -217,11 +217,12 @@ def heartbeat(
     values["lanes"] = None if lanes is None else json.dumps(lanes)
     values["duties"] = None if duties is None else reports.to_text(duties)
     values["figures"] = None if figures is None else json.dumps(dict(figures))
-    if not (yield Statement("heartbeat", values)):
+    found = yield Statement("heartbeat", values, alone=True)
+    if not found:
         raise LeaseLost(f"The lease of worker {worker} has ended; it must register anew.")
-    found = yield Statement("pulse", {"worker": worker})
     cancels = [Held(job_id, fence) for job_id, fence, *_ in found if job_id is not None]
-    return Pulse(cancels, controls=found[0][2], newest_schema=found[0][3], workers=found[0][4])
+    _, _, controls, newest, workers, leader = found[0]
+    return Pulse(cancels, controls, newest, workers, leads=leader is None or worker <= leader)
 
 
 @reads

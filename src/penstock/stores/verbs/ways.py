@@ -38,7 +38,9 @@ _CHECKS = {
         "created_from", "created_to",
     )
 }  # fmt: skip
-_LOOKED_UP = {f"check_{name}" for name in ("fingerprint", "schedule", "parent", "reference_type", "reference_id")}
+_LOOKED_UP = {
+    f"check_{name}" for name in ("tag", "fingerprint", "schedule", "parent", "reference_type", "reference_id")
+}
 # What is asked for, and the conditions that need no check when it is walked along.
 _SOURCES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "tag": ("_by_tag", {"filter_tag": ()}),

@@ -8,18 +8,20 @@ VALUES (%(id)s::uuid, %(name)s, %(host)s, %(pid)s, %(lanes)s, %(slots)s, %(code_
 ON CONFLICT (id) DO NOTHING RETURNING id::text;
 
 -- name: heartbeat
--- A live worker's lease goes on; a lease that has ended stays ended.
-UPDATE {schema}.worker SET heartbeat_at = {now}, lease_until = {now} + %(lease)s,
-    lanes = coalesce(%(lanes)s, lanes), slots = coalesce(%(slots)s, slots), duties = coalesce(%(duties)s::text, duties),
-    duties_at = CASE WHEN %(duties)s::text IS NULL THEN duties_at ELSE {now} END, figures = coalesce(%(figures)s::text, figures)
-WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > {now} RETURNING id::text;
-
--- name: pulse
--- What a worker learns with its heartbeat: jobs to cancel, the state of the controls, the schema's version, how many
--- workers live.
+-- A live worker's lease goes on; a lease that has ended stays ended, and there is no answer. The worker learns which jobs
+-- to cancel, the state of the controls, the schema's version, how many workers live, and which has been there longest.
+WITH beat AS (
+    UPDATE {schema}.worker SET heartbeat_at = {now}, lease_until = {now} + %(lease)s,
+        lanes = coalesce(%(lanes)s, lanes), slots = coalesce(%(slots)s, slots), duties = coalesce(%(duties)s::text, duties),
+        duties_at = CASE WHEN %(duties)s::text IS NULL THEN duties_at ELSE {now} END, figures = coalesce(%(figures)s::text, figures)
+    WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > {now} RETURNING id
+)
 SELECT job.id::text, job.fence, controls.revision, newest.version,
-    (SELECT count(*) FROM {schema}.worker WHERE ended IS NULL AND lease_until > {now})
-FROM (SELECT coalesce(max(revision), 0) AS revision FROM {schema}.setting WHERE name = 'controls') AS controls
+    fleet.size, fleet.leader
+FROM beat CROSS JOIN (
+    SELECT count(*) AS size, min(id::text) AS leader FROM {schema}.worker WHERE ended IS NULL AND lease_until > {now}
+) AS fleet
+CROSS JOIN (SELECT coalesce(max(revision), 0) AS revision FROM {schema}.setting WHERE name = 'controls') AS controls
 CROSS JOIN (SELECT max(version) AS version FROM {schema}.migration) AS newest
 LEFT JOIN {schema}.job ON job.worker = %(worker)s::uuid AND job.status = 3;
 

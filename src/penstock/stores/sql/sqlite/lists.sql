@@ -120,7 +120,7 @@ EXISTS (SELECT 1 FROM attempt WHERE attempt.fingerprint = :filter_fingerprint AN
 
 -- name: check_schedule
 -- Jobs that this schedule made, looked up job by job.
-EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND +job_detail.schedule = :filter_schedule)
+EXISTS (SELECT 1 FROM job_detail INDEXED BY job_detail_schedule WHERE job_detail.schedule = :filter_schedule AND job_detail.id = job.id)
 
 -- name: check_parent
 -- Jobs that this job created, looked up job by job.

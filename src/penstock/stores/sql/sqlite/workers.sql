@@ -10,19 +10,18 @@ VALUES (:id, :name, :host, :pid, :lanes, :slots, :code_version, :now, :now, :boo
 ON CONFLICT (id) DO NOTHING RETURNING id;
 
 -- name: heartbeat
--- A live worker's lease goes on; a lease that has ended stays ended.
+-- A live worker's lease goes on; a lease that has ended stays ended, and there is no answer. The worker learns which jobs
+-- to cancel, the state of the controls, the schema's version, how many workers live, and which has been there longest.
 UPDATE worker SET heartbeat_at = :now, lease_until = :steady + :lease,
     lanes = coalesce(:lanes, lanes), slots = coalesce(:slots, slots), duties = coalesce(:duties, duties),
     duties_at = CASE WHEN :duties IS NULL THEN duties_at ELSE :now END, figures = coalesce(:figures, figures)
-WHERE id = :worker AND {live} RETURNING id;
-
--- name: pulse
--- What a worker learns with its heartbeat: jobs to cancel, the state of the controls, the schema's version, how many
--- workers live.
-SELECT job.id, job.fence, controls.revision, newest.version, (SELECT count(*) FROM worker WHERE {live})
-FROM (SELECT coalesce(max(revision), 0) AS revision FROM setting WHERE name = 'controls') AS controls
+WHERE id = :worker AND {live};
+SELECT job.id, job.fence, controls.revision, newest.version, fleet.size, fleet.leader
+FROM (SELECT count(*) AS size, min(id) AS leader FROM worker WHERE {live}) AS fleet
+CROSS JOIN (SELECT coalesce(max(revision), 0) AS revision FROM setting WHERE name = 'controls') AS controls
 CROSS JOIN (SELECT max(version) AS version FROM migration) AS newest
-LEFT JOIN job ON job.worker = :worker AND job.status = 3;
+LEFT JOIN job ON job.worker = :worker AND job.status = 3
+WHERE EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live});
 
 -- name: worker_live
 -- Whether a worker's lease is live.
