@@ -87,7 +87,7 @@ _WORKING = """\
 ## Working
 
 1. `register_worker` with a new id and a lease (15 s by default); `heartbeat` every 3 s. No row in the answer to a
-   heartbeat means that the lease is over: kill what runs, write nothing, take a new id. `pulse` names the jobs to
+   heartbeat means that the lease is over: kill what runs, write nothing, take a new id. Its answer names the jobs to
    cancel.
 2. `claim` with the lanes you serve and as many jobs as you have room for. A claim passes over definitions with limits
    unless it says that their lanes are granted; for that `lock_limited`, `count_running`, `lane_keys` and `read_buckets`
