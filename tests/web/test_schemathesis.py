@@ -25,7 +25,7 @@ from tests.web.streams import StreamServer, ended_job, enqueue
 SLICES = 4
 EXAMPLES = 300 if os.environ.get("PENSTOCK_SOAK") == "1" else 8
 REFUSALS = ["400", "401", "404", "409", "410", "412", "422"]
-"""No schema can tell which expressions, cursors, tokens and keys there are: what fits it may be refused, but only so."""
+"""No schema can tell which expressions, cursors, tokens and keys there are: what fits may be refused, but only so."""
 
 CHECKS = {"positive_data_acceptance": {"expected-statuses": ["2xx", *REFUSALS]}}
 SCHEMA = schemathesis.openapi.from_dict(document(), config=SchemathesisConfig.from_dict({"checks": CHECKS}))
