@@ -157,7 +157,9 @@ class Stage:
 
     def journal(self, job: JobHandle[Any] | None = None, what: str | None = None) -> list[dict[str, Any]]:
         """What attempts wrote down themselves."""
-        lines = [json.loads(line) for line in self.journal_path.read_text().splitlines()]
+        text = self.journal_path.read_text()
+        # Somebody may be writing: what is behind the last whole line does not count yet.
+        lines = [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
         return [
             line for line in lines if (job is None or line["job"] == job.id) and (what is None or line["what"] == what)
         ]

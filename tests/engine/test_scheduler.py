@@ -401,7 +401,7 @@ def test_a_store_that_does_not_answer_is_no_fault_of_a_schedule(
         raise StoreUnavailable("gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(ports.schedules, "tick", fail)
+        patched.setattr(ports.schedules, "tick_all", fail)
         with pytest.raises(StoreUnavailable):
             quick.tick(HOURS[0])
     assert (quick.scheduler.resting, quick.scheduler.errors) == ({}, 0)

@@ -10,10 +10,10 @@ import pytest
 from penstock.core.definition import Pause
 from penstock.core.errors import Conflict
 from penstock.core.instant import DAY, HOUR, to_datetime
-from penstock.core.job import JobFilter
-from penstock.core.schedule import Kind, Overlap, Schedule, Tick, Ticked
+from penstock.core.job import Draft, JobFilter
+from penstock.core.schedule import Kind, Overlap, Schedule, Tick, Ticked, Ticking
 from penstock.core.transitions import Status, Trigger
-from penstock.stores.verbs import control, schedules
+from penstock.stores.verbs import control, feed, schedules
 from tests.stores.kit import START, Kit
 from tests.stores.tables import check_soundness, query
 
@@ -215,6 +215,57 @@ def test_however_many_tick_at_once_there_is_one_job_for_each_instant(shared_stor
     made = query(shared_store, "SELECT scheduled_for FROM {s}job_detail ORDER BY 1")
     assert made == [(each,) for each in instants]
     check_soundness(shared_store)
+
+
+def test_many_schedules_tick_in_one_transaction_each_as_it_would_by_itself(kit: Kit) -> None:
+    for key in ("allowed", "busy", "free", "gone over", "late", "taken"):
+        _declare(kit, key)
+    there = kit.create(unique="u")
+    kit.run(schedules.tick(Tick("busy", 1, START - HOUR, START), kit.draft(schedule="busy"), Overlap.ALLOW))
+    kit.run(schedules.tick(Tick("taken", 1, START, START + DAY), None, Overlap.ALLOW))
+    own, late = kit.draft(), kit.draft()
+    turns = [
+        _turn("late", late, passed_over=7),
+        _turn("taken", kit.draft()),
+        _turn("busy", kit.draft(), Overlap.SKIP),
+        _turn("free", own, Overlap.SKIP),
+        _turn("unknown", kit.draft()),
+        _turn("gone over", None, passed_over=2),
+        _turn("allowed", kit.draft(unique="u")),
+    ]
+    begun = kit.run(feed.tip())
+
+    answers = kit.run(schedules.tick_all(turns))
+
+    assert answers == [
+        Ticked("made", late.id), Ticked("taken"), Ticked("skipped"), Ticked("made", own.id), Ticked("taken"),
+        Ticked("missed"), Ticked("made", there),
+    ]  # fmt: skip
+    told = [(each.kind, each.subject) for each in kit.run(feed.read(begun)).events if each.subject is not None]
+    assert told == [("schedule.missed", "late"), ("schedule.skipped", "busy"), ("schedule.missed", "gone over")]
+    (tick,) = kit.run(schedules.ticks("allowed"))
+    assert tick["jobId"] == there
+    for key in ("allowed", "busy", "free", "gone over", "late", "taken"):
+        row = kit.run(schedules.get(key))
+        assert (row.last_scheduled_at, row.schedule.next_run_at) == (to_datetime(START), START + DAY)
+    check_soundness(kit.store)
+
+
+def test_when_one_job_of_many_ticks_cannot_be_created_no_schedule_moves(kit: Kit) -> None:
+    kit.define("closed")
+    for key in ("first", "second"):
+        _declare(kit, key)
+    kit.run(control.enable("closed", False, by="ann"))
+
+    with pytest.raises(Conflict, match="disabled"):
+        kit.run(schedules.tick_all([_turn("first", kit.draft()), _turn("second", kit.draft("closed"))]))
+
+    assert [row.last_scheduled_at for row in kit.run(schedules.all())] == [None, None]
+    assert kit.run(schedules.ticks("first")) == [] == _jobs(kit)
+
+
+def _turn(key: str, draft: Draft | None, overlap: Overlap = Overlap.ALLOW, passed_over: int = 0) -> Ticking:
+    return Ticking(Tick(key, 1, START, START + DAY, passed_over), draft, overlap)
 
 
 def _schedule(key: str = "nightly", **facts: Any) -> Schedule:

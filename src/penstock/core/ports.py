@@ -1,7 +1,7 @@
 """What penstock asks of a store and of a queue. A new one can be written from this file alone.
 
 A store has ports by reader: `JobsPort` for workers and creators, `ControlPort` for operators,
-`SchedulesPort` for the scheduler, `FeedPort` for those who follow events, `AdminPort` for the rest; `AccessPort`, for
+`FeedPort` for those who follow events, `AdminPort` for the rest; `SchedulesPort`, for the scheduler, `AccessPort`, for
 those who let others in, and `WebhooksPort`, for those who send webhooks, stand in files of their own. A verb answers
 with a `Plan`; `Store.run` (in the caller's thread) or `Store.arun` (in an event loop) carries it out in one
 transaction and gives the result. Rules for all of them:
@@ -47,7 +47,7 @@ from penstock.core.job import (
 from penstock.core.outcome import Settlement
 from penstock.core.plan import Plan
 from penstock.core.retention_port import RetentionPort
-from penstock.core.schedule import Schedule, ScheduleRow, Tick, Ticked
+from penstock.core.schedules_port import SchedulesPort as SchedulesPort
 from penstock.core.transitions import Status
 from penstock.core.webhooks_port import WebhooksPort as WebhooksPort
 from penstock.core.why import Reason
@@ -253,49 +253,6 @@ class ControlPort(Protocol):
     def override(self, key: str, overrides: Mapping[str, object], *, by: str) -> Plan[None]:
         """Set what an operator wants instead of the code's limits: `concurrency`, `key_concurrency`, `rate_count`,
         `rate_period` (microseconds), `rate_per_key`. An empty mapping returns to the code's own."""
-        ...
-
-
-class SchedulesPort(Protocol):
-    """What the scheduler and its operators do."""
-
-    def save(self, schedule: Schedule, *, by: str, revision: int | None = None) -> Plan[ScheduleRow]:
-        """Create or replace. With a `revision` it must be the stored one: `RevisionConflict`. A pause stays; what has
-        been scheduled (`last_scheduled_at`) stays; `next_run_at` is taken over unless it is not after that mark."""
-        ...
-
-    def get(self, key: str) -> Plan[ScheduleRow]:
-        """One schedule. What is stored but cannot be read comes as a row with an `error`, here and in every list;
-        `save` and `remove` repair it."""
-        ...
-
-    def all(self) -> Plan[list[ScheduleRow]]: ...
-
-    def remove(self, key: str, *, by: str, revision: int | None = None) -> Plan[None]:
-        """Forget a schedule; its jobs stay. Another `revision`: `RevisionConflict`."""
-        ...
-
-    def pause(self, key: str, pause: Pause | None, *, by: str) -> Plan[None]: ...
-
-    def due(self, limit: int = 100) -> Plan[list[ScheduleRow]]:
-        """Enabled schedules, not paused, whose next tick has come, the earliest first."""
-        ...
-
-    def next_tick(self, without: Mapping[str, int] = ...) -> Plan[int | None]:
-        """When the next enabled, unpaused schedule ticks; those named (key and revision) do not count."""
-        ...
-
-    def tick(self, tick: Tick, draft: Draft | None, overlap: str) -> Plan[Ticked]:
-        """Make one tick: advance the schedule and create its job in one transaction.
-
-        Only if the schedule still has that revision and the instant is after its mark: else `taken`. With overlap
-        `skip`, any unfinished job of the schedule makes it `skipped` (event `schedule.skipped`); with `queue_one`, one
-        that waits. `draft` None passes the instant over (event `schedule.missed`).
-        """
-        ...
-
-    def ticks(self, key: str, limit: int = 50) -> Plan[list[dict[str, Any]]]:
-        """The newest ticks of a schedule: instant, verdict, passedOver, jobId, at."""
         ...
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from penstock.core.definition import Pause
 from penstock.core.errors import InvalidSchedule
+from penstock.core.job import Draft
 
 
 class Kind(StrEnum):
@@ -92,6 +94,15 @@ class Tick:
     next_run_at: int | None
     passed_over: int = 0
     """How many earlier instants are skipped by making this one."""
+
+
+class Ticking(NamedTuple):
+    """A tick with the job that it shall become, and what an unfinished job of its schedule means for it."""
+
+    tick: Tick
+    draft: Draft | None
+    """None passes the instant over."""
+    overlap: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from penstock.core.worker import Pulse
 _TIMES = 4.0
 _LONGEST = 60.0
 _LONGEST_UNASKED = 10.0
+_BEHIND = (0.1, 0.3)
 
 
 class Pace:
@@ -37,6 +38,10 @@ class Pace:
     def rest_unasked(self, seconds: float, *, hears: bool) -> float:
         """The same between looks for work of one's own, which is stretched only while the doorbell is heard."""
         return self._stretched(seconds, _LONGEST_UNASKED) if hears else seconds
+
+    def behind(self) -> float:
+        """How long after the moment at which something is due to look for it: the one that leads shall be first."""
+        return 0.0 if self.leads else random.uniform(*_BEHIND)
 
     def _stretched(self, seconds: float, longest: float) -> float:
         if self.workers <= 1:

@@ -18,7 +18,7 @@ from penstock.core.errors import (
 from penstock.core.instant import SECOND
 from penstock.core.job import Draft
 from penstock.core.ports import AdminPort, SchedulesPort, Store
-from penstock.core.schedule import Schedule, ScheduleRow
+from penstock.core.schedule import Schedule, ScheduleRow, Ticking
 from penstock.core.timetable import Turn
 from penstock.engine.pace import ALONE, Pace
 from penstock.engine.service import log
@@ -32,6 +32,8 @@ _MOST_TURNS = 500
 _LONGEST_ERROR = 300
 _FIRST_REST = 1.0
 _LONGEST_REST = 60.0
+_STORE_ERRORS = (StoreUnavailable, StoreFull, SchemaError)
+"""Nothing that a schedule could be blamed for."""
 
 DraftMaker = Callable[[Schedule, int], Awaitable[Draft]]
 """Makes the draft of the job for one instant of a schedule."""
@@ -45,6 +47,18 @@ class Resting:
     seconds: float
     revision: int
     error: str
+
+
+@dataclass(slots=True)
+class Course:
+    """A schedule that is due, and its turns."""
+
+    row: ScheduleRow
+    turns: list[Turn]
+    ticking: Ticking | None = None
+    """The turn that is made now."""
+    goes_on: bool = True
+    """Neither was somebody else first, nor is there something wrong with it."""
 
 
 class Scheduler:
@@ -89,45 +103,79 @@ class Scheduler:
             keys = {row.schedule.key for row in due}
             self.resting = {key: rest for key, rest in self.resting.items() if key in keys}
         awake = [row for row in due if not self._rests(row)]
-        unfinished = [await self._attend(row, present, now) for row in awake]
-        if any(unfinished) or (awake and len(due) == limit):
+        unfinished = await self._attend(awake, present, now)
+        if unfinished or (awake and len(due) == limit):
             return 0.0
         coming = await self._store.arun(self._schedules.next_tick(self.asleep), now=now)
         if coming is None:
             return self._pace.rest(_SAFETY)
         if coming <= present:  # it should have been dealt with: whatever is wrong, nobody hurries
             return _STUCK
-        return min(self._pace.rest(_SAFETY), max(_SOON, (coming - present) / SECOND))
+        return min(self._pace.rest(_SAFETY), max(_SOON, (coming - present) / SECOND + self._pace.behind()))
 
-    async def _attend(self, row: ScheduleRow, present: int, now: int | None) -> bool:
-        """Tick one schedule, and say whether more of it is due; what is wrong with it does not stop the others."""
+    async def _attend(self, due: list[ScheduleRow], present: int, now: int | None) -> bool:
+        """Tick what is due, and say whether there is more; what is wrong with one schedule does not stop the others."""
+        courses = [Course(row, turns) for row in due if (turns := self._turns(row, present))]
+        for place in range(_MOST_TURNS):
+            going = [course for course in courses if course.goes_on and place < len(course.turns)]
+            if not going:
+                break
+            await self._make([course for course in going if await self._prepare(course, place)], now)
+        for course in courses:
+            if course.goes_on:
+                self.resting.pop(course.row.schedule.key, None)
+        return any(course.goes_on and len(course.turns) > _MOST_TURNS for course in courses)
+
+    def _turns(self, row: ScheduleRow, present: int) -> list[Turn]:
         try:
             if row.error is not None:
                 raise _unreadable(row.error)
-            turns = pausing.plan(row, present)
-            await self._make(row.schedule, turns[:_MOST_TURNS], now)
-        except (StoreUnavailable, StoreFull, SchemaError):
-            raise
+            return pausing.plan(row, present)
         except Exception as error:
             self._let_rest(row, error)
-            return False
-        self.resting.pop(row.schedule.key, None)
-        return len(turns) > _MOST_TURNS
+            return []
 
-    async def _make(self, schedule: Schedule, turns: list[Turn], now: int | None) -> None:
-        made: list[str] = []
+    async def _prepare(self, course: Course, place: int) -> bool:
+        """Make ready a turn of a schedule; False when that cannot be done."""
+        turn, schedule = course.turns[place], course.row.schedule
         try:
-            for turn in turns:
-                draft = await self._draft(schedule, turn.tick.instant) if turn.make else None
-                ticked = await self._store.arun(self._schedules.tick(turn.tick, draft, schedule.overlap), now=now)
-                if ticked.verdict == "taken":
-                    break
-                self.ticked += 1
-                if ticked.job_id is not None:
-                    made.append(ticked.job_id)
-        finally:
-            if made:
-                self._made(made)
+            draft = await self._draft(schedule, turn.tick.instant) if turn.make else None
+        except _STORE_ERRORS:
+            raise
+        except Exception as error:
+            self._stop(course, error)
+            return False
+        course.ticking = Ticking(turn.tick, draft, schedule.overlap)
+        return True
+
+    async def _make(self, courses: list[Course], now: int | None) -> None:
+        """Tick several schedules in one transaction; if one of them is at fault, each in its own."""
+        if not courses:
+            return
+        ticking = [course.ticking for course in courses if course.ticking is not None]
+        try:
+            answers = await self._store.arun(self._schedules.tick_all(ticking), now=now)
+        except _STORE_ERRORS:
+            raise
+        except Exception as error:
+            if len(courses) == 1:
+                self._stop(courses[0], error)
+            else:
+                for course in courses:
+                    await self._make([course], now)
+            return
+        made: list[str] = []
+        for course, ticked in zip(courses, answers, strict=True):
+            course.goes_on = ticked.verdict != "taken"
+            self.ticked += course.goes_on
+            if ticked.job_id is not None:
+                made.append(ticked.job_id)
+        if made:
+            self._made(made)
+
+    def _stop(self, course: Course, error: Exception) -> None:
+        course.goes_on = False
+        self._let_rest(course.row, error)
 
     def _rests(self, row: ScheduleRow) -> bool:
         rest = self.resting.get(row.schedule.key)

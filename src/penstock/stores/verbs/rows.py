@@ -42,6 +42,15 @@ def event(
     return Statement("save_events", columns=columns)
 
 
+def events(told: Sequence[tuple[str, str, str]]) -> Statement:
+    """The statement that writes events of what is no job: kind, subject and data of each."""
+    kinds, subjects, data = zip(*told, strict=True)
+    none = [None] * len(told)
+    return Statement(
+        "save_events", columns={"kind": kinds, "job_id": none, "subject": subjects, "fence": none, "data": data}
+    )
+
+
 def settlement_columns(settlements: Sequence[Settlement]) -> dict[str, Sequence[object]]:
     """The endings of attempts as the columns of `settle`."""
     outcomes = [each.outcome for each in settlements]

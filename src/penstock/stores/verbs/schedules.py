@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +14,7 @@ from penstock.core.errors import NotFound, RevisionConflict
 from penstock.core.instant import maybe_datetime, to_datetime
 from penstock.core.job import Draft
 from penstock.core.plan import Statement, Steps, reads, writes, writes_once
-from penstock.core.schedule import Kind, Missed, Overlap, Schedule, ScheduleRow, Tick, Ticked
+from penstock.core.schedule import Kind, Missed, Overlap, Schedule, ScheduleRow, Tick, Ticked, Ticking
 from penstock.core.secrets import mask_params
 from penstock.stores.verbs import audit, definitions, jobs, rows
 
@@ -108,32 +108,27 @@ def next_tick(without: Mapping[str, int] = MappingProxyType({})) -> Steps[int | 
 
 @writes_once
 def tick(tick: Tick, draft: Draft | None, overlap: str) -> Steps[Ticked]:
-    """The verdict of an instant that is passed over is `missed`. When the job cannot be created (its definition is
-    unknown or disabled), that error is raised and the schedule stands where it stood."""
-    stored = yield from _find(tick.schedule)
-    if stored is None or stored.error is not None or not _is_next(stored, tick):
-        return Ticked("taken")
-    verdict = "missed" if draft is None else "made"
-    if draft is not None and (yield from _overlaps(tick.schedule, overlap)):
-        verdict, draft = "skipped", None
-    values = {
-        "key": tick.schedule, "instant": tick.instant, "verdict": verdict, "passed_over": tick.passed_over,
-        "job_id": draft and draft.id,
-    }  # fmt: skip
-    fresh = yield Statement("save_tick", values)
-    yield _advance(stored, tick)
-    if not fresh:  # made before the schedule was removed and declared again
-        return Ticked("taken")
-    if draft is None:
-        yield _passed_over(tick, verdict, overlap)
-        return Ticked(verdict)
-    if tick.passed_over:
-        yield _passed_over(tick, verdict, overlap)
-    draft = dataclasses.replace(draft, schedule=tick.schedule, scheduled_for=tick.instant)
-    (created,) = yield from jobs.create([draft]).steps()
-    if created.job_id != draft.id:
-        yield Statement("name_tick_job", {**values, "job_id": created.job_id})
-    return Ticked(verdict, created.job_id)
+    (ticked,) = yield from tick_all([Ticking(tick, draft, overlap)]).steps()
+    return ticked
+
+
+@writes_once
+def tick_all(turns: Sequence[Ticking]) -> Steps[list[Ticked]]:
+    """The verdict of an instant that is passed over is `missed`. When a job cannot be created (its definition is
+    unknown or disabled), that error is raised and all schedules stand where they stood."""
+    stored = yield from _hold_all([turn.tick.schedule for turn in turns])
+    open_ = [turn for turn in turns if _is_next(stored.get(turn.tick.schedule), turn.tick)]
+    busy = yield from _overlapping(open_)
+    verdicts = {turn.tick: _verdict(turn, busy) for turn in open_}
+    fresh = yield from _save_ticks(open_, verdicts)
+    yield _advance(stored, open_)
+    won = [turn for turn in open_ if turn.tick.schedule in fresh]  # another was made before its schedule was removed
+    told = [turn for turn in won if verdicts[turn.tick] != "made" or turn.tick.passed_over]
+    if told:
+        yield _passed_over(told, verdicts)
+    made = yield from _create(turn for turn in won if verdicts[turn.tick] == "made")
+    answers = {turn.tick: Ticked(verdicts[turn.tick], made.get(turn.tick)) for turn in won}
+    return [answers.get(turn.tick, Ticked("taken")) for turn in turns]
 
 
 @reads
@@ -152,8 +147,13 @@ def ticks(key: str, limit: int = 50) -> Steps[list[dict[str, Any]]]:
 
 def _find(key: str) -> Steps[ScheduleRow | None]:
     """A schedule, held until the transaction ends."""
-    found = yield Statement("hold_schedule", {"key": key})
-    return _row(found[0]) if found else None
+    return (yield from _hold_all([key])).get(key)
+
+
+def _hold_all(keys: Sequence[str]) -> Steps[dict[str, ScheduleRow]]:
+    """Those of some schedules that there are, held until the transaction ends."""
+    found = map(_row, (yield Statement("hold_schedules", columns={"key": keys})))
+    return {row.schedule.key: row for row in found}
 
 
 def _hold(key: str) -> Steps[ScheduleRow]:
@@ -188,31 +188,88 @@ def _ended_if_over(schedule: Schedule) -> Schedule:
     return dataclasses.replace(schedule, enabled=False) if over else schedule
 
 
-def _is_next(stored: ScheduleRow, tick: Tick) -> bool:
-    if stored.revision != tick.revision or not stored.schedule.enabled:
+def _is_next(stored: ScheduleRow | None, tick: Tick) -> bool:
+    if stored is None or stored.error is not None or stored.revision != tick.revision or not stored.schedule.enabled:
         return False
     return stored.last_scheduled_at is None or stored.last_scheduled_at < to_datetime(tick.instant)
 
 
-def _overlaps(key: str, overlap: str) -> Steps[bool]:
-    if overlap == Overlap.ALLOW:
-        return False
-    return bool((yield Statement("unfinished_jobs", {"key": key, "waiting": overlap == Overlap.QUEUE_ONE})))
+def _overlapping(turns: Sequence[Ticking]) -> Steps[set[str]]:
+    """The schedules whose unfinished jobs keep another from being made."""
+    asking = [turn for turn in turns if turn.draft is not None and turn.overlap != Overlap.ALLOW]
+    if not asking:
+        return set()
+    columns: dict[str, Sequence[Any]] = {
+        "key": [turn.tick.schedule for turn in asking],
+        "waiting": [turn.overlap == Overlap.QUEUE_ONE for turn in asking],
+    }
+    return {key for (key,) in (yield Statement("unfinished_jobs", columns=columns))}
 
 
-def _advance(stored: ScheduleRow, tick: Tick) -> Statement:
-    after = _ended_if_over(dataclasses.replace(stored.schedule, next_run_at=tick.next_run_at))
-    values = {"next_run_at": after.next_run_at, "enabled": after.enabled}
-    return Statement("advance_schedule", {"key": tick.schedule, "instant": tick.instant, **values})
+def _verdict(turn: Ticking, busy: Collection[str]) -> str:
+    if turn.draft is None:
+        return "missed"
+    return "skipped" if turn.tick.schedule in busy else "made"
 
 
-def _passed_over(tick: Tick, verdict: str, overlap: str) -> Statement:
-    facts: dict[str, object] = {"instant": tick.instant, "passedOver": tick.passed_over}
-    kind = kinds.SCHEDULE_MISSED
-    if verdict == "skipped":
-        kind = kinds.SCHEDULE_SKIPPED
-        facts["overlap"] = overlap
-    return rows.event(kind, subject=tick.schedule, data=json.dumps(facts))
+def _save_ticks(turns: Sequence[Ticking], verdicts: Mapping[Tick, str]) -> Steps[set[str]]:
+    """The schedules of those instants that nobody has dealt with before."""
+    made = [verdicts[turn.tick] == "made" for turn in turns]
+    columns: dict[str, Sequence[Any]] = {
+        "key": [turn.tick.schedule for turn in turns],
+        "instant": [turn.tick.instant for turn in turns],
+        "verdict": [verdicts[turn.tick] for turn in turns],
+        "passed_over": [turn.tick.passed_over for turn in turns],
+        "job_id": [turn.draft.id if turn.draft and made else None for turn, made in zip(turns, made, strict=True)],
+    }
+    return {key for (key,) in (yield Statement("save_ticks", columns=columns))}
+
+
+def _create(turns: Iterable[Ticking]) -> Steps[dict[Tick, str]]:
+    """The jobs of ticks; one may be answered by a job that was there."""
+    drafts = {
+        turn.tick: dataclasses.replace(turn.draft, schedule=turn.tick.schedule, scheduled_for=turn.tick.instant)
+        for turn in turns
+        if turn.draft is not None
+    }
+    if not drafts:
+        return {}
+    created = yield from jobs.create(list(drafts.values())).steps()
+    made = {tick: each.job_id for tick, each in zip(drafts, created, strict=True)}
+    for tick, job_id in made.items():
+        if job_id != drafts[tick].id:
+            yield Statement("name_tick_job", {"key": tick.schedule, "instant": tick.instant, "job_id": job_id})
+    return made
+
+
+def _advance(stored: Mapping[str, ScheduleRow], turns: Sequence[Ticking]) -> Statement:
+    after = [
+        _ended_if_over(dataclasses.replace(stored[tick.schedule].schedule, next_run_at=tick.next_run_at))
+        for tick, *_ in turns
+    ]
+    columns: dict[str, Sequence[Any]] = {
+        "key": [each.key for each in after],
+        "instant": [turn.tick.instant for turn in turns],
+        "next_run_at": [each.next_run_at for each in after],
+        "enabled": [each.enabled for each in after],
+    }
+    return Statement("advance_schedules", columns=columns)
+
+
+def _passed_over(turns: Sequence[Ticking], verdicts: Mapping[Tick, str]) -> Statement:
+    """The events of instants for which there is no job."""
+    return rows.events(
+        [
+            (kinds.SCHEDULE_SKIPPED, tick.schedule, json.dumps({**_facts_of(tick), "overlap": overlap}))
+            if verdicts[tick] == "skipped"
+            else (kinds.SCHEDULE_MISSED, tick.schedule, json.dumps(_facts_of(tick)))
+            for tick, _, overlap in turns
+        ]
+    )
+
+
+def _facts_of(tick: Tick) -> dict[str, object]:
+    return {"instant": tick.instant, "passedOver": tick.passed_over}
 
 
 def _values(schedule: Schedule) -> dict[str, Any]:

@@ -4,9 +4,9 @@
 -- let columns: key, body, owner, enabled, next_run_at, last_scheduled_at, pause_reason, pause_by, pause_at, pause_until, revision, created_at, updated_at
 -- let running: enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until <= {now})
 
--- name: hold_schedule
--- A schedule, held until the transaction ends.
-SELECT {columns} FROM {schema}.schedule WHERE key = %(key)s FOR UPDATE;
+-- name: hold_schedules
+-- Schedules, held until the transaction ends.
+SELECT {columns} FROM {schema}.schedule WHERE key = ANY(%(key)s::text[]) ORDER BY key FOR UPDATE;
 
 -- name: read_schedule
 -- A schedule.
@@ -50,27 +50,34 @@ WHERE key = %(key)s;
 DELETE FROM {schema}.schedule WHERE key = %(key)s RETURNING body;
 
 -- name: unfinished_jobs
--- Whether one of a schedule's newest jobs has not finished; `waiting` leaves out those that run. Under a policy
--- that looks, one that has not finished stands among the newest: it kept later ones from being made.
-SELECT 1 FROM (
-    SELECT id FROM {schema}.job_detail WHERE schedule = %(key)s ORDER BY id DESC LIMIT 1000
-) AS recent JOIN {schema}.job ON job.id = recent.id
-WHERE job.status < 5 AND NOT (%(waiting)s::boolean AND job.status IN (2, 3)) LIMIT 1;
+-- Those of some schedules of whose newest jobs one has not finished; `waiting` leaves out those that run. Under a
+-- policy that looks, one that has not finished stands among the newest: it kept later ones from being made.
+SELECT key FROM unnest(%(key)s::text[], %(waiting)s::boolean[]) AS input (key, waiting) WHERE EXISTS (
+    SELECT FROM (
+        SELECT id FROM {schema}.job_detail WHERE schedule = input.key ORDER BY id DESC LIMIT 1000
+    ) AS recent JOIN {schema}.job ON job.id = recent.id
+    WHERE job.status < 5 AND NOT (input.waiting AND job.status IN (2, 3))
+);
 
--- name: save_tick
--- One instant of a schedule is dealt with, once for all.
+-- name: save_ticks
+-- Instants of schedules are dealt with, once for all.
 INSERT INTO {schema}.tick (schedule, instant, verdict, passed_over, job_id, at)
-VALUES (%(key)s, %(instant)s, %(verdict)s, %(passed_over)s, %(job_id)s::uuid, {now})
-ON CONFLICT DO NOTHING RETURNING instant;
+SELECT key, instant, verdict, passed_over, job_id, {now}
+FROM unnest(%(key)s::text[], %(instant)s::bigint[], %(verdict)s::text[], %(passed_over)s::bigint[], %(job_id)s::uuid[])
+    AS input (key, instant, verdict, passed_over, job_id)
+ON CONFLICT DO NOTHING RETURNING schedule;
 
 -- name: name_tick_job
 -- A tick was answered by another job than the one it brought.
 UPDATE {schema}.tick SET job_id = %(job_id)s::uuid WHERE schedule = %(key)s AND instant = %(instant)s;
 
--- name: advance_schedule
--- A held schedule goes on to its next tick.
-UPDATE {schema}.schedule SET last_scheduled_at = %(instant)s, next_run_at = %(next_run_at)s, enabled = %(enabled)s
-WHERE key = %(key)s;
+-- name: advance_schedules
+-- Held schedules go on to their next tick.
+UPDATE {schema}.schedule SET last_scheduled_at = input.instant, next_run_at = input.next_run_at,
+    enabled = input.enabled
+FROM unnest(%(key)s::text[], %(instant)s::bigint[], %(next_run_at)s::bigint[], %(enabled)s::boolean[])
+    AS input (key, instant, next_run_at, enabled)
+WHERE schedule.key = input.key;
 
 -- name: read_ticks
 -- The newest ticks of a schedule.

@@ -4,9 +4,9 @@
 -- let columns: key, body, owner, enabled, next_run_at, last_scheduled_at, pause_reason, pause_by, pause_at, pause_until, revision, created_at, updated_at
 -- let running: enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until <= :now)
 
--- name: hold_schedule
--- A schedule; nobody else writes until the transaction ends.
-SELECT {columns} FROM schedule WHERE key = :key;
+-- name: hold_schedules
+-- Schedules; nobody else writes until the transaction ends.
+SELECT {columns} FROM schedule WHERE key IN (SELECT key FROM {input}) ORDER BY key;
 
 -- name: read_schedule
 -- A schedule.
@@ -50,27 +50,29 @@ WHERE key = :key;
 DELETE FROM schedule WHERE key = :key RETURNING body;
 
 -- name: unfinished_jobs
--- Whether one of a schedule's newest jobs has not finished; `waiting` leaves out those that run. Under a policy
--- that looks, one that has not finished stands among the newest: it kept later ones from being made.
-SELECT 1 FROM (
-    SELECT id FROM job_detail WHERE schedule = :key ORDER BY id DESC LIMIT 1000
-) AS recent JOIN job ON job.id = recent.id
-WHERE job.status < 5 AND NOT (:waiting AND job.status IN (2, 3)) LIMIT 1;
+-- Those of some schedules of whose newest jobs one has not finished; `waiting` leaves out those that run. Under a
+-- policy that looks, one that has not finished stands among the newest: it kept later ones from being made.
+SELECT key FROM {input} AS input WHERE EXISTS (
+    SELECT 1 FROM (
+        SELECT id FROM job_detail WHERE schedule = input.key ORDER BY id DESC LIMIT 1000
+    ) AS recent JOIN job ON job.id = recent.id
+    WHERE job.status < 5 AND NOT (input.waiting AND job.status IN (2, 3))
+);
 
--- name: save_tick
--- One instant of a schedule is dealt with, once for all.
+-- name: save_ticks
+-- Instants of schedules are dealt with, once for all.
 INSERT INTO tick (schedule, instant, verdict, passed_over, job_id, at)
-VALUES (:key, :instant, :verdict, :passed_over, :job_id, :now)
-ON CONFLICT DO NOTHING RETURNING instant;
+SELECT key, instant, verdict, passed_over, job_id, :now FROM {input} WHERE true
+ON CONFLICT DO NOTHING RETURNING schedule;
 
 -- name: name_tick_job
 -- A tick was answered by another job than the one it brought.
 UPDATE tick SET job_id = :job_id WHERE schedule = :key AND instant = :instant;
 
--- name: advance_schedule
--- A held schedule goes on to its next tick.
-UPDATE schedule SET last_scheduled_at = :instant, next_run_at = :next_run_at, enabled = :enabled
-WHERE key = :key;
+-- name: advance_schedules
+-- Held schedules go on to their next tick.
+UPDATE schedule SET last_scheduled_at = input.instant, next_run_at = input.next_run_at, enabled = input.enabled
+FROM {input} AS input WHERE schedule.key = input.key;
 
 -- name: read_ticks
 -- The newest ticks of a schedule.
