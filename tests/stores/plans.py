@@ -26,6 +26,8 @@ class Way:
     """Tables that are read from end to end."""
     wasted: int = 0
     """How many pairs of rows were compared and thrown away."""
+    most_read: int = 0
+    """How many rows were read in the step that read most of one table."""
     text: str = field(default="", compare=False)
 
 
@@ -98,6 +100,9 @@ def _explained(connection: Any, name: str, text: str, values: dict[str, Any]) ->
         frozenset(node["Index Name"] for node in nodes if "Index Name" in node),
         frozenset(node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan"),
         sum(node.get("Rows Removed by Join Filter", 0) * node["Actual Loops"] for node in nodes),
+        max(
+            (round(node["Actual Rows"] * node["Actual Loops"]) for node in nodes if "Relation Name" in node), default=0
+        ),
         json.dumps(found, indent=1),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.core.instant import DAY
+from penstock.core.instant import DAY, SECOND
 from penstock.core.job import Held, JobFilter
 from penstock.core.outcome import Cause, Outcome, Settlement
 from penstock.core.plan import Plan
@@ -19,8 +20,9 @@ from penstock.stores.postgres import PostgresStore
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.verbs import admin, control, feed, jobs, webhooks
 from tests.conftest import Figures
+from tests.services import PostgresServer
 from tests.stores.bulk import BLOCKED, DELAYED, FINISHED, FOREIGN, JOBS, Filled, gone, job_id
-from tests.stores.kit import START
+from tests.stores.kit import START, Kit
 from tests.stores.plans import Way, postgres_ways, sqlite_ways
 
 PRINTED = os.environ.get("PENSTOCK_PLANS") == "1"
@@ -31,7 +33,7 @@ MEANT: dict[str, set[str]] = {
     "claim": {"job_ready", "job_detail_pkey"},
     "settle": {"job_pkey"},
     "settle_done": {"job_pkey"},
-    "promote": {"job_due"},
+    "promote": {"job_due", "job_pkey"},
     "next_due": {"job_due"},
     "expired_workers": {"worker_lease"},
     "worker_jobs": {"job_running"},
@@ -92,6 +94,7 @@ VERBS: dict[str, Callable[[Filled], Plan[Any]]] = {
     "settle many": lambda it: jobs.settle(it.workers[1], _settlements(it, 100)),
     "settle released": lambda it: jobs.settle(it.workers[1], _settlements(it, 20, Trigger.RELEASE)),
     "promote": lambda it: jobs.promote(100),
+    "promote however many": lambda it: jobs.promote(JOBS),
     "next due": lambda it: jobs.next_due(),
     "reclaim": lambda it: jobs.reclaim(0, 0.5),
     "heartbeat": lambda it: jobs.heartbeat(it.workers[1], 10**9),
@@ -185,6 +188,25 @@ def test_postgres_keeps_to_the_indexes(postgres_filled: Filled, statistics: str,
     assert not complaints, "\n".join(complaints)
     assert set(MEANT) - seen == set()
     figures("query_plans", statistics=statistics.replace(" ", "_"), mode=mode, statements=len(seen))
+
+
+@pytest.mark.parametrize("delay", [0, DAY], ids=["ready", "scheduled"])
+def test_where_nearly_all_jobs_wait_only_those_are_read_that_are_wanted(postgres: PostgresServer, delay: int) -> None:
+    """Statistics that say so make the planner expect many, so that reading all of them would seem cheap."""
+    url = postgres.create_database()
+    with contextlib.closing(PostgresStore(url, migrate=True)) as store:
+        store.open()
+        kit = Kit(store)
+        kit.run(jobs.create([kit.draft(delay=delay) for _ in range(20_000)]))
+        kit.advance(DAY // SECOND)
+        verb = jobs.promote(50) if delay else jobs.claim(kit.worker(), [kit.draft().lane], 50)
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ANALYZE")
+
+        ways = postgres_ways(store, verb, kit.now, "force_generic_plan")
+
+        assert [way.text for way in ways if way.most_read > 50] == []
+    postgres.drop_database(url)
 
 
 def _take_statistics(filled: Filled, when: str) -> None:

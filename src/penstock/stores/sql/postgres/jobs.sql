@@ -37,7 +37,8 @@ WHERE limiter.limit_key > %(after)s AND EXISTS (SELECT FROM {schema}.job WHERE j
 ORDER BY 1 LIMIT %(limit)s;
 
 -- name: promote
--- Scheduled jobs whose time has come stand in the queue.
+-- Scheduled jobs whose time has come stand in the queue. They are found by their keys, one by one: the planner expects
+-- more of them than there are, and would rather read all jobs.
 WITH clock AS (SELECT {now} AS now),
 due AS MATERIALIZED (
     SELECT id FROM {schema}.job WHERE status = 0 AND due_at <= (SELECT now FROM clock)
@@ -45,7 +46,7 @@ due AS MATERIALIZED (
 ),
 moved AS (
     UPDATE {schema}.job SET status = 1, queued_at = now, updated_at = now, blocked = limit_key IS NOT NULL
-    FROM due CROSS JOIN clock WHERE job.id = due.id
+    FROM clock WHERE job.id = ANY(ARRAY(SELECT id FROM due))
     RETURNING job.id, lane, limit_key, updated_at
 ),
 counted AS (
@@ -117,6 +118,7 @@ WHERE paid.status = 0 GROUP BY lane, step.status, step.n;
 -- others leave of them. The lane whose first job comes first is looked into as far as need be, each next one less far;
 -- where one gave all that was looked at, nothing ranked behind that is taken from the others.
 -- A job with a loss behind it is not recorded as started: it must first get its turn to run alone.
+-- What was taken is found by its key, one by one: where much waits, the planner would rather read all jobs.
 WITH clock AS (SELECT {now} AS now),
 alive AS MATERIALIZED (
     SELECT 1 FROM {schema}.worker
@@ -178,7 +180,7 @@ claimed AS (
     UPDATE {schema}.job SET
         status = 2, fence = fence + 1, attempt = attempt + 1, worker = %(worker)s::uuid, rate_paid = false,
         started_at = CASE WHEN %(start)s::boolean AND lost = 0 THEN now END, updated_at = now
-    FROM taken CROSS JOIN clock WHERE job.id = taken.id
+    FROM clock WHERE job.id = ANY(ARRAY(SELECT id FROM taken))
     RETURNING job.id, job.lane, fence, attempt, max_attempts, lost, generation, priority, rank, updated_at, limit_key,
         greatest(0, updated_at - queued_at) AS waited
 ),
@@ -201,7 +203,10 @@ counted AS (
 )
 SELECT claimed.id::text, claimed.lane, fence, attempt, max_attempts, lost, generation, priority, params,
     reference_type, reference_id, traceparent, schedule, scheduled_for, tags, limit_key, rank
-FROM claimed JOIN {schema}.job_detail AS detail ON detail.id = claimed.id ORDER BY rank, claimed.id;
+FROM claimed CROSS JOIN LATERAL (
+    SELECT params, reference_type, reference_id, traceparent, schedule, scheduled_for, tags
+    FROM {schema}.job_detail WHERE job_detail.id = claimed.id LIMIT 1
+) AS detail ORDER BY rank, claimed.id;
 
 -- name: claimable
 -- Whether a job of these lanes can be claimed that was created by then, or whose parent was.
