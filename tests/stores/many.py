@@ -156,7 +156,12 @@ class Filling:
         )
         self.execute(
             connection,
+            """INSERT INTO {s}tally_span (lane, grain, span, status, n, took)
+            SELECT 0, grain, span, status, sum(n), sum(took) FROM {s}tally_span WHERE grain > 0 GROUP BY 2, 3, 4""",
+        )
+        self.execute(
+            connection,
             """INSERT INTO {s}tally_length (lane, grain, span, status, bucket, n)
-            SELECT lane, grain, span, status, 70, n FROM {s}tally_span WHERE status IN (2, 5, 6)""",
+            SELECT lane, grain, span, status, 70, n FROM {s}tally_span WHERE status IN (2, 5, 6) AND lane > 0""",
         )
         self.execute(connection, "DROP TABLE {s}flow")

@@ -278,6 +278,7 @@ CREATE TABLE {schema}.tally_delta (
     lengths text
 );
 -- Arrivals in a status by span of time: grain is its length in minutes (1, 60; 0: ever), span its first minute.
+-- Lane 0 stands for all of them together, for figures span by span.
 CREATE TABLE {schema}.tally_span (
     lane integer NOT NULL,
     grain smallint NOT NULL CHECK (grain IN (0, 1, 60)),
@@ -287,7 +288,7 @@ CREATE TABLE {schema}.tally_span (
     took bigint NOT NULL,
     PRIMARY KEY (lane, grain, span, status)
 );
--- The same by how long it took: bucket is the code of the letter.
+-- The same by how long it took: bucket is the code of the letter. Lane 0 has only what was tried again or lost.
 CREATE TABLE {schema}.tally_length (
     lane integer NOT NULL,
     grain smallint NOT NULL CHECK (grain IN (0, 1, 60)),

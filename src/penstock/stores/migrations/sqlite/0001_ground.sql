@@ -281,6 +281,7 @@ CREATE TABLE tally_delta (
     lengths TEXT
 ) STRICT;
 -- Arrivals in a status by span of time: grain is its length in minutes (1, 60; 0: ever), span its first minute.
+-- Lane 0 stands for all of them together, for figures span by span.
 CREATE TABLE tally_span (
     lane INTEGER NOT NULL,
     grain INTEGER NOT NULL CHECK (grain IN (0, 1, 60)),
@@ -290,7 +291,7 @@ CREATE TABLE tally_span (
     took INTEGER NOT NULL,
     PRIMARY KEY (lane, grain, span, status)
 ) STRICT, WITHOUT ROWID;
--- The same by how long it took: bucket is the code of the letter.
+-- The same by how long it took: bucket is the code of the letter. Lane 0 has only what was tried again or lost.
 CREATE TABLE tally_length (
     lane INTEGER NOT NULL,
     grain INTEGER NOT NULL CHECK (grain IN (0, 1, 60)),

@@ -3,6 +3,7 @@
 
 -- let live: worker.ended IS NULL AND worker.lease_until > {now}
 -- let unused: NOT EXISTS (SELECT FROM {schema}.job WHERE job.limit_key = limiter.limit_key AND job.limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3)) AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.limit_key = limiter.limit_key AND blocked)
+-- let every_lane: (SELECT lane FROM {schema}.definition UNION ALL SELECT 0) AS lanes
 
 -- name: register_controls
 -- One row for each definition key, if there is none yet.
@@ -80,10 +81,11 @@ arrived AS MATERIALIZED (
     SELECT lane, minute, status, sum(n) AS n, sum(took) AS took, string_agg(lengths, '') AS lengths
     FROM folded WHERE n > 0 GROUP BY lane, minute, status
 ),
+together AS (SELECT * FROM arrived UNION ALL SELECT 0, minute, status, n, took, lengths FROM arrived),
 timed AS (
     INSERT INTO {schema}.tally_span (lane, grain, span, status, n, took)
     SELECT lane, grain, CASE grain WHEN 0 THEN 0 ELSE minute - minute %% grain END AS span, status, sum(n), sum(took)
-    FROM arrived CROSS JOIN (VALUES (0), (1), (60)) AS grains (grain)
+    FROM together CROSS JOIN (VALUES (0), (1), (60)) AS grains (grain) WHERE lane > 0 OR grain > 0
     GROUP BY lane, grain, span, status ORDER BY lane, grain, span, status
     ON CONFLICT (lane, grain, span, status) DO UPDATE SET n = tally_span.n + excluded.n, took = tally_span.took + excluded.took
 ),
@@ -91,9 +93,9 @@ measured AS (
     INSERT INTO {schema}.tally_length (lane, grain, span, status, bucket, n)
     SELECT lane, grain, CASE grain WHEN 0 THEN 0 ELSE minute - minute %% grain END AS span, status, code,
         sum(octet_length(lengths) - octet_length(replace(lengths, chr(code), '')))
-    FROM arrived CROSS JOIN (SELECT generate_series(65, 87) UNION ALL SELECT 126) AS letters (code)
+    FROM together CROSS JOIN (SELECT generate_series(65, 87) UNION ALL SELECT 126) AS letters (code)
     CROSS JOIN (VALUES (0), (1), (60)) AS grains (grain)
-    WHERE position(chr(code) IN lengths) > 0
+    WHERE position(chr(code) IN lengths) > 0 AND (lane > 0 OR (grain > 0 AND (code = 126 OR status = 0)))
     GROUP BY lane, grain, span, status, code ORDER BY lane, grain, span, status, code
     ON CONFLICT (lane, grain, span, status, bucket) DO UPDATE SET n = tally_length.n + excluded.n
 )
@@ -209,9 +211,9 @@ RETURNING 1;
 -- name: drop_old_spans
 -- Counts by minute of long ago, and by hour of so long ago thirteen times.
 WITH chosen AS MATERIALIZED (
-    SELECT old.* FROM {schema}.definition CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains (grain, times) CROSS JOIN LATERAL (
+    SELECT old.* FROM {every_lane} CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains (grain, times) CROSS JOIN LATERAL (
         SELECT lane, grain, span, status FROM {schema}.tally_span
-        WHERE tally_span.lane = definition.lane AND tally_span.grain = grains.grain
+        WHERE tally_span.lane = lanes.lane AND tally_span.grain = grains.grain
             AND span < ({now} - %(age)s::bigint * times) / 60000000
         LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     ) AS old
@@ -225,9 +227,9 @@ RETURNING 1;
 -- name: drop_old_lengths
 -- The same of the counts by how long it took.
 WITH chosen AS MATERIALIZED (
-    SELECT old.* FROM {schema}.definition CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains (grain, times) CROSS JOIN LATERAL (
+    SELECT old.* FROM {every_lane} CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains (grain, times) CROSS JOIN LATERAL (
         SELECT lane, grain, span, status, bucket FROM {schema}.tally_length
-        WHERE tally_length.lane = definition.lane AND tally_length.grain = grains.grain
+        WHERE tally_length.lane = lanes.lane AND tally_length.grain = grains.grain
             AND span < ({now} - %(age)s::bigint * times) / 60000000
         LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     ) AS old

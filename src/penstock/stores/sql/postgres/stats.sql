@@ -77,19 +77,14 @@ GROUP BY key, status, bucket ORDER BY key, status, bucket;
 -- name: read_series
 -- How many jobs came into each status, span by span; retried ones are told apart as status -1, lost ones as -2.
 SELECT span, status, sum(n)::bigint FROM (
-    SELECT spans.span, spans.status, spans.n FROM {schema}.definition CROSS JOIN LATERAL (
-        SELECT span, status, n FROM {schema}.tally_span
-        WHERE tally_span.lane = definition.lane AND grain = %(grain)s::integer AND span >= %(first)s::integer OFFSET 0
-    ) AS spans
+    SELECT span, status, n FROM {schema}.tally_span
+    WHERE lane = 0 AND grain = %(grain)s::integer AND span >= %(first)s::integer
     UNION ALL
     SELECT minute - minute %% %(grain)s::integer, status, n FROM {schema}.tally_delta
     WHERE minute >= %(first)s::integer AND n > 0
     UNION ALL
-    SELECT lengths.span, CASE bucket WHEN 126 THEN -2 ELSE -1 END, lengths.n FROM {schema}.definition CROSS JOIN LATERAL (
-        SELECT span, bucket, n FROM {schema}.tally_length
-        WHERE tally_length.lane = definition.lane AND grain = %(grain)s::integer AND span >= %(first)s::integer
-            AND (bucket = 126 OR status = 0) OFFSET 0
-    ) AS lengths
+    SELECT span, CASE bucket WHEN 126 THEN -2 ELSE -1 END, n FROM {schema}.tally_length
+    WHERE lane = 0 AND grain = %(grain)s::integer AND span >= %(first)s::integer
     UNION ALL
     SELECT minute - minute %% %(grain)s::integer, -1, octet_length(replace(lengths, '~', '')) FROM {schema}.tally_delta
     WHERE minute >= %(first)s::integer AND n > 0 AND status = 0 AND lengths IS NOT NULL

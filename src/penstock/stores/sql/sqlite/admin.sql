@@ -3,6 +3,7 @@
 
 -- let live: ended IS NULL AND boot = :boot AND lease_until > :steady
 -- let unused: NOT EXISTS (SELECT 1 FROM job WHERE job.limit_key = limiter.limit_key AND job.limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3)) AND NOT EXISTS (SELECT 1 FROM job WHERE job.limit_key = limiter.limit_key AND blocked)
+-- let every_lane: (SELECT lane FROM definition UNION ALL SELECT 0) AS lanes
 
 -- name: register_controls
 -- One row for each definition key, if there is none yet.
@@ -61,19 +62,23 @@ SELECT lane, status, sum(n) FROM (SELECT * FROM tally_delta ORDER BY rowid LIMIT
 ON CONFLICT (lane, status) DO UPDATE SET n = n + excluded.n;
 INSERT INTO tally_span (lane, grain, span, status, n, took)
 SELECT lane, column1, CASE column1 WHEN 0 THEN 0 ELSE minute - minute % column1 END AS first, status, sum(n), sum(took)
-FROM (SELECT * FROM tally_delta ORDER BY rowid LIMIT :limit) CROSS JOIN (VALUES (0), (1), (60))
-WHERE n > 0 GROUP BY lane, column1, first, status
+FROM (
+    SELECT CASE twice.column1 WHEN 0 THEN 0 ELSE lane END AS lane, minute, status, n, took
+    FROM (SELECT * FROM tally_delta ORDER BY rowid LIMIT :limit) CROSS JOIN (VALUES (0), (1)) AS twice WHERE n > 0
+) CROSS JOIN (VALUES (0), (1), (60)) WHERE lane > 0 OR column1 > 0 GROUP BY lane, column1, first, status
 ON CONFLICT (lane, grain, span, status) DO UPDATE SET n = n + excluded.n, took = took + excluded.took;
 WITH RECURSIVE letter (code) AS (SELECT 65 UNION ALL SELECT CASE code WHEN 87 THEN 126 ELSE code + 1 END FROM letter WHERE code < 126),
 arrived AS MATERIALIZED (
     SELECT lane, minute, status, group_concat(lengths, '') AS lengths
     FROM (SELECT * FROM tally_delta ORDER BY rowid LIMIT :limit) WHERE n > 0 AND lengths IS NOT NULL GROUP BY lane, minute, status
-)
+),
+together AS (SELECT * FROM arrived UNION ALL SELECT 0, minute, status, lengths FROM arrived)
 INSERT INTO tally_length (lane, grain, span, status, bucket, n)
 SELECT lane, column1, CASE column1 WHEN 0 THEN 0 ELSE minute - minute % column1 END AS first, status, code,
     sum(length(lengths) - length(replace(lengths, char(code), '')))
-FROM arrived CROSS JOIN letter CROSS JOIN (VALUES (0), (1), (60))
-WHERE instr(lengths, char(code)) > 0 GROUP BY lane, column1, first, status, code
+FROM together CROSS JOIN letter CROSS JOIN (VALUES (0), (1), (60))
+WHERE instr(lengths, char(code)) > 0 AND (lane > 0 OR (column1 > 0 AND (code = 126 OR status = 0)))
+GROUP BY lane, column1, first, status, code
 ON CONFLICT (lane, grain, span, status, bucket) DO UPDATE SET n = n + excluded.n;
 DELETE FROM tally_delta WHERE rowid IN (SELECT rowid FROM tally_delta ORDER BY rowid LIMIT :limit);
 SELECT changes();
@@ -176,8 +181,8 @@ RETURNING 1;
 -- name: drop_old_spans
 -- Counts by minute of long ago, and by hour of so long ago thirteen times.
 DELETE FROM tally_span WHERE (lane, grain, span, status) IN (
-    SELECT tally_span.lane, grain, span, status FROM definition CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains
-    CROSS JOIN tally_span ON tally_span.lane = definition.lane AND grain = grains.column1
+    SELECT tally_span.lane, grain, span, status FROM {every_lane} CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains
+    CROSS JOIN tally_span ON tally_span.lane = lanes.lane AND grain = grains.column1
         AND span < (:now - :age * grains.column2) / 60000000
     LIMIT :limit
 )
@@ -186,8 +191,8 @@ RETURNING 1;
 -- name: drop_old_lengths
 -- The same of the counts by how long it took.
 DELETE FROM tally_length WHERE (lane, grain, span, status, bucket) IN (
-    SELECT tally_length.lane, grain, span, status, bucket FROM definition CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains
-    CROSS JOIN tally_length ON tally_length.lane = definition.lane AND grain = grains.column1
+    SELECT tally_length.lane, grain, span, status, bucket FROM {every_lane} CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains
+    CROSS JOIN tally_length ON tally_length.lane = lanes.lane AND grain = grains.column1
         AND span < (:now - :age * grains.column2) / 60000000
     LIMIT :limit
 )

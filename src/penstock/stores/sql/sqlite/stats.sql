@@ -62,12 +62,11 @@ GROUP BY key, status, bucket ORDER BY key, status, bucket;
 -- name: read_series
 -- How many jobs came into each status, span by span; retried ones are told apart as status -1, lost ones as -2.
 SELECT span, status, sum(n) FROM (
-    SELECT span, status, n FROM definition CROSS JOIN tally_span
-        ON tally_span.lane = definition.lane AND grain = :grain AND span >= :first
+    SELECT span, status, n FROM tally_span WHERE lane = 0 AND grain = :grain AND span >= :first
     UNION ALL SELECT minute - minute % :grain, status, n FROM tally_delta WHERE minute >= :first AND n > 0
     UNION ALL
-    SELECT span, CASE bucket WHEN 126 THEN -2 ELSE -1 END, n FROM definition CROSS JOIN tally_length
-        ON tally_length.lane = definition.lane AND grain = :grain AND span >= :first AND (bucket = 126 OR status = 0)
+    SELECT span, CASE bucket WHEN 126 THEN -2 ELSE -1 END, n FROM tally_length
+    WHERE lane = 0 AND grain = :grain AND span >= :first
     UNION ALL
     SELECT minute - minute % :grain, -1, length(replace(lengths, '~', '')) FROM tally_delta
     WHERE minute >= :first AND n > 0 AND status = 0 AND lengths IS NOT NULL
