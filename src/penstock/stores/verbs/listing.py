@@ -23,7 +23,7 @@ from penstock.stores.verbs.ways import AFTER_ALL, BEFORE_ALL, SIDE_BY_SIDE, Way,
 MOST = 500
 """The longest page."""
 
-LOOKED_UP = 5000
+LOOKED_UP = 3000
 """As many jobs a count looks at in any case, where something else than the job has to be looked up for each."""
 
 _SPANS = (10 * MINUTE, HOUR, 8 * HOUR)
@@ -90,7 +90,7 @@ def page(which: JobFilter, *, limit: int = 50, sort: str = "-createdAt", cursor:
 def _look(along: Way, cap: int) -> int:
     """How many jobs a count looks at, so that it ends in time although hardly any of them may fit."""
     if along.looks_up:
-        return max(cap // 2, min(cap, LOOKED_UP)) + 1
+        return max(cap * 3 // 10, min(cap, LOOKED_UP)) + 1
     # Some may not fit, and still the cap is reached.
     look = cap + cap // 10 + 1
     return look * SIDE_BY_SIDE if along.variant == "" and along.parts else look

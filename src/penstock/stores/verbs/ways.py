@@ -18,7 +18,7 @@ from penstock.stores.verbs.filters import HINTS, filters
 
 LITTLE = 10_000
 """As many jobs are gathered and sorted for a page, before a walk in the order asked for is tried."""
-MEASURED = 50_000
+MEASURED = 30_000
 """As many are counted to tell which of several conditions leaves the fewest."""
 SIDE_BY_SIDE = 10
 """As many are read in the time of one, where they stand side by side."""
