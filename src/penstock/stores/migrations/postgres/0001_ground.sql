@@ -311,12 +311,13 @@ CREATE TABLE {schema}.event (
     kind text NOT NULL,
     subject text,
     data text,
-    jobs uuid[] STORAGE EXTERNAL,
+    jobs uuid[],
     -- Of a job.deleted: when the bundles were written that may name the job.
     times bigint[],
     PRIMARY KEY (xid, seq),
     CONSTRAINT event_bundled CHECK (jobs IS NULL OR (job_id IS NULL AND subject IS NULL AND data IS NULL))
 );
+ALTER TABLE {schema}.event ALTER COLUMN jobs SET STORAGE EXTERNAL;
 CREATE INDEX event_job ON {schema}.event (job_id, seq) WHERE job_id IS NOT NULL;
 -- How a job finds the bundles that name it: by created_at, and by started_at and ended_at of its attempts.
 CREATE INDEX event_bundle ON {schema}.event (at) WHERE jobs IS NOT NULL;
