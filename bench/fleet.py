@@ -138,17 +138,22 @@ def _waits(server: PostgresServer, url: str) -> Iterator[list[float]]:
 
 
 def _resting(server: PostgresServer, folder: Path, seconds: float) -> str:
-    """What workers without a job ask of PostgreSQL, and what its processes take for the answers."""
+    """What workers without a job ask of PostgreSQL, and what its processes take for the answers; the one without the
+    other, for to write down what is asked is work as well."""
     url = server.create_database()
     with Draining(folder, url) as draining:
+        with draining.working(IDLE_WORKERS) as (started, _):
+            draining.until_registered(started)
+            time.sleep(5)
+            before, began = processor.of_server(server), time.monotonic()
+            time.sleep(seconds)
+            after, took = processor.of_server(server), time.monotonic() - began
         log = StatementLog(server, url)
         with draining.working(IDLE_WORKERS) as (started, _):
             draining.until_registered(started)
             time.sleep(5)
             log.restart()
-            before, began = processor.of_server(server), time.monotonic()
-            time.sleep(seconds)
-            after, took = processor.of_server(server), time.monotonic() - began
+            time.sleep(took)
             asked = log.asked()
     server.drop_database(url)
     share = 100 * (sum(after.values()) - sum(before.values())) / took

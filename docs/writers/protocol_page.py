@@ -127,7 +127,7 @@ The two schemas have the same tables and columns, with these differences:
 | `boolean` | `INTEGER` | 0 or 1 |
 | `double precision` | `REAL` | |
 | `uuid[]`, `bigint[]` | `TEXT` | a JSON list |
-| `event.xid`, `feed_horizon.xid` | – | transactions commit out of order there, so a cursor needs the transaction |
+| `event.xid`, `.ended`, `.begun`, `feed_horizon.xid` | – | transactions commit out of order: a cursor needs them |
 | – | `worker.boot` | leases count from the boot of the host there |
 
 In the text below `{schema}` is the schema's name, quoted."""

@@ -42,7 +42,9 @@ _LOCK = 0x70656E74
 _GROUND = {"control", "feed_horizon", "webhook_feed"}
 """Tables that hold rows from the beginning."""
 _ONLY_SQLITE = {("worker", "boot")}
-_ONLY_POSTGRES = {("event", "xid"): None, ("feed_horizon", "xid"): "0"}
+_ONLY_POSTGRES = {
+    ("event", "xid"): None, ("event", "ended"): None, ("event", "begun"): None, ("feed_horizon", "xid"): "0",
+}  # fmt: skip
 """What the column of a copied row holds; None: what the database puts there."""
 
 

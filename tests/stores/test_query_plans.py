@@ -209,6 +209,23 @@ def test_where_nearly_all_jobs_wait_only_those_are_read_that_are_wanted(postgres
     postgres.drop_database(url)
 
 
+def test_a_page_of_the_feed_does_not_cost_more_the_more_there_is_behind_it(postgres: PostgresServer) -> None:
+    url = postgres.create_database()
+    with contextlib.closing(PostgresStore(url, migrate=True)) as store:
+        store.open()
+        with psycopg.connect(url, autocommit=True) as connection:
+            for _ in range(50):
+                connection.execute(
+                    "INSERT INTO penstock.event (at, kind) SELECT 1, 'app.told' FROM generate_series(1, 1000)"
+                )
+
+        ways = postgres_ways(store, feed.read(store.run(feed.origin()), 100), START, "force_generic_plan")
+
+        assert [way.statement for way in ways] == ["read_feed", "cut_feed", "read_feed"]
+        assert [way.statement for way in ways if way.most_read > feed.WINDOW + 1000] == []
+    postgres.drop_database(url)
+
+
 def _take_statistics(filled: Filled, when: str) -> None:
     """Let the database believe what it saw when it last looked at its tables."""
     with psycopg.connect(filled.store.url, autocommit=True) as connection:

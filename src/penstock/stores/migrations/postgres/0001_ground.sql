@@ -305,6 +305,9 @@ CREATE TABLE {schema}.tally_length (
 CREATE TABLE {schema}.event (
     seq bigint GENERATED ALWAYS AS IDENTITY,
     xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    -- When it was written, all transactions before the one had ended, and none from the other on had begun.
+    ended xid8 NOT NULL DEFAULT pg_snapshot_xmin(pg_current_snapshot()),
+    begun xid8 NOT NULL DEFAULT pg_snapshot_xmax(pg_current_snapshot()),
     at bigint NOT NULL,
     job_id uuid,
     fence integer,

@@ -67,14 +67,24 @@ FROM given CROSS JOIN missed LEFT JOIN page ON true ORDER BY page.number;
 -- It ends with the transaction of the row at `most`, and leaves out what was written after the first row beyond:
 -- of two events of a job the later one is written when the first one's transaction has ended, so whatever must
 -- follow an event that is left out is left out too. Null when nothing would remain.
+-- Beyond the edge only those are looked at that had begun when all up to the edge had ended: what began later was
+-- written later than all of these.
 WITH span AS MATERIALIZED (SELECT %(base)s::text::pg_snapshot AS base, pg_current_snapshot() AS target),
 edge AS MATERIALIZED (
     SELECT xid FROM {schema}.event WHERE xid >= {xmax_base} AND xid < {xmax_target}
     ORDER BY xid, seq OFFSET %(most)s::bigint LIMIT 1
 ),
+calm AS MATERIALIZED (
+    SELECT begun FROM (
+        SELECT begun, ended FROM {schema}.event WHERE xid > (SELECT xid FROM edge) AND xid < {xmax_target}
+        ORDER BY xid, seq OFFSET 0
+    ) AS rest
+    WHERE ended > (SELECT xid FROM edge) LIMIT 1
+),
 beyond AS MATERIALIZED (
     SELECT min(seq) AS seq FROM (
-        SELECT seq FROM {schema}.event WHERE xid > (SELECT xid FROM edge) AND xid < {xmax_target} ORDER BY xid, seq
+        SELECT seq FROM {schema}.event WHERE xid > (SELECT xid FROM edge)
+            AND xid < least({xmax_target}, coalesce((SELECT begun FROM calm), {xmax_target})) ORDER BY xid, seq
     ) AS rest
 ),
 inside AS MATERIALIZED (
