@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -17,6 +18,8 @@ from penstock.engine.service import log
 _BATCH = 1000
 _FEW = 16
 _MOMENT = 0.005
+_BUSY_MOMENT = 0.02
+"""The same while one batch follows another, so that each of them holds more."""
 
 
 class Settler:
@@ -37,6 +40,7 @@ class Settler:
         self._more_to_come = more_to_come
         self._awaited = awaited
         self._waiting: list[tuple[str, Settlement, Callable[[], None]]] = []
+        self._settled_at = float("-inf")
         self._came = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -57,7 +61,8 @@ class Settler:
         await self._came.wait()
         if self._more_to_come() and len(self._waiting) < _FEW:
             # A flush to disk costs more than a moment, and others may share it.
-            await asyncio.sleep(_MOMENT)
+            busy = time.monotonic() - self._settled_at < _BUSY_MOMENT
+            await asyncio.sleep(_BUSY_MOMENT if busy else _MOMENT)
         while self._waiting:
             worker = self._waiting[0][0]
             most = self._waiting[:_BATCH]
@@ -67,6 +72,7 @@ class Settler:
             self._settled(report)
             for _, _, done in batch:
                 done()
+        self._settled_at = time.monotonic()
         self._came.clear()
         self._empty.set()
         return 0.0
