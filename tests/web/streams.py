@@ -55,6 +55,10 @@ class StreamServer:
         await self.streams.wait_closed()
         # Connections of this loop are closed here; others of the application open again when they are needed.
         await self._app.aclose()
+        # One may have come in at the last moment; where a process ends, it is closed with all others.
+        for connection in list(self._server.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
 
     def call(self, function: Any, *arguments: Any) -> None:
         """Have the server's event loop call something."""
