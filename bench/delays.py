@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.draining import until_done
 from penstock import Penstock
 from penstock.core.ids import IdSource
 from penstock.core.instant import SECOND
-from penstock.core.job import Draft, JobFilter
-from penstock.core.transitions import Status
+from penstock.core.job import Draft
 from penstock.stores.verbs import admin, jobs
 from tests.stores.tables import query
 
@@ -67,7 +67,7 @@ def _lateness(folder: Path, url: str, count: int) -> list[float]:
     try:
         # Nobody asks meanwhile: the worker shall have nothing beside it.
         time.sleep(max(0.0, (begin + 60 * SECOND) / SECOND - time.time()))
-        _until(app, count, 300, "0, 1, 2, 3")
+        until_done(app, count, 300, "0, 1, 2, 3")
     finally:
         _stop(worker)
     rows = query(app.store, "SELECT a.started_at - j.due_at FROM {s}attempt AS a JOIN {s}job AS j ON j.id = a.job_id")
@@ -83,7 +83,7 @@ def _drained(folder: Path, url: str, ready: int, delayed: int) -> float:
     _create(app, lane, [now] * ready)
     worker = _worker(folder, url)
     try:
-        _until(app, ready, 300)
+        until_done(app, ready, 300)
     finally:
         _stop(worker)
     ((begun, ended),) = query(app.store, "SELECT min(started_at), max(ended_at) FROM {s}attempt")
@@ -108,18 +108,6 @@ def _create(app: Penstock, lane: int, dues: list[int]) -> None:
             for job_id, due in zip(_ids.many(len(part)), part, strict=True)
         ]
         app.store.run(jobs.create(drafts))
-
-
-def _until(app: Penstock, count: int, seconds: float, unfinished: str = "1, 2, 3") -> None:
-    """Wait until no job is unfinished, which is cheap to ask, and then count once."""
-    deadline = time.monotonic() + seconds
-    while query(app.store, f"SELECT 1 FROM {{s}}job WHERE status IN ({unfinished}) LIMIT 1"):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{count} jobs were not done within {seconds:g} s")
-        time.sleep(0.2)
-    found = app.store.run(admin.count(JobFilter(status=(Status.SUCCEEDED,)), cap=10_000_000)).value
-    if found != count:
-        raise AssertionError(f"{found} jobs were done, not {count}")
 
 
 def _at(values: list[float], percent: int) -> float:

@@ -19,8 +19,9 @@ from bench.peers.measuring import end
 from bench.raw import in_threads
 from penstock import Penstock
 from penstock.core.ids import IdSource
-from penstock.core.job import Draft
-from penstock.stores.verbs import jobs
+from penstock.core.job import Draft, JobFilter
+from penstock.core.transitions import Status
+from penstock.stores.verbs import admin, jobs
 from tests.stores.tables import query
 
 BATCH = 1000
@@ -207,3 +208,15 @@ def _draft(job_id: str, lane: int) -> Draft:
 
 def _size(file: Path) -> int:
     return file.stat().st_size
+
+
+def until_done(app: Penstock, count: int, seconds: float, unfinished: str = "1, 2, 3") -> None:
+    """Wait until no job is unfinished, which is cheap to ask, and then count once."""
+    deadline = time.monotonic() + seconds
+    while query(app.store, f"SELECT 1 FROM {{s}}job WHERE status IN ({unfinished}) LIMIT 1"):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{count} jobs were not done within {seconds:g} s")
+        time.sleep(0.2)
+    found = app.store.run(admin.count(JobFilter(status=(Status.SUCCEEDED,)), cap=10_000_000)).value
+    if found != count:
+        raise AssertionError(f"{found} jobs were done, not {count}")

@@ -16,12 +16,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import peers
+from bench.draining import until_done
 from penstock import Penstock
 from penstock.core.instant import SECOND
-from penstock.core.job import JobFilter
-from penstock.core.transitions import Status
 from penstock.engine import processes
-from penstock.stores.verbs import admin
 from tests.stores.tables import query
 
 APPLICATION = """
@@ -115,7 +113,7 @@ def _penstock(folder: Path, key: str, count: int, slots: int) -> float:
     app.enqueue_many([app.definitions[0].order() for _ in range(count)])
     worker = _worker(folder, url, slots)
     try:
-        _until(app, count)
+        until_done(app, count, 300)
         ((first, last),) = query(app.store, "SELECT min(ended_at), max(ended_at) FROM {s}attempt")
         return (count - 1) * SECOND / (last - first)
     finally:
@@ -125,18 +123,6 @@ def _penstock(folder: Path, key: str, count: int, slots: int) -> float:
 
 
 def _nothing() -> None: ...
-
-
-def _until(app: Penstock, count: int) -> None:
-    """Wait until no job is unfinished, asking seldom, and then count once."""
-    deadline = time.monotonic() + 300
-    while query(app.store, "SELECT 1 FROM {s}job WHERE status < 5 LIMIT 1"):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{count} jobs were not done within five minutes")
-        time.sleep(0.5)
-    found = app.store.run(admin.count(JobFilter(status=(Status.SUCCEEDED,)), cap=1_000_000)).value
-    if found != count:
-        raise AssertionError(f"{found} jobs were done, not {count}")
 
 
 def _idle_memory(folder: Path) -> float:

@@ -55,8 +55,6 @@ class Course:
 
     row: ScheduleRow
     turns: list[Turn]
-    ticking: Ticking | None = None
-    """The turn that is made now."""
     goes_on: bool = True
     """Neither was somebody else first, nor is there something wrong with it."""
 
@@ -120,10 +118,8 @@ class Scheduler:
             going = [course for course in courses if course.goes_on and place < len(course.turns)]
             if not going:
                 break
-            await self._make([course for course in going if await self._prepare(course, place)], now)
-        for course in courses:
-            if course.goes_on:
-                self.resting.pop(course.row.schedule.key, None)
+            prepared = [(course, await self._prepare(course, place)) for course in going]
+            await self._make([(course, ticking) for course, ticking in prepared if ticking is not None], now)
         return any(course.goes_on and len(course.turns) > _MOST_TURNS for course in courses)
 
     def _turns(self, row: ScheduleRow, present: int) -> list[Turn]:
@@ -135,8 +131,8 @@ class Scheduler:
             self._let_rest(row, error)
             return []
 
-    async def _prepare(self, course: Course, place: int) -> bool:
-        """Make ready a turn of a schedule; False when that cannot be done."""
+    async def _prepare(self, course: Course, place: int) -> Ticking | None:
+        """Make ready a turn of a schedule; None when that cannot be done."""
         turn, schedule = course.turns[place], course.row.schedule
         try:
             draft = await self._draft(schedule, turn.tick.instant) if turn.make else None
@@ -144,28 +140,27 @@ class Scheduler:
             raise
         except Exception as error:
             self._stop(course, error)
-            return False
-        course.ticking = Ticking(turn.tick, draft, schedule.overlap)
-        return True
+            return None
+        return Ticking(turn.tick, draft, schedule.overlap)
 
-    async def _make(self, courses: list[Course], now: int | None) -> None:
+    async def _make(self, turns: list[tuple[Course, Ticking]], now: int | None) -> None:
         """Tick several schedules in one transaction; if one of them is at fault, each in its own."""
-        if not courses:
+        if not turns:
             return
-        ticking = [course.ticking for course in courses if course.ticking is not None]
         try:
-            answers = await self._store.arun(self._schedules.tick_all(ticking), now=now)
+            answers = await self._store.arun(self._schedules.tick_all([ticking for _, ticking in turns]), now=now)
         except _STORE_ERRORS:
             raise
         except Exception as error:
-            if len(courses) == 1:
-                self._stop(courses[0], error)
+            if len(turns) == 1:
+                self._stop(turns[0][0], error)
             else:
-                for course in courses:
-                    await self._make([course], now)
+                for each in turns:
+                    await self._make([each], now)
             return
         made: list[str] = []
-        for course, ticked in zip(courses, answers, strict=True):
+        for (course, _), ticked in zip(turns, answers, strict=True):
+            self.resting.pop(course.row.schedule.key, None)
             course.goes_on = ticked.verdict != "taken"
             self.ticked += course.goes_on
             if ticked.job_id is not None:

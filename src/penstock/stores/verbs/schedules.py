@@ -118,6 +118,8 @@ def tick_all(turns: Sequence[Ticking]) -> Steps[list[Ticked]]:
     unknown or disabled), that error is raised and all schedules stand where they stood."""
     stored = yield from _hold_all([turn.tick.schedule for turn in turns])
     open_ = [turn for turn in turns if _is_next(stored.get(turn.tick.schedule), turn.tick)]
+    if not open_:
+        return [Ticked("taken")] * len(turns)
     busy = yield from _overlapping(open_)
     verdicts = {turn.tick: _verdict(turn, busy) for turn in open_}
     fresh = yield from _save_ticks(open_, verdicts)
