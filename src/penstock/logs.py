@@ -80,8 +80,8 @@ class JsonLines(logging.Formatter):
 
 def _with_job(record: logging.LogRecord) -> bool:
     """A record says which job it is about, if whoever made it did not: the one it was busy with."""
-    if getattr(record, "job_id", None) is None and (job_id := JOB.get()) is not None:
-        record.job_id = job_id
+    if getattr(record, "job_id", None) is None and (busy := JOB.get()) is not None:
+        record.job_id = busy.job_id
     return True
 
 

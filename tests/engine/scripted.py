@@ -98,6 +98,7 @@ def keyed(ctx: Context, key: str, script: Script) -> Any:
 
 coroutine = app.job("coroutine", **QUICK)(arun)
 inline = app.job("inline", **QUICK, isolation="inline")(arun)
+inline_short = app.job("inline_short", **QUICK, isolation="inline", timeout=1)(arun)
 patient = app.job("patient", backoff=[0.2, 0.5], max_attempts=3)(run)
 picky = app.job("picky", backoff=0, max_attempts=2, retry_on=(LookupError, OSError))(run)
 squeamish = app.job("squeamish", backoff=0, max_attempts=2, fatal_on=LookupError)(run)

@@ -7,7 +7,7 @@ from penstock.engine.claims import Mark
 
 
 def _jobs(lane: int, *ranks: int) -> list[Claimed]:
-    facts = {"fence": 1, "attempt": 1, "max_attempts": 1, "lost": 0, "generation": 1, "priority": 10, "params": "{}"}
+    facts = {"fence": 1, "attempt": 1, "max_attempts": 1, "lost": 0, "params": "{}"}
     nothing = dict.fromkeys(("reference_type", "reference_id", "traceparent", "schedule", "scheduled_for"))
     return [Claimed(job_id=f"{lane}-{rank}", lane=lane, rank=rank, **facts, **nothing) for rank in ranks]  # type: ignore[arg-type]
 

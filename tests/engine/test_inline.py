@@ -69,6 +69,21 @@ def test_a_worker_that_cannot_prove_its_lease_ends_with_its_inline_jobs(
     assert len(stage.noted(job, "begin", 2)) == 2
 
 
+def test_of_inline_jobs_with_the_same_time_those_that_take_longer_time_out(stage: Stage) -> None:
+    stage.worker()
+    first = stage.enqueue("inline_short", [["sleep", 60]])
+    quick = [stage.enqueue("inline_short", [["return", n]]) for n in range(20)]
+    stage.noted(first, "begin")
+    second = stage.enqueue("inline_short", [["sleep", 60]])
+
+    assert [stage.end(job).status for job in quick] == ["succeeded"] * 20
+    for job in (first, second, stage.enqueue("inline_short", [["sleep", 60]])):
+        assert stage.end(job).status == "failed"
+        (attempt,) = stage.attempts(job)
+        assert (attempt.cause, attempt.error_type) == ("timed_out", "Timeout")
+        assert "took longer than 1 s." in str(attempt.error)
+
+
 def test_an_inline_job_that_is_asked_to_stop_is_given_back(stage: Stage) -> None:
     worker = stage.worker("--drain", "0.1")
     job = stage.enqueue("inline", [["sleep", 60]])

@@ -80,10 +80,9 @@ class JobsModel:
                 self.world.tell(kinds.STARTED, job.id, job.fence)
         return [
             Claimed(
-                job.id, job.draft.lane, job.fence, job.attempt, job.draft.max_attempts, job.lost, job.generation,
-                job.priority, job.draft.params, job.draft.reference_type, job.draft.reference_id,
-                job.draft.traceparent, job.draft.schedule, job.draft.scheduled_for, job.draft.tags,
-                job.draft.concurrency_key, job.rank[0],
+                job.id, job.draft.lane, job.fence, job.attempt, job.draft.max_attempts, job.lost, job.draft.params,
+                job.draft.reference_type, job.draft.reference_id, job.draft.traceparent, job.draft.schedule,
+                job.draft.scheduled_for, job.rank[0], job.draft.tags, job.draft.concurrency_key,
             )
             for job in jobs
         ]  # fmt: skip

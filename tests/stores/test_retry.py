@@ -49,7 +49,7 @@ def test_the_new_generation_has_its_full_budget_of_attempts_and_losses(kit: Kit)
 
     (again,) = kit.claim()
 
-    assert (again.attempt, again.fence, again.generation) == (1, claimed.fence + 1, 2)
+    assert (again.attempt, again.fence, kit.job(job_id).generation) == (1, claimed.fence + 1, 2)
     kit.settle(again, Trigger.SUCCEED, result="2")
     assert (kit.status(job_id), kit.job(job_id).result) == (Status.SUCCEEDED, "2")
     assert query(kit.store, "SELECT number, status FROM {s}attempt ORDER BY fence") == [(1, 6), (1, 5)]

@@ -314,6 +314,26 @@ def test_the_same_ending_twice_in_one_call_is_applied_once(kit: Kit) -> None:
     assert kit.events(claimed.job_id).count("job.succeeded") == 1
 
 
+def test_successes_after_different_numbers_of_attempts_in_one_call(kit: Kit) -> None:
+    kit.run(jobs.create([kit.draft() for _ in range(6)]))
+    first = kit.claim(limit=6)
+    for each in first[3:]:
+        kit.settle(each, Trigger.RELEASE)
+    second = kit.claim(limit=3)
+    kit.settle(second[2], Trigger.RELEASE)
+    (third,) = kit.claim()
+    kit.settle(first[0])
+    # One is on record already, one belongs to a later attempt by now.
+    endings = [*first[:3], *second, third]
+
+    report = kit.run(jobs.settle(None, [kit.ending(each, result=str(n)) for n, each in enumerate(endings)]))
+
+    assert report.applied == [each.job_id for each in (*first[1:3], *second[:2], third)]
+    assert (report.repeated, report.refused) == ([first[0].job_id], [Held(second[2].job_id, 2)])
+    kept = "SELECT fence, result FROM {s}attempt WHERE cause = 'returned' AND result <> 'null' ORDER BY fence, result"
+    assert query(kit.store, kept) == [(1, "1"), (1, "2"), (2, "3"), (2, "4"), (3, "6")]
+
+
 def test_a_thousand_endings_in_one_call(kit: Kit) -> None:
     kit.run(jobs.create([kit.draft() for _ in range(1000)]))
     claimed = kit.claim(limit=1000)

@@ -89,17 +89,15 @@ class Claimed(NamedTuple):
     attempt: int
     max_attempts: int
     lost: int
-    generation: int
-    priority: int
     params: str
     reference_type: str | None
     reference_id: str | None
     traceparent: str | None
     schedule: str | None
     scheduled_for: int | None
+    rank: int = 0
     tags: tuple[str, ...] = ()
     concurrency_key: str | None = None
-    rank: int = 0
 
 
 class Place(NamedTuple):

@@ -69,6 +69,10 @@ class Outcome:
     usage: Usage = _UNKNOWN
 
 
+RETURNED_NOTHING = Outcome(Trigger.SUCCEED, Cause.RETURNED, result="null")
+"""How most attempts end: nothing went wrong, and nothing was returned."""
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What must be known of a job to decide what an outcome means for it."""

@@ -14,9 +14,9 @@ from functools import partial
 from typing import Any
 
 from penstock.core.errors import LeaseLost
-from penstock.core.outcome import Cause, Failure, Outcome, Usage
+from penstock.core.outcome import RETURNED_NOTHING, Cause, Failure, Outcome, Usage
 from penstock.core.transitions import Trigger
-from penstock.engine import heard, processes, running
+from penstock.engine import heard, processes
 from penstock.engine.answering import Answers
 from penstock.engine.child import outcome_from_json
 from penstock.engine.holding import Holding
@@ -66,6 +66,10 @@ class Attempt:
         self._watched = False
         self._killed = False
         self._half_said = False
+
+    @property
+    def job_id(self) -> str:
+        return self.held.job_id
 
     async def run(self) -> Outcome:
         """Run the attempt to its end; what came of it."""
@@ -151,7 +155,7 @@ class Attempt:
                     self._take_output()
                     self._answers.ask(frame)
             case "done":
-                self._said = running.DONE
+                self._said = RETURNED_NOTHING
             case "outcome":
                 self._said = outcome_from_json(frame)
             case other:

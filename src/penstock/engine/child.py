@@ -18,7 +18,7 @@ from typing import Any, TextIO
 from penstock.core import errors, payload
 from penstock.core.errors import Conflict, InvalidPayload, PenstockError
 from penstock.core.job import Created, Job
-from penstock.core.outcome import Cause, Failure, Outcome
+from penstock.core.outcome import RETURNED_NOTHING, Cause, Failure, Outcome
 from penstock.core.transitions import Status, Trigger
 from penstock.core.verdicts import Cancelled
 from penstock.engine import confinement, heard, running, tracing
@@ -167,7 +167,7 @@ class LineReporter:
 
     def end(self, outcome: Outcome) -> None:
         """Say how the attempt ended."""
-        self._whole(_DONE if outcome is running.DONE else _ending(outcome))
+        self._whole(_DONE if outcome is RETURNED_NOTHING else _ending(outcome))
 
     def say(self, frame: Frame) -> None:
         self._check_process()

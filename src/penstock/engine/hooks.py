@@ -100,7 +100,7 @@ class Hooks:
             await asyncio.wait(self._running, timeout=seconds)
 
     async def _call(self, definition: Definition, name: str, task: Task) -> None:
-        JOB.set(task.job_id)
+        JOB.set(task)
         what = f"{name} of {definition.key} for job {task.job_id}"
         secrets = self._surroundings.secrets.scrubber(definition.secret_fields, task.params)
         problem = ""

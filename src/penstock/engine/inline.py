@@ -11,13 +11,14 @@ from typing import Any
 from penstock.core.errors import LeaseLost
 from penstock.core.job import Created, Job
 from penstock.core.outcome import Cause, Failure, Outcome
+from penstock.core.secrets import Scrubber
 from penstock.core.transitions import Status, Trigger
 from penstock.engine import running
 from penstock.engine.attempt import Stop
 from penstock.engine.context import AttemptContext
 from penstock.engine.holding import Holding
 from penstock.engine.loaded import Loaded
-from penstock.engine.records import JobRecords
+from penstock.engine.records import Inline, JobRecords
 from penstock.engine.task import Task
 
 RECORDS = JobRecords()
@@ -30,59 +31,85 @@ def take_records() -> None:
         root.handlers.insert(0, RECORDS)
 
 
-class InlineAttempt:
+class InlineAttempt(Inline):
     """Runs one coroutine handler in the loop, as a part of the task that calls it."""
 
+    __slots__ = ("_ctx", "_handle", "_loaded", "_reporter", "_stop", "_work", "held", "holding", "job_id", "task")
+
     def __init__(self, holding: Holding, loaded: Loaded) -> None:
-        if loaded.inline is None:
-            raise RuntimeError("inline definitions were loaded without an application")
         self.holding = holding
         self.held = holding.held
+        self.job_id = holding.held.job_id
+        self.over = True
+        self.task: asyncio.Task[None] | None = None
+        """The task that calls it; whoever starts that says so here."""
+        self._loaded = loaded
         self._handle = loaded.handle(holding.definition)
-        self._app = loaded.inline
-        self._resources = loaded.resources
         self._stop: Stop | None = None
-        self._work: asyncio.Task[Any] | None = None
+        self._work: asyncio.Task[None] | None = None
         self._ctx: AttemptContext | None = None
+        self._reporter: DirectReporter | None = None
+
+    @property
+    def reporter(self) -> DirectReporter:
+        if self._reporter is None:
+            self._reporter = DirectReporter(self.holding)
+        return self._reporter
+
+    @property
+    def phase(self) -> str:
+        return self._handle.steps[0].name if self._ctx is None else self._ctx.phase
+
+    @property
+    def secrets(self) -> Scrubber:
+        return self.holding.secrets
 
     async def run(self) -> Outcome:
         """Run the attempt to its end; what came of it."""
-        holding = self.holding
+        holding, handle = self.holding, self._handle
         try:
-            task = holding.first_task() if holding.claimed.fence == 1 else await holding.task()
+            task = None if running.is_plain(handle, holding.claimed.fence) else await holding.task()
         except LeaseLost:
             return Outcome(Trigger.RELEASE, Cause.RELEASED)
         if self._stop is not None:
             return self._stopped()
-        reporter = DirectReporter(holding)
-        self._ctx = AttemptContext(task, self._app, reporter, self._resources, len(self._handle.steps))
-        outcome = await self._run_handler(task, self._ctx, reporter)
-        if self._stop is None or (outcome.cause is not Cause.CANCELLED and self._stop is not Stop.TIMEOUT):
-            return holding.without_secrets(outcome)
-        return self._stopped()
-
-    async def _run_handler(self, task: Task, ctx: AttemptContext, reporter: DirectReporter) -> Outcome:
-        """Run it as a part of the present task, which a stop cancels for as long."""
-        definition, here = self.holding.definition, asyncio.current_task()
-        timer = None
-        if definition.timeout is not None:
-            timer = asyncio.get_running_loop().call_later(
-                definition.timeout / 1e6, lambda: self.stop(Stop.TIMEOUT, definition.cancel_grace / 1e6)
-            )
-        self._work = here
-        RECORDS.attach_here(reporter, ctx, self.holding)
+        seconds = None if holding.definition.timeout is None else holding.definition.timeout / 1e6
+        if seconds is not None:
+            self._loaded.timeouts.begin(self, seconds)
+        here = self._work = self.task
+        self.over = False
         try:
-            return await running.arun(self._handle, task, ctx, reporter)
+            if task is None:
+                outcome = await running.arun_plain(handle, holding.claimed.params, self._context)
+            else:
+                outcome = await running.arun(handle, task, self._context(task), self.reporter)
         finally:
-            RECORDS.leave_here()
-            self._work = None
-            if timer is not None:
-                timer.cancel()
+            # The task's context knows this attempt: were it known here as well, only the collector could free both.
+            self.task = self._work = None
+            self.over = True
+            if seconds is not None:
+                self._loaded.timeouts.end(self, seconds)
             while here is not None and here.cancelling():
                 # Meant for the handler: what comes after it goes on.
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)
                 here.uncancel()
+        if self._stop is None or (outcome.cause is not Cause.CANCELLED and self._stop is not Stop.TIMEOUT):
+            return holding.without_secrets(outcome)
+        return self._stopped()
+
+    def _context(self, task: Task | None = None) -> AttemptContext:
+        """What the handler is given, when it takes one."""
+        loaded, steps = self._loaded, self._handle.steps
+        if loaded.inline is None:
+            raise RuntimeError("inline definitions were loaded without an application")
+        known = task or self.holding.first_task()
+        self._ctx = AttemptContext(known, loaded.inline, self.reporter, loaded.resources, len(steps))
+        self._ctx.phase = steps[0].name
+        return self._ctx
+
+    def time_out(self) -> None:
+        self.stop(Stop.TIMEOUT, self.holding.definition.cancel_grace / 1e6)
 
     def stop(self, why: Stop, grace: float) -> None:
         """Cancel the task; one that does not listen goes on, and only the worker's end ends it."""

@@ -32,7 +32,7 @@ class Lease:
         *,
         trust: Callable[[float], None],
         pulse: Callable[[Pulse], None],
-        lost: Callable[[str, str], None],
+        lost: Callable[[str, str], object],
         unkillable: Callable[[], bool],
         duties: Callable[[], Sequence[Duty]],
         figures: Callable[[], Mapping[str, float]],
@@ -156,6 +156,6 @@ class Lease:
         return round(self._settings.lease * 1e6)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *given: Any) -> None:
+def _tell(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *given: Any) -> None:
     with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
         loop.call_soon_threadsafe(call, *given)

@@ -8,6 +8,7 @@ from penstock.core.definition import Definition
 from penstock.core.ports import AdminPort, Store
 from penstock.engine.context import Resources
 from penstock.engine.handlers import Application, Handle
+from penstock.engine.timeouts import Timeouts
 
 
 class Loaded:
@@ -17,6 +18,7 @@ class Loaded:
         self.definitions = definitions
         self.inline = inline
         self.resources = Resources(inline.resources if inline else {})
+        self.timeouts = Timeouts()
         found = inline.definitions if inline else ()
         self._handles = {(each.definition.key, each.definition.version): each for each in found}
 

@@ -5,11 +5,20 @@ from __future__ import annotations
 import logging
 import traceback
 from contextvars import ContextVar
+from typing import Protocol
 
 from penstock.core.secrets import neutralise
 
-JOB: ContextVar[str | None] = ContextVar("penstock_job", default=None)
-"""The id of the job that whoever logs is busy with."""
+
+class OfJob(Protocol):
+    """What belongs to one job."""
+
+    @property
+    def job_id(self) -> str: ...
+
+
+JOB: ContextVar[OfJob | None] = ContextVar("penstock_job", default=None)
+"""The job that whoever logs is busy with."""
 
 
 def about(job_id: str) -> dict[str, str]:

@@ -48,6 +48,8 @@ class Pool:
         """What may start now, in its order; the caller puts each into `running`."""
         if not self.waiting or any(each.claimed.lost >= _LAST_CHANCE for each in self.running.values()):
             return
+        while self.waiting and not self.waiting[0].claimed.lost and len(self.running) < self.slots:
+            yield self.waiting.popleft()
         for holding in list(self.waiting):
             if len(self.running) >= self.slots:
                 return

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import logging
-from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any
 
 from penstock.core import payload
 from penstock.core.secrets import Scrubber
 from penstock.engine import running
 from penstock.engine.context import AttemptContext, Reporter
+from penstock.engine.log_lines import JOB
 
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
 
 
-class HasSecrets(Protocol):
-    """What knows the secrets of an attempt; they are looked for only when they are needed."""
+class Inline:
+    """An attempt that shares its process with others: what is logged while `JOB` names it belongs to it."""
+
+    __slots__ = ("over",)
+
+    over: bool
+    """What is logged from now on belongs to no attempt, but may still hold its secrets."""
 
     @property
-    def secrets(self) -> Scrubber: ...
+    def reporter(self) -> Reporter:
+        raise NotImplementedError
 
+    @property
+    def phase(self) -> str:
+        raise NotImplementedError
 
-Place = tuple[Reporter, AttemptContext, HasSecrets | None]
+    @property
+    def secrets(self) -> Scrubber:
+        raise NotImplementedError
 
 
 class JobRecords(logging.Handler):
@@ -29,34 +40,30 @@ class JobRecords(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self._whole: Place | None = None
-        self._own: ContextVar[Place | None] = ContextVar("penstock_attempt", default=None)
+        self._whole: tuple[Reporter, AttemptContext] | None = None
 
     def attach(self, reporter: Reporter, ctx: AttemptContext) -> None:
         """From now on everything that this process logs belongs to one attempt."""
-        self._whole = reporter, ctx, None
-
-    def attach_here(self, reporter: Reporter, ctx: AttemptContext, holder: HasSecrets) -> None:
-        """What is logged in the present context, and in tasks begun in it, belongs to one attempt; those who handle
-        a record after this one do not see the attempt's secrets in it."""
-        self._own.set((reporter, ctx, holder))
-
-    def leave_here(self) -> None:
-        """What is logged in the present context belongs to no attempt any more."""
-        self._own.set(None)
+        self._whole = reporter, ctx
 
     def emit(self, record: logging.LogRecord) -> None:
-        place = self._own.get() or self._whole
-        if place is None:
-            return
-        reporter, ctx, holder = place
         try:
-            level = next((name for number, name in _LEVELS if record.levelno >= number), "debug")
-            reporter.log(level, record.getMessage(), _details(record), ctx.phase)
-            if holder is not None and holder.secrets:
-                _clean(record, holder.secrets)
+            if isinstance(busy := JOB.get(), Inline):
+                if not busy.over:
+                    _keep(record, busy.reporter, busy.phase)
+                if busy.secrets:
+                    # Those who handle it after this one do not see the attempt's secrets in it.
+                    _clean(record, busy.secrets)
+            elif self._whole is not None:
+                reporter, ctx = self._whole
+                _keep(record, reporter, ctx.phase)
         except Exception:
             self.handleError(record)
+
+
+def _keep(record: logging.LogRecord, reporter: Reporter, phase: str) -> None:
+    level = next((name for number, name in _LEVELS if record.levelno >= number), "debug")
+    reporter.log(level, record.getMessage(), _details(record), phase)
 
 
 def _details(record: logging.LogRecord) -> str:

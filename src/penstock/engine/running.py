@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock.core import payload
 from penstock.core.errors import InvalidPayload
-from penstock.core.outcome import Cause, Failure, Outcome, Usage
+from penstock.core.outcome import RETURNED_NOTHING, Cause, Failure, Outcome, Usage
 from penstock.core.transitions import Trigger
 from penstock.core.verdicts import Cancelled, Fail, NeedsReview, Retry, Snooze
 from penstock.engine import tracing
@@ -31,43 +31,46 @@ _LONGEST_TRACEBACK = 32_000
 _ENGINE = os.path.dirname(__file__)
 Steps = Generator[Any, Any, str | None]
 
-DONE = Outcome(Trigger.SUCCEED, Cause.RETURNED, result="null")
-"""How most attempts end: nothing went wrong, and nothing was returned."""
-
 
 def run(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter) -> Outcome:
     """Run the phases that are not done yet; coroutines get a loop of their own."""
-    if task.fence == 1 and len(handle.steps) == 1 and not tracing.on():
-        return _run_only(handle, task, ctx)
+    if is_plain(handle, task.fence):
+        return _run_plain(handle, task, ctx)
     with tracing.attempt(task) as seen:
         return seen.ended(_ended(handle, lambda: _drive(_phases(handle, task, ctx, reporter))))
 
 
-def _run_only(handle: Handle, task: Task, ctx: AttemptContext) -> Outcome:
-    """The first attempt at a job of one phase: nothing came before, nothing is to be kept on the way."""
+def is_plain(handle: Handle, fence: int) -> bool:
+    """Whether it is the first attempt at a job of one phase: nothing came before, nothing is kept on the way."""
+    return fence == 1 and len(handle.steps) == 1 and not tracing.on()
+
+
+def _run_plain(handle: Handle, task: Task, ctx: AttemptContext) -> Outcome:
     step = handle.steps[0]
     ctx.phase = step.name
     try:
         value = step.call(ctx, handle.signature.arguments(task.params))
         if hasattr(value, "__await__"):
             value = run_coroutine(value)
-        return DONE if value is None else Outcome(Trigger.SUCCEED, Cause.RETURNED, result=_result(handle, value))
+        return RETURNED_NOTHING if value is None else _returned(handle, value)
     except BaseException as error:
         return ending(handle, error)
 
 
 async def arun(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter) -> Outcome:
     """The same in a running loop, for handlers that are coroutines throughout."""
-    if task.fence > 1 or len(handle.steps) > 1 or tracing.on():
-        with tracing.attempt(task) as seen:
-            return seen.ended(await _arun(handle, task, ctx, reporter))
+    with tracing.attempt(task) as seen:
+        return seen.ended(await _arun(handle, task, ctx, reporter))
+
+
+async def arun_plain(handle: Handle, params: str, ctx: Callable[[], AttemptContext]) -> Outcome:
+    """The first attempt at a job of one phase; the context is made only for a handler that takes it."""
     step = handle.steps[0]
-    ctx.phase = step.name
     try:
-        value = step.call(ctx, handle.signature.arguments(task.params))
+        value = step.call(ctx() if step.takes_context else None, handle.signature.arguments(params))
         if hasattr(value, "__await__"):
             value = await value
-        return DONE if value is None else Outcome(Trigger.SUCCEED, Cause.RETURNED, result=_result(handle, value))
+        return RETURNED_NOTHING if value is None else _returned(handle, value)
     except BaseException as error:
         return ending(handle, error)
 
@@ -238,6 +241,10 @@ def _result(handle: Handle, value: Any) -> str:
         except (PydanticSerializationError, ValueError, RecursionError) as error:
             raise InvalidPayload(f"The result of {handle.definition.key} cannot be kept as JSON: {error}.") from None
     return text
+
+
+def _returned(handle: Handle, value: Any) -> Outcome:
+    return Outcome(Trigger.SUCCEED, Cause.RETURNED, result=_result(handle, value))
 
 
 def _review(handle: Handle | None, error: NeedsReview) -> Outcome:

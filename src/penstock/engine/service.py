@@ -64,11 +64,11 @@ class Service:
         self._wakes_soon = False
         self._awake.set()
 
-    def wake_soon(self) -> None:
+    def wake_soon(self, seconds: float = _SOON) -> None:
         """Let the next tick come in a moment: what was woken before shall not have to share the processor with it."""
         if not self._wakes_soon:
             self._wakes_soon = True
-            asyncio.get_running_loop().call_later(_SOON, self.wake)
+            asyncio.get_running_loop().call_later(seconds, self.wake)
 
     def wake_if_older(self, seconds: float) -> None:
         """Let the next tick come in a moment, unless the last one was so short a time ago."""

@@ -16,6 +16,9 @@ from penstock.engine.log_lines import about
 from penstock.engine.service import log
 
 _BATCH = 1000
+_MANY = 600
+"""So many endings are written in two transactions at the same time, where the store can do that."""
+
 _FEW = 16
 _MOMENT = 0.005
 _BUSY_MOMENT = 0.02
@@ -23,7 +26,7 @@ _BUSY_MOMENT = 0.02
 
 
 class Settler:
-    """Collects endings while a batch is on its way; whoever handed one in is told when it is on record or refused."""
+    """Collects endings while others are on their way; whoever handed one in is told when it is on record or refused."""
 
     def __init__(
         self,
@@ -31,7 +34,7 @@ class Settler:
         jobs: JobsPort,
         settled: Callable[[SettleReport], None],
         more_to_come: Callable[[], bool],
-        awaited: Callable[[Coroutine[Any, Any, None]], None],
+        awaited: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         """`awaited` is given something to wait for when there are endings to write."""
         self._store = store
@@ -39,6 +42,7 @@ class Settler:
         self._settled = settled
         self._more_to_come = more_to_come
         self._awaited = awaited
+        self._at_once = 2 if store.dialect == "postgres" else 1
         self._waiting: list[tuple[str, Settlement, Callable[[], None]]] = []
         self._settled_at = float("-inf")
         self._came = asyncio.Event()
@@ -64,14 +68,7 @@ class Settler:
             busy = time.monotonic() - self._settled_at < _BUSY_MOMENT
             await asyncio.sleep(_BUSY_MOMENT if busy else _MOMENT)
         while self._waiting:
-            worker = self._waiting[0][0]
-            most = self._waiting[:_BATCH]
-            batch = most[: next((place for place, each in enumerate(most) if each[0] != worker), _BATCH)]
-            report = await self._apply(worker, [settlement for _, settlement, _ in batch])
-            del self._waiting[: len(batch)]
-            self._settled(report)
-            for _, _, done in batch:
-                done()
+            await self._settle_some()
         self._settled_at = time.monotonic()
         self._came.clear()
         self._empty.set()
@@ -80,6 +77,29 @@ class Settler:
     def wake(self) -> None:
         """Let a tick that waits for endings look whether it shall stop."""
         self._came.set()
+
+    async def _settle_some(self) -> None:
+        worker = self._waiting[0][0]
+        most = self._waiting[: _BATCH * self._at_once]
+        taken = most[: next((place for place, each in enumerate(most) if each[0] != worker), len(most))]
+        middle = len(taken) // 2 if self._at_once > 1 and len(taken) >= _MANY else len(taken)
+        parts = [part for part in (taken[:middle], taken[middle:]) if part]
+        reports = await asyncio.gather(
+            *(self._apply(worker, [settlement for _, settlement, _ in part]) for part in parts), return_exceptions=True
+        )
+        failed: list[BaseException] = []
+        left: list[tuple[str, Settlement, Callable[[], None]]] = []
+        for part, report in zip(parts, reports, strict=True):
+            if isinstance(report, BaseException):
+                left += part
+                failed.append(report)
+                continue
+            self._settled(report)
+            for _, _, done in part:
+                done()
+        self._waiting[: len(taken)] = left
+        if failed:
+            raise failed[0]
 
     async def _apply(self, worker: str, settlements: list[Settlement]) -> SettleReport:
         try:

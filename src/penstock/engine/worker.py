@@ -88,7 +88,6 @@ class Worker:
         self._messages: list[Message] = []
         self._stray = True
         self._rests_until = 0.0
-        self._refilling = False
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
         self._lease = Lease(
@@ -298,7 +297,8 @@ class Worker:
             (self._forked if each.lost else pool).waiting.append(holding)
         if self._stopping.is_set():
             self._give_back_waiting()
-        self._launch()
+        # Not here: while these run, the next claim should be under way already.
+        asyncio.get_running_loop().call_soon(self._launch)
         return more and pool.room > 0
 
     async def _release_strays(self, worker: str) -> None:
@@ -325,7 +325,9 @@ class Worker:
     def _begin(self, pool: Pool, holding: Holding, attempt: Running) -> None:
         self._running[holding.held] = attempt
         pool.running[holding.held] = holding
-        self._tasks.add(self._attempt(pool, holding, attempt))
+        task = self._tasks.add(self._attempt(pool, holding, attempt))
+        if isinstance(attempt, InlineAttempt):
+            attempt.task = task
 
     # Attempts
 
@@ -363,19 +365,14 @@ class Worker:
 
     def _refill(self, pool: Pool) -> None:
         """Have a free slot filled: at once when many are free, else in a moment, together with the next ones."""
-        if not pool.busy:
+        if pool.busy:
+            self.claimer.wake_soon(_REFILL_SECONDS)
+        else:
             self.claimer.wake()
-        elif not self._refilling:
-            self._refilling = True
-            asyncio.get_running_loop().call_later(_REFILL_SECONDS, self._refill_now)
-
-    def _refill_now(self) -> None:
-        self._refilling = False
-        self.claimer.wake()
 
     async def _outcome(self, holding: Holding, attempt: Running) -> Outcome:
         try:
-            JOB.set(holding.held.job_id)
+            JOB.set(attempt)
             if not holding.started:
                 await holding.start()
             if hooks.ON_START in holding.definition.hooks:

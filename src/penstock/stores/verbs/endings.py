@@ -23,16 +23,23 @@ def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[Settl
         if each.job_id not in newest or each.fence > newest[each.job_id].fence:
             newest[each.job_id] = each
     ended: Rows = []
-    done = [each for each in newest.values() if rows.is_plain_success(each)]
-    if done:
-        ended = yield Statement("settle_done", {"worker": worker}, columns=rows.success_columns(done))
-    if len(done) < len(newest):
-        rest = [each for each in newest.values() if not rows.is_plain_success(each)]
+    fresh: dict[str, int] = {}
+    done: dict[int, list[Settlement]] = {}
+    rest: list[Settlement] = []
+    for each in newest.values():
+        (done.setdefault(each.fence, []) if rows.is_plain_success(each) else rest).append(each)
+    for fence, alike in done.items():
+        values = {"worker": worker, "fence": fence, "count": len(alike)}
+        (_, count, *_), *told = yield Statement("settle_done", values, columns=rows.success_columns(alike))
+        if count == len(alike):
+            fresh |= {each.job_id: fence for each in alike}
+        ended += told
+    if rest:
         ended += yield Statement("settle", {"worker": worker}, columns=rows.settlement_columns(rest))
     yield from limits.admit((row[3], row[4]) for row in ended if row[3] is not None)
     if any(hooked for *_, hooked in ended):
         yield from hooks.save(_calls(newest, [row for row in ended if row[-1]]))
-    fresh = {job_id: fence for job_id, fence, *_ in ended}
+    fresh |= {job_id: fence for job_id, fence, *_ in ended}
     applied: list[str] = []
     others: list[Settlement] = []
     for each in settlements:

@@ -11,7 +11,7 @@ from penstock.core import event as kinds
 from penstock.core.admin import Setting
 from penstock.core.instant import maybe_datetime, to_datetime
 from penstock.core.job import Attempt, Claimed, Job, Phase, Review, StoredLog
-from penstock.core.outcome import Cause, Settlement
+from penstock.core.outcome import RETURNED_NOTHING, Cause, Settlement
 from penstock.core.plan import Statement
 from penstock.core.transitions import BY_CODE, Status
 
@@ -21,6 +21,8 @@ GONE = Status.STALE
 """What a job that retention has removed reads as."""
 
 _LEVELS = ("debug", "info", "warning", "error")
+_NEITHER: tuple[tuple[str, ...], str | None] = ((), None)
+"""No tags, no concurrency key."""
 
 
 def event(
@@ -83,7 +85,7 @@ def settlement_columns(settlements: Sequence[Settlement]) -> dict[str, Sequence[
 def is_plain_success(each: Settlement) -> bool:
     """Whether an attempt returned and asks for nothing more."""
     told = each.outcome
-    return (
+    return told is RETURNED_NOTHING or (
         each.status is Status.SUCCEEDED and told.cause is Cause.RETURNED and not told.note and told.data is None
         and told.failure is None and told.usage.signal is None and not each.attempt_back and not each.lost_more
     )  # fmt: skip
@@ -95,7 +97,6 @@ def success_columns(settlements: Sequence[Settlement]) -> dict[str, Sequence[obj
     usages = [each.usage for each in outcomes]
     return {
         "id": [each.job_id for each in settlements],
-        "fence": [each.fence for each in settlements],
         "result": [each.result for each in outcomes],
         "exit_code": [each.exit_code for each in usages],
         "peak_memory": [each.peak_memory for each in usages],
@@ -129,8 +130,10 @@ def job(row: Row) -> Job:
 
 
 def claimed(row: Row) -> Claimed:
-    tags, limit_key, rank = row[14:]
-    return Claimed._make((*row[:14], tuple(json.loads(tags)) if tags else (), unscoped(limit_key), rank))
+    tags, limit_key = row[13:]
+    if tags is None and limit_key is None:
+        return Claimed._make(row[:13] + _NEITHER)
+    return Claimed._make((*row[:13], tuple(json.loads(tags)) if tags else (), unscoped(limit_key)))
 
 
 def attempt(row: Row) -> Attempt:

@@ -181,7 +181,7 @@ claimed AS (
         status = 2, fence = fence + 1, attempt = attempt + 1, worker = %(worker)s::uuid, rate_paid = false,
         started_at = CASE WHEN %(start)s::boolean AND lost = 0 THEN now END, updated_at = now
     FROM clock WHERE job.id = ANY(ARRAY(SELECT id FROM taken))
-    RETURNING job.id, job.lane, fence, attempt, max_attempts, lost, generation, priority, rank, updated_at, limit_key,
+    RETURNING job.id, job.lane, fence, attempt, max_attempts, lost, rank, updated_at, limit_key,
         greatest(0, updated_at - queued_at) AS waited
 ),
 told AS (
@@ -201,12 +201,12 @@ counted AS (
     ) AS sums
     CROSS JOIN LATERAL (VALUES (1, -n, 0, NULL), (2, n, sums.took, sums.lengths)) AS step (status, n, took, lengths)
 )
-SELECT claimed.id::text, claimed.lane, fence, attempt, max_attempts, lost, generation, priority, params,
-    reference_type, reference_id, traceparent, schedule, scheduled_for, tags, limit_key, rank
-FROM claimed CROSS JOIN LATERAL (
-    SELECT params, reference_type, reference_id, traceparent, schedule, scheduled_for, tags
-    FROM {schema}.job_detail WHERE job_detail.id = claimed.id LIMIT 1
-) AS detail ORDER BY rank, claimed.id;
+SELECT claimed.id::text, claimed.lane, fence, attempt, max_attempts, lost, params, reference_type, reference_id,
+    traceparent, schedule, scheduled_for, rank, tags, limit_key
+FROM claimed FULL JOIN (
+    SELECT id, params, reference_type, reference_id, traceparent, schedule, scheduled_for, tags
+    FROM {schema}.job_detail WHERE id = ANY(ARRAY(SELECT id FROM claimed))
+) AS detail ON detail.id = claimed.id ORDER BY rank, claimed.id;
 
 -- name: claimable
 -- Whether a job of these lanes can be claimed that was created by then, or whose parent was.
@@ -305,27 +305,32 @@ counted AS (
 SELECT id::text, fence, status, limit_key, key, lane, hooked FROM ended;
 
 -- name: settle_done
--- Attempts that returned and ask for nothing more: the common ending, told in few columns.
+-- Attempts with one fence that returned and ask for nothing more: the common ending, told in few columns. The first row
+-- says how many were ended; others follow where there is more to do, and all of them when some were not ended.
+-- A full join is never done by comparing each with each, whatever the planner expects.
 WITH clock AS (SELECT {now} AS now),
 ended AS (
     UPDATE {schema}.job SET
         status = CASE job.status WHEN 3 THEN 7 ELSE 5 END, worker = NULL, updated_at = now, finished_at = now,
         stale_at = now + definition.stale_after, retire_at = now + definition.stale_after
-    FROM unnest(
-        %(id)s::uuid[], %(fence)s::integer[], %(result)s::text[], %(exit_code)s::integer[], %(peak_memory)s::bigint[],
-        %(cpu_seconds)s::double precision[]
-    ) AS input (id, fence, result, exit_code, peak_memory, cpu_seconds) CROSS JOIN clock CROSS JOIN {schema}.definition
-    WHERE job.id = input.id AND {held} AND definition.lane = job.lane
+    FROM clock CROSS JOIN {schema}.definition
+    WHERE job.id = ANY(%(id)s::uuid[]) AND job.fence = %(fence)s::integer AND job.status IN (2, 3)
+        AND definition.lane = job.lane
     RETURNING job.id, job.fence, job.lane, job.status, job.attempt, started_at, job.updated_at, limit_key,
-        definition.key, definition.hooked, result, exit_code, peak_memory, cpu_seconds,
+        definition.key, definition.hooked,
         greatest(0, job.updated_at - coalesce(started_at, job.updated_at)) AS ran
 ),
 tried AS (
     INSERT INTO {schema}.attempt (
         job_id, fence, number, status, cause, worker, started_at, ended_at, result, exit_code, peak_memory, cpu_seconds
     )
-    SELECT id, fence, attempt, status, 'returned', %(worker)s::uuid, started_at, updated_at, result, exit_code,
-        peak_memory, cpu_seconds FROM ended
+    SELECT ended.id, fence, attempt, status, 'returned', %(worker)s::uuid, started_at, updated_at, result, exit_code,
+        peak_memory, cpu_seconds
+    FROM ended FULL JOIN unnest(
+        %(id)s::uuid[], %(result)s::text[], %(exit_code)s::integer[], %(peak_memory)s::bigint[],
+        %(cpu_seconds)s::double precision[]
+    ) AS input (id, result, exit_code, peak_memory, cpu_seconds) ON input.id = ended.id
+    WHERE coalesce(ended.fence, 0) > 0
 ),
 told AS (
     INSERT INTO {schema}.event (at, kind, fence, job_id, jobs)
@@ -345,7 +350,10 @@ counted AS (
         VALUES (CASE sums.status WHEN 7 THEN 3 ELSE 2 END, -n, 0, NULL), (sums.status, n, sums.took, sums.lengths)
     ) AS step (status, n, took, lengths)
 )
-SELECT id::text, fence, status, limit_key, key, lane, hooked FROM ended;
+SELECT NULL, count(*)::integer, NULL, NULL, NULL, NULL, NULL FROM ended
+UNION ALL
+SELECT id::text, fence, status, limit_key, key, lane, hooked FROM ended
+WHERE limit_key IS NOT NULL OR hooked OR (SELECT count(*) FROM ended) < %(count)s::integer;
 
 -- name: find_attempts
 -- Which of these attempts are on record, and how they ended.

@@ -121,8 +121,8 @@ INSERT INTO tally_delta (lane, minute, status, n) SELECT lane, :now / 60000000, 
 INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
 SELECT lane, :now / 60000000, 2, count(*), sum(waited), group_concat({bucket_of_wait}, '')
 FROM (SELECT job.lane, max(0, :now - queued_at) AS waited FROM temp.taken CROSS JOIN job USING (id)) GROUP BY lane;
-SELECT job.id, job.lane, fence, attempt, max_attempts, lost, generation, priority, params,
-    reference_type, reference_id, traceparent, schedule, scheduled_for, tags, limit_key, rank
+SELECT job.id, job.lane, fence, attempt, max_attempts, lost, params, reference_type, reference_id,
+    traceparent, schedule, scheduled_for, rank, tags, limit_key
 FROM temp.taken CROSS JOIN job USING (id) CROSS JOIN job_detail USING (id) ORDER BY taken.position;
 
 -- name: claimable
@@ -194,9 +194,10 @@ SELECT job.id, job.fence, job.status, limit_key, key, job.lane, hooked
 FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane;
 
 -- name: settle_done
--- Attempts that returned and ask for nothing more: the common ending, told in few columns.
+-- Attempts with one fence that returned and ask for nothing more: the common ending, told in few columns. The first row
+-- says how many were ended; others follow where there is more to do, and all of them when some were not ended.
 DELETE FROM {input} WHERE NOT EXISTS (
-    SELECT 1 FROM job WHERE job.id = {input}.id AND job.fence = {input}.fence AND job.status IN (2, 3)
+    SELECT 1 FROM job WHERE job.id = {input}.id AND job.fence = :fence AND job.status IN (2, 3)
 );
 UPDATE job SET status = CASE status WHEN 3 THEN 7 ELSE 5 END, worker = NULL, updated_at = :now, finished_at = :now,
     stale_at = :now + (SELECT stale_after FROM definition WHERE lane = job.lane),
@@ -220,8 +221,11 @@ FROM (
     FROM {input} AS input CROSS JOIN job USING (id)
 )
 GROUP BY lane, status;
+SELECT NULL, count(*), NULL, NULL, NULL, NULL, NULL FROM {input}
+UNION ALL
 SELECT job.id, job.fence, job.status, limit_key, key, job.lane, hooked
-FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane;
+FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane
+WHERE limit_key IS NOT NULL OR hooked OR (SELECT count(*) FROM {input}) < :count;
 
 -- name: find_attempts
 -- Which of these attempts are on record, and how they ended.
