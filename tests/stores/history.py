@@ -71,6 +71,7 @@ class History(RuleBasedStateMachine):
             party.lanes[lane] = party.run(admin.register([definition]), self.world.now)[pair]
 
     def rescue(self, chance: float) -> None:
+        self.same(lambda: self.jobs.forsaken(SECOND), lambda _: jobs.forsaken(SECOND))
         self.same(lambda: by_fate(self.jobs.reclaim(SECOND, chance)), lambda _: jobs.reclaim(SECOND, chance), by_fate)
 
     def new_worker(self, lease: int) -> None:

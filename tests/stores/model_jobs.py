@@ -46,7 +46,8 @@ class JobsModel:
         return {job.id for job in moved}
 
     def next_due(self) -> int | None:
-        return min((job.due_at for job in self.world.jobs.values() if job.status is Status.SCHEDULED), default=None)
+        due = (job.due_at for job in self.world.jobs.values() if job.status is Status.SCHEDULED)
+        return min((each - self.world.now for each in due), default=None)
 
     def repair_limits(self) -> None:
         self.world.admit({job.limit_key for job in self.world.jobs.values() if job.blocked})
@@ -178,6 +179,13 @@ class JobsModel:
         stray = [job for job in self.world.jobs.values() if job.worker == worker and job.held not in held]
         released = [Settlement(job.id, job.fence, RELEASED, Status.QUEUED, attempt_back=1) for job in stray]
         return set(self.settle(worker, released).applied)
+
+    def forsaken(self, grace: int) -> bool:
+        workers = self.world.workers.values()
+        gone = {each.info.id for each in workers if each.ended}
+        return any(not each.ended and each.lease_until + grace < self.world.now for each in workers) or any(
+            job.worker in gone for job in self.world.jobs.values()
+        )
 
     def reclaim(self, grace: int, random: float, limit: int = 10) -> Reclaimed:
         world, answer = self.world, Reclaimed([], [], [], [], [])

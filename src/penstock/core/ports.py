@@ -76,7 +76,7 @@ class JobsPort(Protocol):
         ...
 
     def next_due(self) -> Plan[int | None]:
-        """When the next scheduled job is due."""
+        """Microseconds until the next scheduled job is due, none or less when it is; None when there is none."""
         ...
 
     def repair_limits(self, limit: int = 1000, after: str = "") -> Plan[str | None]:
@@ -174,6 +174,10 @@ class JobsPort(Protocol):
 
     def release_unheld(self, worker: str, held: Sequence[Held]) -> Plan[list[str]]:
         """Put back jobs that name the worker but that it does not hold: the answer to a claim was lost."""
+        ...
+
+    def forsaken(self, grace: int) -> Plan[bool]:
+        """Whether there is anything to reclaim."""
         ...
 
     def reclaim(self, grace: int, random: float, limit: int = 10) -> Plan[Reclaimed]:

@@ -26,15 +26,15 @@ class Promoter:
         self._pace = pace
 
     async def tick(self) -> float:
+        left = await self._store.arun(self._jobs.next_due())
+        if left is None:
+            return self._pace.rest(_SAFETY)
+        if left > 0:
+            return min(self._pace.rest(_SAFETY), max(0.005, left / 1e6))
         moved = await self._store.arun(self._jobs.promote(_BATCH))
         if moved:
             self._promoted(moved)
-            return 0.0 if len(moved) == _BATCH else 0.01
-        due = await self._store.arun(self._jobs.next_due())
-        if due is None:
-            return self._pace.rest(_SAFETY)
-        # The host's clock only says when to look; the store's decides.
-        return min(self._pace.rest(_SAFETY), max(0.005, due / 1e6 - time.time()))
+        return 0.0 if len(moved) == _BATCH else 0.01
 
 
 class Rescuer:
@@ -57,12 +57,19 @@ class Rescuer:
     async def tick(self) -> float:
         if not self._fit():
             return min(self._every, 0.25)
-        freed = await self._store.arun(self._jobs.reclaim(_GRACE, random.random()))
-        for worker in freed.workers:
-            log.warning("worker %s is gone; its jobs were freed", worker)
+        freed = 0
+        if await self._store.arun(self._jobs.forsaken(_GRACE)):
+            freed = await self._reclaim()
         if time.monotonic() - self._repaired_at >= _REPAIR_EVERY:
             looked_at = await self._store.arun(self._jobs.repair_limits(after=self._after))
             self._after = looked_at or ""
             if not self._after:
                 self._repaired_at = time.monotonic()
-        return 0.0 if len(freed.lost) + len(freed.released) >= _BATCH else self._pace.rest(self._every)
+        return 0.0 if freed >= _BATCH else self._pace.rest(self._every)
+
+    async def _reclaim(self) -> int:
+        """Free them; how many."""
+        freed = await self._store.arun(self._jobs.reclaim(_GRACE, random.random()))
+        for worker in freed.workers:
+            log.warning("worker %s is gone; its jobs were freed", worker)
+        return len(freed.lost) + len(freed.released)

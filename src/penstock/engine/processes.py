@@ -20,6 +20,9 @@ _CHUNK = 65_536
 _GARBAGE_AFTER = 20_000
 """So many objects more than were freed: a look at them costs as much as they are, and a busy worker makes many."""
 
+_TURN_SECONDS = 0.0001
+"""So long a thread that writes to the store waits for its turn while jobs run inline: less than a statement takes."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
 
@@ -122,6 +125,7 @@ def settle_in(*, own: bool = True) -> None:
         gc.collect()
         gc.freeze()
         gc.set_threshold(_GARBAGE_AFTER, 20, 20)
+        sys.setswitchinterval(_TURN_SECONDS)
     give_back_memory()
 
 

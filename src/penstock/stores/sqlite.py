@@ -12,7 +12,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -218,12 +218,12 @@ class SqliteStore:
             if isinstance(value, list | tuple):
                 values[name] = json.dumps(value)
         if statement.columns is not None:
-            names = tuple(statement.columns)
-            rows = zip(*statement.columns.values(), strict=True)
             if entry.each:
+                names = tuple(statement.columns)
+                rows = zip(*statement.columns.values(), strict=True)
                 connection.executemany(entry.each, ({**values, **dict(zip(names, row, strict=True))} for row in rows))
             else:
-                _hand_in(connection, statement.name, names, rows)
+                _hand_in(connection, statement.name, statement.columns)
         rows_out: Rows = []
         for step in entry.steps:
             rows_out = connection.execute(step, values).fetchall()
@@ -318,15 +318,23 @@ class _Mine(Line):
         self.writer = None
 
 
-def _hand_in(connection: Executing, name: str, columns: tuple[str, ...], rows: Any) -> None:
+def _hand_in(connection: Executing, name: str, columns: Mapping[str, Sequence[Any]]) -> None:
     """Put rows into the statement's own temporary table."""
-    table = f"temp.in_{name}"
-    marks = ", ".join("?" * len(columns))
+    table, names = f"temp.in_{name}", ", ".join(columns)
     try:
         connection.execute(f"DELETE FROM {table}")  # noqa: S608 - names from our own code
     except apsw.SQLError:
-        connection.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
-    connection.executemany(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)  # noqa: S608
+        connection.execute(f"CREATE TABLE {table} ({names})")
+    once = {column: values[0] for column, values in columns.items() if column != "id" and _are_same(values)}
+    if len(once) == len(columns) - 1 and "id" in columns:
+        # In one step: between one row and the next others would take the interpreter's lock, and keep it for long.
+        shown = ", ".join("?" if column in once else "value" for column in columns)
+        given = (*once.values(), json.dumps(columns["id"]))
+        connection.execute(f"INSERT INTO {table} ({names}) SELECT {shown} FROM json_each(?)", given)  # noqa: S608
+        return
+    marks = ", ".join("?" * len(columns))
+    rows = zip(*columns.values(), strict=True)
+    connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)  # noqa: S608
 
 
 def _prepare(connection: apsw.Connection) -> None:
@@ -361,3 +369,7 @@ def _waker(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> Cal
             loop.call_soon_threadsafe(settle)
 
     return wake
+
+
+def _are_same(values: Sequence[Any]) -> bool:
+    return bool(values) and values.count(values[0]) == len(values)

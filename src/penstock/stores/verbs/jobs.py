@@ -17,6 +17,7 @@ from penstock.core.worker import Duty, Pulse, SettleReport, WorkerInfo
 from penstock.stores.verbs import duties as reports
 from penstock.stores.verbs import endings, limits, rows
 from penstock.stores.verbs.hooks import take_hooks as take_hooks
+from penstock.stores.verbs.rescue import forsaken as forsaken
 from penstock.stores.verbs.rescue import reclaim as reclaim
 from penstock.stores.verbs.rescue import release_unheld as release_unheld
 
@@ -92,9 +93,9 @@ def claim(
     quotas = yield from limits.quotas(lanes, limited, limit)
     values = {"worker": worker, "limit": limit, "start": start}
     taken = yield Statement("claim", values, columns=quotas.columns(behind), alone=not limited)
-    yield from limits.spend(quotas, taken)
-    if not taken and not (yield Statement("worker_live", {"worker": worker})):
+    if taken and taken[0][0] is None:
         raise LeaseLost(f"The lease of worker {worker} has ended; it may claim nothing any more.")
+    yield from limits.spend(quotas, taken)
     return [rows.claimed(row) for row in taken]
 
 

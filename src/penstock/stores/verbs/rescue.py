@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from penstock.core import event as kinds
 from penstock.core.job import Held
 from penstock.core.outcome import Cause, Failure, Outcome, Settlement, Standing, decide
-from penstock.core.plan import Rows, Statement, Steps, writes
+from penstock.core.plan import Rows, Statement, Steps, reads, writes
 from penstock.core.retry import Backoff, RetryPolicy
 from penstock.core.transitions import Status, Trigger
 from penstock.core.worker import Reclaimed
@@ -32,6 +32,11 @@ def release_unheld(worker: str, held: Sequence[Held]) -> Steps[list[str]]:
     stray = [row for row in found if (row[0], row[1]) not in known]
     report = yield from endings.settle(worker, [_release(row) for row in stray])
     return report.applied
+
+
+@reads
+def forsaken(grace: int) -> Steps[bool]:
+    return bool((yield Statement("forsaken", {"grace": grace})))
 
 
 @writes

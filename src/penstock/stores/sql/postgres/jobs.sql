@@ -57,8 +57,8 @@ counted AS (
 SELECT moved.id::text, limit_key, key FROM moved JOIN {schema}.definition USING (lane);
 
 -- name: next_due
--- When the next scheduled job is due.
-SELECT due_at FROM {schema}.job WHERE status = 0 ORDER BY due_at, id LIMIT 1;
+-- How long it is until the next scheduled job is due.
+SELECT due_at - {now} FROM {schema}.job WHERE status = 0 ORDER BY due_at, id LIMIT 1;
 
 -- name: lock_limited
 -- Hold the definitions with limits among these lanes; those that are paused or that another worker holds just now
@@ -119,6 +119,7 @@ WHERE paid.status = 0 GROUP BY lane, step.status, step.n;
 -- where one gave all that was looked at, nothing ranked behind that is taken from the others.
 -- A job with a loss behind it is not recorded as started: it must first get its turn to run alone.
 -- What was taken is found by its key, one by one: where much waits, the planner would rather read all jobs.
+-- A row of nothing says that the lease has ended.
 WITH clock AS (SELECT {now} AS now),
 alive AS MATERIALIZED (
     SELECT 1 FROM {schema}.worker
@@ -201,12 +202,18 @@ counted AS (
     ) AS sums
     CROSS JOIN LATERAL (VALUES (1, -n, 0, NULL), (2, n, sums.took, sums.lengths)) AS step (status, n, took, lengths)
 )
-SELECT claimed.id::text, claimed.lane, fence, attempt, max_attempts, lost, params, reference_type, reference_id,
-    traceparent, schedule, scheduled_for, rank, tags, limit_key
-FROM claimed FULL JOIN (
-    SELECT id, params, reference_type, reference_id, traceparent, schedule, scheduled_for, tags
-    FROM {schema}.job_detail WHERE id = ANY(ARRAY(SELECT id FROM claimed))
-) AS detail ON detail.id = claimed.id ORDER BY rank, claimed.id;
+(
+    SELECT claimed.id::text, claimed.lane, fence, attempt, max_attempts, lost, params, reference_type, reference_id,
+        traceparent, schedule, scheduled_for, rank, tags, limit_key
+    FROM claimed FULL JOIN (
+        SELECT id, params, reference_type, reference_id, traceparent, schedule, scheduled_for, tags
+        FROM {schema}.job_detail WHERE id = ANY(ARRAY(SELECT id FROM claimed))
+    ) AS detail ON detail.id = claimed.id
+    ORDER BY rank, claimed.id
+)
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+WHERE NOT EXISTS (SELECT FROM alive);
 
 -- name: claimable
 -- Whether a job of these lanes can be claimed that was created by then, or whose parent was.

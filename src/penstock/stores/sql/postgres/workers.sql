@@ -25,10 +25,6 @@ CROSS JOIN (SELECT coalesce(max(revision), 0) AS revision FROM {schema}.setting 
 CROSS JOIN (SELECT max(version) AS version FROM {schema}.migration) AS newest
 LEFT JOIN {schema}.job ON job.worker = %(worker)s::uuid AND job.status = 3;
 
--- name: worker_live
--- Whether a worker's lease is live.
-SELECT 1 FROM {schema}.worker WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > {now};
-
 -- name: clock
 -- What time it is to this store.
 SELECT {now};
@@ -36,6 +32,14 @@ SELECT {now};
 -- name: leader
 -- The live worker that has been there longest.
 SELECT min(id::text) FROM {schema}.worker WHERE ended IS NULL AND lease_until > {now};
+
+-- name: forsaken
+-- Whether a worker's lease ended longer ago than the grace, or a live job's worker has ended or was never there.
+SELECT 1 WHERE EXISTS (SELECT FROM {schema}.worker WHERE ended IS NULL AND lease_until + %(grace)s < {now})
+    OR EXISTS (
+        SELECT FROM {schema}.job LEFT JOIN {schema}.worker ON worker.id = job.worker
+        WHERE job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL)
+    );
 
 -- name: expired_workers
 -- Hold workers whose lease ended longer ago than the grace.

@@ -44,8 +44,8 @@ FROM temp.taken CROSS JOIN (VALUES (0, -1), (1, 1)) AS step GROUP BY lane, step.
 SELECT job.id, limit_key, key FROM temp.taken JOIN job USING (id) JOIN definition ON definition.lane = job.lane;
 
 -- name: next_due
--- When the next scheduled job is due.
-SELECT due_at FROM job WHERE status = 0 ORDER BY due_at, id LIMIT 1;
+-- How long it is until the next scheduled job is due.
+SELECT due_at - :now FROM job WHERE status = 0 ORDER BY due_at, id LIMIT 1;
 
 -- name: lock_limited
 -- The definitions with limits among these lanes; those that are paused are left out.
@@ -94,6 +94,7 @@ FROM {input} AS input WHERE job.id = input.id;
 -- The best-ranked jobs of these lanes become this worker's, while its lease is live. Each lane gives at most
 -- its quota, and nothing that is ranked behind enough jobs of the lanes before it.
 -- A job with a loss behind it is not recorded as started: it must first get its turn to run alone.
+-- A row of nothing says that the lease has ended.
 INSERT INTO temp.ripe (rank, id, lane)
 SELECT rank, id, :lane FROM job WHERE lane = :lane AND status = 1 AND NOT blocked
     AND (rank, id) > (:behind_rank, :behind_id)
@@ -121,9 +122,13 @@ INSERT INTO tally_delta (lane, minute, status, n) SELECT lane, :now / 60000000, 
 INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
 SELECT lane, :now / 60000000, 2, count(*), sum(waited), group_concat({bucket_of_wait}, '')
 FROM (SELECT job.lane, max(0, :now - queued_at) AS waited FROM temp.taken CROSS JOIN job USING (id)) GROUP BY lane;
-SELECT job.id, job.lane, fence, attempt, max_attempts, lost, params, reference_type, reference_id,
+SELECT job.id AS id, job.lane, fence, attempt, max_attempts, lost, params, reference_type, reference_id,
     traceparent, schedule, scheduled_for, rank, tags, limit_key
-FROM temp.taken CROSS JOIN job USING (id) CROSS JOIN job_detail USING (id) ORDER BY taken.position;
+FROM temp.taken CROSS JOIN job USING (id) CROSS JOIN job_detail USING (id)
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+WHERE NOT EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live})
+ORDER BY rank, id;
 
 -- name: claimable
 -- Whether a job of these lanes can be claimed that was created by then, or whose parent was.

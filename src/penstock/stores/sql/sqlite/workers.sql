@@ -23,10 +23,6 @@ CROSS JOIN (SELECT max(version) AS version FROM migration) AS newest
 LEFT JOIN job ON job.worker = :worker AND job.status = 3
 WHERE EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live});
 
--- name: worker_live
--- Whether a worker's lease is live.
-SELECT 1 FROM worker WHERE id = :worker AND {live};
-
 -- name: clock
 -- What time it is to this store.
 SELECT :now;
@@ -34,6 +30,15 @@ SELECT :now;
 -- name: leader
 -- The live worker that has been there longest.
 SELECT min(id) FROM worker WHERE {live};
+
+-- name: forsaken
+-- Whether a worker's lease ended longer ago than the grace or in an earlier boot of this host, or a live job's worker has
+-- ended or was never there.
+SELECT 1 WHERE EXISTS (SELECT 1 FROM worker WHERE ended IS NULL AND (boot <> :boot OR lease_until + :grace < :steady))
+    OR EXISTS (
+        SELECT 1 FROM job LEFT JOIN worker ON worker.id = job.worker
+        WHERE job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL)
+    );
 
 -- name: expired_workers
 -- Workers whose lease ended longer ago than the grace, or in an earlier boot of this host.
