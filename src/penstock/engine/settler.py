@@ -19,6 +19,7 @@ _BATCH = 1000
 _MANY = 600
 """So many endings are written in two transactions at the same time, where the store can do that."""
 
+_MOST_WAITING = 5 * _BATCH
 _FEW = 16
 _MOMENT = 0.005
 _BUSY_MOMENT = 0.02
@@ -73,6 +74,11 @@ class Settler:
         self._came.clear()
         self._empty.set()
         return 0.0
+
+    @property
+    def behind(self) -> bool:
+        """So much waits that nothing more should be begun: whoever dies now has all of it run again."""
+        return len(self._waiting) > _MOST_WAITING
 
     def wake(self) -> None:
         """Let a tick that waits for endings look whether it shall stop."""

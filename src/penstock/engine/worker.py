@@ -259,6 +259,8 @@ class Worker:
             return self.settings.poll
         if (rest := self._rests_until - time.monotonic()) > 0:
             return rest
+        if self._settler.behind:
+            return _REFILL_SECONDS
         if not self.claiming:
             if not self.held():
                 self.idle.set()
