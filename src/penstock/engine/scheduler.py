@@ -94,7 +94,12 @@ class Scheduler:
 
     async def tick(self, now: int | None = None) -> float:
         """Tick what is due; in how many seconds to look again."""
+        coming = await self._store.arun(self._schedules.next_tick(), now=now)
+        if coming is None and not self.resting:
+            return self._pace.rest(_SAFETY)
         present = await self._store.arun(self._admin.clock(), now=now)
+        if coming is not None and coming > present and not self.resting:
+            return self._until(coming, present)
         limit = _BATCH + len(self.resting)
         due = await self._store.arun(self._schedules.due(limit), now=now)
         if len(due) < limit:
@@ -109,6 +114,9 @@ class Scheduler:
             return self._pace.rest(_SAFETY)
         if coming <= present:  # it should have been dealt with: whatever is wrong, nobody hurries
             return _STUCK
+        return self._until(coming, present)
+
+    def _until(self, coming: int, present: int) -> float:
         return min(self._pace.rest(_SAFETY), max(_SOON, (coming - present) / SECOND + self._pace.behind()))
 
     async def _attend(self, due: list[ScheduleRow], present: int, now: int | None) -> bool:
