@@ -62,7 +62,7 @@ class Contender:
 
 
 PENSTOCK = Contender(
-    "penstock", "penstock", "PostgreSQL", "penstock", 20_000,
+    "penstock", "penstock", "PostgreSQL", "penstock", 50_000,
     "inline async jobs, `penstock worker --inline-slots 1000`; sync `enqueue`, 32 threads, `enqueue_many`",
     package="penstock",
     worker=(
@@ -112,7 +112,7 @@ CONTENDERS = (
         full=False,
     ),
     Contender(
-        "pgqueuer", "PGQueuer", "PostgreSQL", "pgqueuer", 20_000,
+        "pgqueuer", "PGQueuer", "PostgreSQL", "pgqueuer", 50_000,
         "asyncpg, uvloop, `run(batch_size=500)`; 32 tasks over a pool of 32; `enqueue` with lists",
         package="pgqueuer",
     ),
