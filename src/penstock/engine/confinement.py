@@ -60,14 +60,14 @@ class Inherited:
 
     signals: tuple[int, ...]
     """Those that the zygote does not leave to their default as Python sees it, as plain numbers."""
-    variables: Mapping[str, str]
-    """Its environment."""
+    variables: tuple[str, ...]
+    """Those of its environment."""
 
     @staticmethod
     def find() -> Inherited:
         found = [int(number) for number in signal.valid_signals() if number not in _IGNORED]
         handled = [number for number in found if signal.getsignal(number) not in (signal.SIG_DFL, None)]
-        return Inherited(tuple(handled), dict(os.environ))
+        return Inherited(tuple(handled), tuple(os.environ))
 
 
 def detach(handled: Sequence[int]) -> None:
@@ -109,7 +109,7 @@ def keep_only(control: int, output: int, errors: int) -> None:
     os.closerange(_PROTECTED, _MOST_DESCRIPTORS)
 
 
-def confine(rules: Rules, parent: int, variables: Mapping[str, str]) -> None:
+def confine(rules: Rules, parent: int, variables: Sequence[str]) -> None:
     """Take on the limits, the user and the surroundings of a job; `variables` are those that the zygote has."""
     processes.adopt_orphans()
     _limit(rules)
@@ -212,13 +212,12 @@ def _become(rules: Rules) -> None:
     os.setresuid(rules.user, rules.user, rules.user)
 
 
-def _set_environment(wanted: Mapping[str, str], present: Mapping[str, str]) -> None:
+def _set_environment(wanted: Mapping[str, str], present: Sequence[str]) -> None:
     for name in present:
         if name not in wanted:
             del os.environ[name]
     for name, value in wanted.items():
-        if present.get(name) != value:
-            os.environ[name] = value
+        os.environ[name] = value
 
 
 def _reseed() -> None:

@@ -34,13 +34,11 @@ def take_records() -> None:
 class InlineAttempt(Inline):
     """Runs one coroutine handler in the loop, as a part of the task that calls it."""
 
-    __slots__ = ("_ctx", "_handle", "_loaded", "_reporter", "_stop", "_work", "held", "holding", "job_id", "task")
+    __slots__ = ("_ctx", "_handle", "_loaded", "_reporter", "_stop", "_work", "held", "holding", "task")
 
     def __init__(self, holding: Holding, loaded: Loaded) -> None:
         self.holding = holding
         self.held = holding.held
-        self.job_id = holding.held.job_id
-        self.over = True
         self.task: asyncio.Task[None] | None = None
         """The task that calls it; whoever starts that says so here."""
         self._loaded = loaded
@@ -49,6 +47,14 @@ class InlineAttempt(Inline):
         self._work: asyncio.Task[None] | None = None
         self._ctx: AttemptContext | None = None
         self._reporter: DirectReporter | None = None
+
+    @property
+    def job_id(self) -> str:
+        return self.held.job_id
+
+    @property
+    def over(self) -> bool:
+        return self._work is None
 
     @property
     def reporter(self) -> DirectReporter:
@@ -77,7 +83,6 @@ class InlineAttempt(Inline):
         if seconds is not None:
             self._loaded.timeouts.begin(self, seconds)
         here = self._work = self.task
-        self.over = False
         try:
             if task is None:
                 outcome = await running.arun_plain(handle, holding.claimed.params, self._context)
@@ -86,7 +91,6 @@ class InlineAttempt(Inline):
         finally:
             # The task's context knows this attempt: were it known here as well, only the collector could free both.
             self.task = self._work = None
-            self.over = True
             if seconds is not None:
                 self._loaded.timeouts.end(self, seconds)
             while here is not None and here.cancelling():

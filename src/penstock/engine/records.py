@@ -17,10 +17,12 @@ _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO
 class Inline:
     """An attempt that shares its process with others: what is logged while `JOB` names it belongs to it."""
 
-    __slots__ = ("over",)
+    __slots__ = ()
 
-    over: bool
-    """What is logged from now on belongs to no attempt, but may still hold its secrets."""
+    @property
+    def over(self) -> bool:
+        """Whether what is logged belongs to no attempt, although it may still hold its secrets."""
+        raise NotImplementedError
 
     @property
     def reporter(self) -> Reporter:

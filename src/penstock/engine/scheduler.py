@@ -117,6 +117,7 @@ class Scheduler:
         return self._until(coming, present)
 
     def _until(self, coming: int, present: int) -> float:
+        """In how many seconds to look for a tick that comes then."""
         return min(self._pace.rest(_SAFETY), max(_SOON, (coming - present) / SECOND + self._pace.behind()))
 
     async def _attend(self, due: list[ScheduleRow], present: int, now: int | None) -> bool:

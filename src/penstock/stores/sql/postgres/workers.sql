@@ -1,6 +1,8 @@
 -- Statements of the jobs port about workers: their leases, and the jobs that they hold.
 -- {now} is the instant given by the caller, or else the database's own clock.
 
+-- let ownerless: job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL)
+
 -- name: register_worker
 -- A worker introduces itself; its lease begins.
 INSERT INTO {schema}.worker (id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, lease_until)
@@ -38,7 +40,7 @@ SELECT min(id::text) FROM {schema}.worker WHERE ended IS NULL AND lease_until > 
 SELECT 1 WHERE EXISTS (SELECT FROM {schema}.worker WHERE ended IS NULL AND lease_until + %(grace)s < {now})
     OR EXISTS (
         SELECT FROM {schema}.job LEFT JOIN {schema}.worker ON worker.id = job.worker
-        WHERE job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL)
+        WHERE {ownerless}
     );
 
 -- name: expired_workers
@@ -49,7 +51,7 @@ ORDER BY lease_until, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 -- name: ownerless_jobs
 -- Live jobs whose worker has ended or was never there; nobody would look for them again.
 SELECT DISTINCT job.worker::text FROM {schema}.job LEFT JOIN {schema}.worker ON worker.id = job.worker
-WHERE job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL);
+WHERE {ownerless};
 
 -- name: worker_jobs
 -- Hold the live jobs of a worker.

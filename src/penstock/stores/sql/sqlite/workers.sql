@@ -2,6 +2,7 @@
 -- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
 
 -- let live: ended IS NULL AND boot = :boot AND lease_until > :steady
+-- let ownerless: job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL)
 
 -- name: register_worker
 -- A worker introduces itself; its lease begins.
@@ -37,7 +38,7 @@ SELECT min(id) FROM worker WHERE {live};
 SELECT 1 WHERE EXISTS (SELECT 1 FROM worker WHERE ended IS NULL AND (boot <> :boot OR lease_until + :grace < :steady))
     OR EXISTS (
         SELECT 1 FROM job LEFT JOIN worker ON worker.id = job.worker
-        WHERE job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL)
+        WHERE {ownerless}
     );
 
 -- name: expired_workers
@@ -48,7 +49,7 @@ ORDER BY lease_until, id LIMIT :limit;
 -- name: ownerless_jobs
 -- Live jobs whose worker has ended or was never there; nobody would look for them again.
 SELECT DISTINCT job.worker FROM job LEFT JOIN worker ON worker.id = job.worker
-WHERE job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL);
+WHERE {ownerless};
 
 -- name: worker_jobs
 -- The live jobs of a worker.
