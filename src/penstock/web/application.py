@@ -34,6 +34,7 @@ from penstock.web.guard import Guard
 from penstock.web.pages import Pages
 from penstock.web.refusals import answer_fault, answer_refusal
 from penstock.web.settings import WebSettings
+from penstock.web.shapes.base import ProblemAnswer
 from penstock.web.site import Site, Trigger
 from penstock.web.validation import answer_validation
 
@@ -74,9 +75,13 @@ class Application(FastAPI):
             await super().__call__(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
-        """The document, with the two ways in which a caller says who it is."""
+        """The document, with the two ways in which a caller says who it is, and with what every error looks like."""
         document = super().openapi()
-        document["components"]["securitySchemes"] = _SCHEMES
+        components = document["components"]
+        components["securitySchemes"] = _SCHEMES
+        # Routes name it, see `routing`.
+        problem = ProblemAnswer.model_json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
+        components["schemas"] |= {**problem.pop("$defs"), "ProblemAnswer": problem}
         return document
 
     async def unguarded(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -18,7 +18,6 @@ from penstock.core.errors import MalformedPayload, PenstockError
 from penstock.web.callers import admit
 from penstock.web.keys import KeyConvertor
 from penstock.web.refusals import CODES, Refusal, refusal_of
-from penstock.web.shapes.base import ProblemAnswer
 
 F = TypeVar("F", bound=Callable[..., Any])
 _EVERYWHERE = ("malformed", "unauthenticated", "forbidden", "misdirected", "invalid_request", "rate_limited",
@@ -26,6 +25,10 @@ _EVERYWHERE = ("malformed", "unauthenticated", "forbidden", "misdirected", "inva
 _SECURITY: dict[str, Any] = {"security": [{"token": []}, {"session": []}, {}]}
 """A token or a session; neither, while there is no token at all."""
 _WITH_BODY = ("too_large", "unsupported_media_type", "invalid_params", "store_full")
+
+_PROBLEM = {"application/json": {"schema": {"$ref": "#/components/schemas/ProblemAnswer"}}}
+"""By its name: as a model the framework would make a validator for each status of each route, which took a server
+longer than everything else at its start."""
 
 register_url_convertor("key", KeyConvertor())
 
@@ -76,7 +79,7 @@ def endpoint(
     documented: dict[int | str, dict[str, Any]] = {}
     for code in codes:
         number, meaning = CODES[code]
-        entry = documented.setdefault(number, {"model": ProblemAnswer, "description": ""})
+        entry = documented.setdefault(number, {"content": _PROBLEM, "description": ""})
         entry["description"] = f"{entry['description']} `{code}`: {meaning}".strip()
     return router.api_route(
         path,
