@@ -13,6 +13,7 @@ import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any, TextIO
 
 from penstock.core import errors, payload
@@ -76,34 +77,46 @@ def _attempt(
         send(line, _ending(_not_confined(error)))
         return 0
     gc.enable()
+    outcome = perform(app, handles[task.key, task.version], task, line, partial(_take_over, app))
+    if outcome is None:
+        # A fork of the attempt that came back out of the handler: how the attempt ends is not for it to say.
+        return 1
+    if tracing.on():
+        with contextlib.suppress(Exception):
+            tracing.flush()
+    return outcome.usage.exit_code or 0
+
+
+def perform(app: Application, handle: Handle, task: Task, line: int, take_over: Attend) -> Outcome | None:
+    """Run a handler or a hook and say how that ended; None when this is not the process that it began in."""
     children = Numbering(task)
     reporter = LineReporter(line, children)
     resources = Resources(app.resources)
-    handle = handles[task.key, task.version]
     ctx = AttemptContext(task, app, reporter, resources, len(handle.steps), children)
     stopper = Stopper(ctx, reporter)
     if task.hook:
         # Children of a hook are not those of the handler.
         reporter.phase = ctx.phase = task.hook
-    _records.attach(reporter, ctx)
-    app.enter_job(reporter)
-    _signal.signal(_signal.SIGTERM, stopper)
-    os.register_at_fork(after_in_child=reporter.disown)
+    take_over(reporter, ctx, stopper)
     outcome = call_hook(handle, task, ctx) if task.hook else running.run(handle, task, ctx, reporter)
     stopper.over = True
     if reporter.disowned:
-        # A fork of the attempt that came back out of the handler: how the attempt ends is not for it to say.
-        return 1
+        return None
     try:
         resources.close()
     except BaseException as error:
         reporter.log("warning", f"A resource could not be closed: {error!r}", None, None)
     _flush()
     reporter.end(outcome)
-    if tracing.on():
-        with contextlib.suppress(Exception):
-            tracing.flush()
-    return outcome.usage.exit_code or 0
+    return outcome
+
+
+def _take_over(app: Application, reporter: LineReporter, ctx: AttemptContext, stopper: Stopper) -> None:
+    """From now on the process is the attempt: what is logged, created and signalled in it belongs to it."""
+    _records.attach(reporter, ctx)
+    app.enter_job(reporter)
+    _signal.signal(_signal.SIGTERM, stopper)
+    os.register_at_fork(after_in_child=reporter.disown)
 
 
 def _flush() -> None:
@@ -245,6 +258,8 @@ class Stopper:
             self._raised = True
             raise Cancelled("This attempt was asked to stop.")
 
+
+Attend = Callable[[LineReporter, AttemptContext, Stopper], None]
 
 _records = JobRecords()
 

@@ -31,7 +31,12 @@ class WireError(Exception):
 
 
 def pack(frame: Mapping[str, Any], longest: int = MAX_FRAME) -> bytes:
-    body = _encode(frame).encode()
+    return pack_text(_encode(frame), longest)
+
+
+def pack_text(text: str, longest: int = MAX_FRAME) -> bytes:
+    """A frame whose JSON is there already."""
+    body = text.encode()
     if len(body) > longest:
         raise WireError(f"A frame of {len(body)} bytes is too long; {longest} are allowed.")
     return _HEAD.pack(len(body)) + body

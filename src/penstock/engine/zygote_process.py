@@ -20,7 +20,7 @@ from penstock.core.errors import InvalidDefinition
 from penstock.core.schedule import Schedule
 from penstock.engine import processes
 from penstock.engine.preload import definition_from, schedule_from
-from penstock.engine.wire import MAX_ANSWER, Frame, Unpacker, pack
+from penstock.engine.wire import MAX_ANSWER, Frame, Unpacker, pack, pack_text
 
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _CHUNK = 65_536
@@ -144,7 +144,7 @@ class ZygoteProcess:
             fork.ended.set_result(Exit(unforked="the zygote has died"))
         else:
             self._forks[fork.number] = fork
-            self._send({"do": "fork", "number": fork.number}, theirs)
+            self._send(pack_text(f'{{"do":"fork","number":{fork.number}}}'), theirs)
         _close_all(theirs)
         data = pack(first, MAX_ANSWER)
         with contextlib.suppress(BlockingIOError, ConnectionError):
@@ -155,19 +155,19 @@ class ZygoteProcess:
         return fork
 
     def signal(self, fork: Fork, number: int) -> None:
-        self._send({"do": "signal", "number": fork.number, "signal": number})
+        self._send(pack({"do": "signal", "number": fork.number, "signal": number}))
 
     def kill(self, fork: Fork) -> None:
-        self._send({"do": "kill", "number": fork.number})
+        self._send(pack({"do": "kill", "number": fork.number}))
 
     def trust(self, until: float) -> None:
         """Tell until when (on the boot clock) attempts may run; from any thread."""
-        self._send({"do": "trust", "until": until})
+        self._send(pack({"do": "trust", "until": until}))
 
     def leave(self) -> None:
         """Let it go once its children have ended."""
         self._leaving = True
-        self._send({"do": "leave"})
+        self._send(pack({"do": "leave"}))
 
     async def close(self) -> None:
         """End it and everything below it."""
@@ -188,8 +188,7 @@ class ZygoteProcess:
         for fork in list(self._forks.values()):
             self._end(fork, Exit(lost=True))
 
-    def _send(self, frame: Frame, descriptors: list[int] | None = None) -> None:
-        data = pack(frame)
+    def _send(self, data: bytes, descriptors: list[int] | None = None) -> None:
         # The lock is held for a moment only: heartbeats tell of trust from their own thread.
         with self._lock, contextlib.suppress(ConnectionError, ValueError, OSError):
             while data:
