@@ -101,7 +101,7 @@ SETTINGS: tuple[Known, ...] = (
     Known("worker.poll", "Seconds after which a worker looks for jobs unasked.", 1.0, "--poll"),
     Known("worker.drain", "Seconds that running jobs may go on once the worker was told to stop.", 25.0, "--drain"),
     Known("worker.stop_grace", "Seconds between asking jobs to stop and killing them.", 5.0, "--stop-grace"),
-    Known("worker.rescue", "Seconds between looks for jobs of workers that are gone.", 1.0),
+    Known("worker.rescue", "Seconds between looks for jobs of workers that are gone.", 2.0),
     Known("worker.hook_timeout", "Seconds that a hook may take before it is killed.", 10.0, "--hook-timeout"),
     Known("worker.user", "The user as which jobs run; it takes root to choose another.", None, "--user"),
     Known("worker.allow_root", "Whether jobs run as root when the worker does.", False, "--allow-root"),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.core.definition import Definition
-from penstock.engine import child, confinement
+from penstock.engine import child, confinement, tracing
 from penstock.engine.confinement import Rules
 from penstock.engine.handlers import Application
 from penstock.engine.task import Task
@@ -24,7 +24,10 @@ _TASK = Task("rehearsal", "rehearsal", 1, fence=1, attempt=1, max_attempts=1, pa
 
 
 def rehearse(app: Application) -> None:
-    """Play an attempt that does nothing, as far as that leaves no trace in this process."""
+    """Play an attempt that does nothing, as far as that leaves no trace in this process or elsewhere."""
+    if tracing.on():
+        # Each would be a span.
+        return
     rules = Rules("/", {"TZ": "UTC"}, memory=1, cpu=1, files=1, file_size=1)
     first = pack({"task": _TASK.to_json(), "rules": rules.to_json()})
     for _ in range(_TIMES):

@@ -36,7 +36,7 @@ class WorkerSettings:
     """How long running jobs may go on once the worker was told to stop."""
     stop_grace: float = 5.0
     """How long jobs have to clean up after they were asked to stop, before they are killed."""
-    rescue: float = 1.0
+    rescue: float = 2.0
     """How often it looks for jobs of workers that are gone."""
     hook_timeout: float = 10.0
     user: str | None = None

@@ -21,6 +21,8 @@ from penstock.engine.service import Service, log
 _PAGE = 100
 _MOST_PAGES = 20
 """Pages of the feed in a row; then what was made is sent."""
+_NOBODY_ASKED = 2
+"""Times as long a rest while there is no webhook at all."""
 _SKIP_EVERY = 60.0
 """While nobody asks to be told, the cursor is moved so often: what lies between is read when somebody does."""
 _FIRST_PAUSE = 0.02
@@ -69,7 +71,7 @@ class Webhooks:
         if more or (took and self._room > 0):
             return 0.0
         if prospect.due_at is None and not prospect.asked and self.settings.global_url is None:
-            return self._pace.rest(self.settings.poll)
+            return self._pace.rest(_NOBODY_ASKED * self.settings.poll)
         if prospect.due_at is None or prospect.due_at <= prospect.now:
             return self.settings.poll
         return min(self.settings.poll, max(_FIRST_PAUSE, (prospect.due_at - prospect.now) / SECOND))
