@@ -1,5 +1,7 @@
 """Isolated no-op jobs a second: penstock, the bare fork of the same zygote, RQ, and Celery with one task per child.
 
+A coroutine needs a loop in its process, whoever forks that: for it the bare fork runs an empty one, too.
+
 All in one run, in turns, medians of the rounds. Every job is counted.
 """
 
@@ -38,7 +40,7 @@ async def coroutine() -> None: ...
 """
 
 RAW = """
-import gc, os, sys, time
+import asyncio, gc, os, sys, time
 from penstock.core import payload
 from penstock.engine import child, handlers, preload, processes, zygote
 app = handlers.load("bench_jobs:app", sys.argv[1])
@@ -46,27 +48,37 @@ preload.description(app)
 payload.prepare()
 gc.collect(); processes.give_back_memory(); gc.freeze(); gc.disable()
 count = int(sys.argv[2])
+
+
+async def nothing(): ...
+
+
 began = time.perf_counter()
 for _ in range(count):
     pid = os.fork()
     if pid == 0:
+        if sys.argv[3] == "loop":
+            asyncio.run(nothing())
         os._exit(0)
     os.waitpid(pid, 0)
 print(count / (time.perf_counter() - began))
 """
 
+RAW_FORK = "raw fork"
+RAW_LOOP = "raw fork + `asyncio.run`"
 Measure = Callable[[int], float]
 
 
-def run(rounds: int, scale: float, *, with_peers: bool = True, slots: int = 8) -> dict[str, float]:
+def run(rounds: int, scale: float, *, with_peers: bool = True, slots: int = 16) -> dict[str, float]:
     """Jobs a second by name; `memory` is the PSS of an idle worker and its zygote in MB."""
     count = max(50, round(1000 * scale))
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
         folder = Path(name)
         (folder / "bench_jobs.py").write_text(APPLICATION)
         measures: dict[str, Measure] = {
-            "raw fork": lambda n: _raw(folder, n),
+            RAW_FORK: lambda n: _raw(folder, n, "bare"),
             "penstock, def": lambda n: _penstock(folder, "plain", n, slots),
+            RAW_LOOP: lambda n: _raw(folder, n, "loop"),
             "penstock, async def": lambda n: _penstock(folder, "coroutine", n, slots),
         }
         server = None
@@ -88,18 +100,21 @@ def run(rounds: int, scale: float, *, with_peers: bool = True, slots: int = 8) -
 
 
 def table(figures: dict[str, float]) -> str:
-    raw = figures["raw fork"]
-    lines = ["| isolated no-op jobs | a second | of the raw fork | ms a job |", "| --- | ---: | ---: | ---: |"]
+    bare, loop = figures[RAW_FORK], figures[RAW_LOOP]
+    lines = [
+        "| isolated no-op jobs | a second | of the raw fork | of the raw fork with a loop | ms a job |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
     for name, rate in figures.items():
         if name != "memory":
-            lines.append(f"| {name} | {rate:,.0f} | {rate / raw:.2f} | {1000 / rate:.1f} |")
+            lines.append(f"| {name} | {rate:,.0f} | {rate / bare:.2f} | {rate / loop:.2f} | {1000 / rate:.1f} |")
     lines += ["", f"An idle worker with its zygote: {figures['memory']:.0f} MB of memory (PSS)."]
     return "\n".join(lines)
 
 
-def _raw(folder: Path, count: int) -> float:
+def _raw(folder: Path, count: int, how: str) -> float:
     environment = {**os.environ, "PENSTOCK_BENCH_STORE": "sqlite://"}
-    command = [sys.executable, "-c", RAW, str(folder), str(count)]
+    command = [sys.executable, "-c", RAW, str(folder), str(count), how]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     return float(done.stdout)
 
