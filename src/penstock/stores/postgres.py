@@ -242,7 +242,7 @@ class PostgresStore:
         }
 
     def _settings(self) -> dict[str, Any]:
-        return {"autocommit": True, "prepare_threshold": None if self._pooler else 3}
+        return {"autocommit": True, "prepare_threshold": None if self._pooler else 1}
 
     def _end(self) -> float | None:
         """When the connection is cut and nothing is tried again, by the monotonic clock."""
