@@ -28,7 +28,7 @@ from penstock.stores.sqlite_callers import cursor_on, ring_at_commit
 from penstock.stores.sqlite_doorbell import SqliteDoorbell
 from penstock.stores.sqlite_errors import translated
 from penstock.stores.sqlite_memory import Guest
-from penstock.stores.statements import Catalogue
+from penstock.stores.statements import Catalogue, text_of
 
 T = TypeVar("T")
 Executing = apsw.Connection | apsw.Cursor
@@ -260,7 +260,7 @@ class SqliteStore:
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA temp_store = MEMORY")
             connection.execute("PRAGMA cache_size = -65536")
-            _prepare(connection)
+            connection.execute(text_of("sqlite", "temp"))
         return connection
 
     def before_fork(self) -> None:
@@ -335,14 +335,6 @@ def _hand_in(connection: Executing, name: str, columns: Mapping[str, Sequence[An
     marks = ", ".join("?" * len(columns))
     rows = zip(*columns.values(), strict=True)
     connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)  # noqa: S608
-
-
-def _prepare(connection: apsw.Connection) -> None:
-    connection.execute(
-        "CREATE TABLE IF NOT EXISTS temp.taken (position INTEGER PRIMARY KEY, id TEXT NOT NULL, lane INTEGER);"
-        "CREATE TABLE IF NOT EXISTS temp.ripe "
-        "(rank INTEGER NOT NULL, id TEXT NOT NULL, lane INTEGER NOT NULL, PRIMARY KEY (rank, id)) WITHOUT ROWID"
-    )
 
 
 def _patience(seconds: float) -> Callable[[int], bool]:

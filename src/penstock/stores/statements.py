@@ -36,17 +36,22 @@ class Entry:
 @cache
 def read(dialect: str) -> Mapping[str, Entry]:
     """Every statement of a dialect, with its `let` expressions filled in."""
-    # A process that opens no store, such as that of a job, has no use for it.
-    from importlib import resources
-
     entries: dict[str, Entry] = {}
     for file in FILES:
-        path = resources.files("penstock.stores") / "sql" / dialect / f"{file}.sql"
-        for entry in _parse(path.read_text(encoding="utf-8")):
+        for entry in _parse(text_of(dialect, file)):
             if entry.name in entries:
                 raise ValueError(f"two statements of {dialect} are named {entry.name}")
             entries[entry.name] = entry
     return entries
+
+
+@cache
+def text_of(dialect: str, file: str) -> str:
+    # A process that opens no store, such as that of a job, has no use for it.
+    from importlib import resources
+
+    path = resources.files("penstock.stores") / "sql" / dialect / f"{file}.sql"
+    return path.read_text(encoding="utf-8")
 
 
 def fill(text: str, fields: Mapping[str, str]) -> str:

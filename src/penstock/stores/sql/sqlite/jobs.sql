@@ -6,8 +6,8 @@
 -- let after: CASE job.status WHEN 3 THEN 7 ELSE input.status END
 -- let put_off: job.status = 2 AND input.status = 0
 -- let put_back: job.status = 2 AND input.status = 1
--- let of_one: CASE count(*) WHEN 1 THEN min(job.id) END
--- let of_many: CASE WHEN count(*) > 1 THEN json_group_array(job.id) END
+-- let of_one: CASE count(*) WHEN 1 THEN min(id) END
+-- let of_many: CASE WHEN count(*) > 1 THEN json_group_array(id) END
 -- let live: ended IS NULL AND boot = :boot AND +lease_until > :steady
 -- let bucket_of_wait: char(65 + (waited > 1000) + (waited > 2500) + (waited > 5000) + (waited > 10000) + (waited > 25000) + (waited > 50000) + (waited > 100000) + (waited > 250000) + (waited > 500000) + (waited > 1000000) + (waited > 2500000) + (waited > 5000000) + (waited > 10000000) + (waited > 30000000) + (waited > 60000000) + (waited > 120000000) + (waited > 300000000) + (waited > 600000000) + (waited > 1800000000) + (waited > 3600000000) + (waited > 14400000000) + (waited > 86400000000))
 -- let bucket_of_run: char(65 + (ran > 1000) + (ran > 2500) + (ran > 5000) + (ran > 10000) + (ran > 25000) + (ran > 50000) + (ran > 100000) + (ran > 250000) + (ran > 500000) + (ran > 1000000) + (ran > 2500000) + (ran > 5000000) + (ran > 10000000) + (ran > 30000000) + (ran > 60000000) + (ran > 120000000) + (ran > 300000000) + (ran > 600000000) + (ran > 1800000000) + (ran > 3600000000) + (ran > 14400000000) + (ran > 86400000000))
@@ -115,16 +115,19 @@ DELETE FROM temp.ripe;
 UPDATE job SET status = 2, fence = fence + 1, attempt = attempt + 1, worker = :worker, rate_paid = 0,
     started_at = CASE WHEN :start AND lost = 0 THEN :now END, updated_at = :now
 WHERE id IN (SELECT id FROM temp.taken);
+DELETE FROM temp.claimed;
+INSERT INTO temp.claimed (position, id, lane, fence, attempt, max_attempts, lost, rank, limit_key, waited)
+SELECT position, job.id, job.lane, fence, attempt, max_attempts, lost, rank, limit_key, max(0, :now - queued_at)
+FROM temp.taken CROSS JOIN job USING (id);
 INSERT INTO event (at, kind, fence, job_id, jobs)
-SELECT :now, 'job.started', job.fence, {of_one}, {of_many} FROM temp.taken CROSS JOIN job USING (id)
-WHERE :start AND lost = 0 GROUP BY job.fence, taken.position / 1000;
-INSERT INTO tally_delta (lane, minute, status, n) SELECT lane, :now / 60000000, 1, -count(*) FROM temp.taken GROUP BY lane;
+SELECT :now, 'job.started', fence, {of_one}, {of_many} FROM temp.claimed
+WHERE :start AND lost = 0 GROUP BY fence, position / 1000;
+INSERT INTO tally_delta (lane, minute, status, n) SELECT lane, :now / 60000000, 1, -count(*) FROM temp.claimed GROUP BY lane;
 INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
-SELECT lane, :now / 60000000, 2, count(*), sum(waited), group_concat({bucket_of_wait}, '')
-FROM (SELECT job.lane, max(0, :now - queued_at) AS waited FROM temp.taken CROSS JOIN job USING (id)) GROUP BY lane;
-SELECT job.id AS id, job.lane, fence, attempt, max_attempts, lost, params, reference_type, reference_id,
+SELECT lane, :now / 60000000, 2, count(*), sum(waited), group_concat({bucket_of_wait}, '') FROM temp.claimed GROUP BY lane;
+SELECT claimed.id AS id, claimed.lane, fence, attempt, max_attempts, lost, params, reference_type, reference_id,
     traceparent, schedule, scheduled_for, rank, tags, limit_key
-FROM temp.taken CROSS JOIN job USING (id) CROSS JOIN job_detail USING (id)
+FROM temp.claimed CROSS JOIN job_detail USING (id)
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 WHERE NOT EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live})
@@ -201,36 +204,33 @@ FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.la
 -- name: settle_done
 -- Attempts with one fence that returned and ask for nothing more: the common ending, told in few columns. The first row
 -- says how many were ended; others follow where there is more to do, and all of them when some were not ended.
-DELETE FROM {input} WHERE NOT EXISTS (
-    SELECT 1 FROM job WHERE job.id = {input}.id AND job.fence = :fence AND job.status IN (2, 3)
-);
+-- Each job is looked up twice: for what is known of it, and to be changed.
+DELETE FROM temp.ended;
+INSERT INTO temp.ended (position, id, lane, status, number, started_at, limit_key)
+SELECT input.rowid, job.id, job.lane, CASE job.status WHEN 3 THEN 7 ELSE 5 END, attempt, started_at, limit_key
+FROM {input} AS input CROSS JOIN job USING (id) WHERE job.fence = :fence AND job.status IN (2, 3);
 UPDATE job SET status = CASE status WHEN 3 THEN 7 ELSE 5 END, worker = NULL, updated_at = :now, finished_at = :now,
     stale_at = :now + (SELECT stale_after FROM definition WHERE lane = job.lane),
     retire_at = :now + (SELECT stale_after FROM definition WHERE lane = job.lane)
-WHERE id IN (SELECT id FROM {input});
+WHERE id IN (SELECT id FROM temp.ended);
 INSERT INTO attempt (
     job_id, fence, number, status, cause, worker, started_at, ended_at, result, exit_code, peak_memory, cpu_seconds
 )
-SELECT job.id, job.fence, job.attempt, job.status, 'returned', :worker, started_at, :now, result, exit_code, peak_memory,
-    cpu_seconds FROM {input} AS input CROSS JOIN job USING (id);
+SELECT ended.id, :fence, number, status, 'returned', :worker, started_at, :now, result, exit_code, peak_memory, cpu_seconds
+FROM temp.ended CROSS JOIN {input} AS input ON input.rowid = ended.position;
 INSERT INTO event (at, kind, fence, job_id, jobs)
-SELECT :now, CASE job.status WHEN 7 THEN 'job.cancelled' ELSE 'job.succeeded' END, job.fence, {of_one}, {of_many}
-FROM {input} AS input CROSS JOIN job USING (id) GROUP BY job.status, job.fence, input.rowid / 1000;
+SELECT :now, CASE status WHEN 7 THEN 'job.cancelled' ELSE 'job.succeeded' END, :fence, {of_one}, {of_many}
+FROM temp.ended GROUP BY status, position / 1000;
 INSERT INTO tally_delta (lane, minute, status, n)
-SELECT lane, :now / 60000000, CASE job.status WHEN 7 THEN 3 ELSE 2 END AS counted, -count(*)
-FROM {input} AS input CROSS JOIN job USING (id) GROUP BY lane, counted;
+SELECT lane, :now / 60000000, CASE status WHEN 7 THEN 3 ELSE 2 END AS counted, -count(*) FROM temp.ended GROUP BY lane, counted;
 INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
 SELECT lane, :now / 60000000, status, count(*), sum(ran), group_concat({bucket_of_run}, '')
-FROM (
-    SELECT lane, job.status, max(0, :now - coalesce(started_at, :now)) AS ran
-    FROM {input} AS input CROSS JOIN job USING (id)
-)
-GROUP BY lane, status;
-SELECT NULL, count(*), NULL, NULL, NULL, NULL, NULL FROM {input}
+FROM (SELECT lane, status, max(0, :now - coalesce(started_at, :now)) AS ran FROM temp.ended) GROUP BY lane, status;
+SELECT NULL, count(*), NULL, NULL, NULL, NULL, NULL FROM temp.ended
 UNION ALL
-SELECT job.id, job.fence, job.status, limit_key, key, job.lane, hooked
-FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane
-WHERE limit_key IS NOT NULL OR hooked OR (SELECT count(*) FROM {input}) < :count;
+SELECT ended.id, :fence, ended.status, limit_key, key, ended.lane, hooked
+FROM temp.ended JOIN definition ON definition.lane = ended.lane
+WHERE limit_key IS NOT NULL OR hooked OR (SELECT count(*) FROM temp.ended) < :count;
 
 -- name: find_attempts
 -- Which of these attempts are on record, and how they ended.
