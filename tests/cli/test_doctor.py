@@ -13,6 +13,7 @@ import apsw
 import psycopg
 import pytest
 
+from penstock.core.errors import StoreError
 from penstock.core.finding import Finding, Level
 from penstock.core.schedule import Kind, Schedule
 from penstock.core.worker import Duty, WorkerInfo
@@ -264,6 +265,23 @@ def test_notify_that_does_not_come_through(server: PostgresStore, pgbouncer: PgB
 
     assert (found.check, found.level) == ("postgres.listen", Level.WARNING)
     assert "?pooler=true" in found.hint
+
+
+def test_a_store_behind_a_pooler_that_was_not_told_of_says_what_is_wrong(
+    server: PostgresStore, pgbouncer: PgBouncer
+) -> None:
+    bouncer = LenientPgBouncer(pgbouncer.server).start()
+    # Two that share a session of the server, and name what they prepare alike.
+    stores = [PostgresStore(bouncer.through(server.url), schema=server.schema) for _ in range(2)]
+    try:
+        with pytest.raises(StoreError, match="mixes up prepared statements") as told:
+            [each.run(admin.clock()) for each in stores * 5]
+    finally:
+        for each in stores:
+            each.close()
+        bouncer.remove()
+
+    assert "?pooler=true" in str(told.value.hint)
 
 
 def test_a_table_without_autovacuum(server: PostgresStore) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
-from penstock.engine import child, rehearsal
+from penstock.engine import child, rehearsal, tracing
 from penstock.engine.handlers import Handle
 from penstock.engine.task import Task
 
@@ -30,11 +30,20 @@ def test_the_whole_way_is_gone_and_ends_well_each_time(monkeypatch: pytest.Monke
 
     perform = child.perform
     monkeypatch.setattr(child, "perform", watched)
+    # Others may have switched it on in this process.
+    monkeypatch.setattr(tracing, "on", lambda: False)
 
     rehearsal.rehearse(Penstock("sqlite://"))
 
     assert len(ends) > 8
     assert {each.trigger for each in ends} == {"succeed"}
+
+
+def test_what_is_traced_is_not_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "perform", lambda *_: pytest.fail("this would be a span"))
+    monkeypatch.setattr(tracing, "on", lambda: True)
+
+    rehearsal.rehearse(Penstock("sqlite://"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are counted by Linux")
@@ -75,7 +84,7 @@ _TRACES = """
 _FAULTS = """
     import gc, os, resource, socket, sys
     from penstock import Penstock
-    from penstock.engine import child, rehearsal
+    from penstock.engine import child, rehearsal, tracing
     from penstock.engine.task import Task
 
     app = Penstock("sqlite://")

@@ -28,7 +28,8 @@ def examine(store: Store, *, host: Host | None = None, limits: Limits | None = N
     try:
         if store.dialect == "postgres":
             found += servers.server_findings(store, limits)
-        found += [work.clock_finding(store, host, limits), *work.work_findings(store, limits)]
+        with servers.told(store, found) as told:
+            found += [work.clock_finding(told, host, limits), *work.work_findings(told, limits)]
     except PenstockError as problem:
         found.append(error("store.reachable", problem.message, problem.hint or "See that it may be reached."))
     return found

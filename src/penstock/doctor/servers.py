@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.core.finding import Finding, error, fine, warning
+from penstock.core.finding import Finding, Level, error, fine, warning
 from penstock.doctor.limits import Limits
-from penstock.stores import migrations
+from penstock.stores import POOLER_HINT, migrations
 
 if TYPE_CHECKING:
     from penstock.stores.postgres import Connection
 
 _HEARD_WITHIN = 2.0
-_POOLER = "Say ?pooler=true in the store's URL, or connect to the database itself."
 
 
 def explained(found: list[Finding], store: Any) -> list[Finding]:
     """The same findings; one that a pooler is to blame for says so."""
     return [
-        error("postgres.pooler", f"A pooler stands in front of the database and refuses us: {each.message}", _POOLER)
+        error(
+            "postgres.pooler", f"A pooler stands in front of the database and refuses us: {each.message}", POOLER_HINT
+        )
         if "unsupported startup parameter" in each.message
         else each
         for each in found
@@ -38,6 +41,19 @@ def server_findings(store: Any, limits: Limits) -> list[Finding]:
         ]
 
 
+@contextmanager
+def told(store: Any, found: list[Finding]) -> Iterator[Any]:
+    """The store for what is looked at next: behind a pooler that nobody spoke of, as if somebody had."""
+    if not any(each.check == "postgres.listen" and each.level is not Level.OK for each in found):
+        yield store
+        return
+    behind = type(store)(store.url, schema=store.schema, pooler=True)
+    try:
+        yield behind
+    finally:
+        behind.close()
+
+
 def _listen(store: Any, connection: Connection) -> Finding:
     if store.pooled:
         return fine("postgres.listen", "Behind a pooler nobody is woken; workers look for jobs every poll.")
@@ -48,7 +64,7 @@ def _listen(store: Any, connection: Connection) -> Finding:
         heard = any(True for _ in listener.notifies(timeout=_HEARD_WITHIN, stop_after=1))
     if not heard:
         message = "NOTIFY does not come through: a pooler in transaction mode stands in front of the database."
-        return warning("postgres.listen", message, _POOLER)
+        return warning("postgres.listen", message, POOLER_HINT)
     return fine("postgres.listen", "NOTIFY comes through.")
 
 

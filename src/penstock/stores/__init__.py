@@ -12,6 +12,7 @@ from penstock.core.errors import InvalidInput
 if TYPE_CHECKING:
     from penstock.core.ports import Store
 
+POOLER_HINT = "Say ?pooler=true in the store's URL, or connect to the database itself."
 _FORMS = "sqlite:///jobs.db, sqlite:////absolute/path/jobs.db, sqlite:// (memory) or postgresql://user@host/database"
 _OURS = ("schema", "pooler", "migrate")
 _TRUTHS = {

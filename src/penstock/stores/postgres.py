@@ -123,9 +123,9 @@ class PostgresStore:
         await asyncio.to_thread(self.close)
 
     def connect(self) -> Connection:
-        """A connection of one's own, outside the pool."""
+        """A connection of one's own, outside the pool, for statements that are run once."""
         with translated(self.place):
-            return psycopg.connect(self._conninfo, **self._settings())
+            return psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
 
     async def aconnect(self) -> AsyncConnection:
         """An async connection of one's own, outside the pool: for heartbeats and LISTEN."""

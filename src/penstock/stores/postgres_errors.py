@@ -10,8 +10,10 @@ from psycopg import errors
 from psycopg_pool import PoolTimeout
 
 from penstock.core.errors import PenstockError, SchemaError, StoreError, StoreFull, StoreUnavailable
+from penstock.stores import POOLER_HINT
 
 _FULL = (errors.DiskFull, errors.OutOfMemory)
+_PREPARED = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatementName)
 _SCHEMA = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName)
 
 
@@ -41,6 +43,11 @@ def translated(place: str) -> Iterator[None]:
     except _SCHEMA as error:
         raise SchemaError(
             f"{place} is not set up: {_first_line(error)}.", hint="Migrate it: Penstock(url, migrate=True)."
+        ) from error
+    except _PREPARED as error:
+        raise StoreError(
+            f"{place} mixes up prepared statements: a pooler in transaction mode stands in front of it.",
+            hint=POOLER_HINT,
         ) from error
     except errors.QueryCanceled as error:
         raise StoreUnavailable(f"{place} took longer than the statement deadline.") from error
