@@ -46,7 +46,6 @@ def test_what_is_traced_is_not_rehearsed(monkeypatch: pytest.MonkeyPatch) -> Non
     rehearsal.rehearse(Penstock("sqlite://"))
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="pages are counted by Linux")
 def test_a_child_copies_fewer_pages_of_a_zygote_that_has_rehearsed() -> None:
     rehearsed = int(_said_by(_FAULTS, "rehearsed"))
 
@@ -84,7 +83,7 @@ _TRACES = """
 _FAULTS = """
     import gc, os, resource, socket, sys
     from penstock import Penstock
-    from penstock.engine import child, rehearsal, tracing
+    from penstock.engine import child, rehearsal
     from penstock.engine.task import Task
 
     app = Penstock("sqlite://")

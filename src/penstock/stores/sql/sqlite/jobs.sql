@@ -110,7 +110,7 @@ SELECT rank, id, :lane FROM job WHERE lane = :lane AND status = 1 AND NOT blocke
 ORDER BY rank, id LIMIT :quota;
 -- then
 DELETE FROM temp.taken;
-INSERT INTO temp.taken (id, lane) SELECT id, lane FROM temp.ripe ORDER BY rank, id LIMIT :limit;
+INSERT INTO temp.taken (id) SELECT id FROM temp.ripe ORDER BY rank, id LIMIT :limit;
 DELETE FROM temp.ripe;
 UPDATE job SET status = 2, fence = fence + 1, attempt = attempt + 1, worker = :worker, rate_paid = 0,
     started_at = CASE WHEN :start AND lost = 0 THEN :now END, updated_at = :now
