@@ -22,7 +22,7 @@ from penstock.core.job import Created, Job
 from penstock.core.outcome import RETURNED_NOTHING, Cause, Failure, Outcome
 from penstock.core.transitions import Status, Trigger
 from penstock.core.verdicts import Cancelled
-from penstock.engine import confinement, heard, running, tracing
+from penstock.engine import confinement, coroutines, heard, running, tracing
 from penstock.engine.confinement import Inherited, Rules
 from penstock.engine.context import AttemptContext, Numbering, Resources
 from penstock.engine.handlers import Application, Handle
@@ -299,7 +299,7 @@ def call_hook(handle: Handle, task: Task, ctx: AttemptContext) -> Outcome:
     try:
         value = hook(ctx, told.get("error")) if task.hook == "on_fail" else hook(ctx)
         if hasattr(value, "__await__"):
-            running.run_coroutine(value)
+            coroutines.run(value)
     except BaseException as error:
         return running.ending(None, error)
     return Outcome(Trigger.SUCCEED, Cause.RETURNED)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.core.definition import Definition
-from penstock.engine import child, confinement, tracing
+from penstock.engine import child, confinement, coroutines, tracing
 from penstock.engine.confinement import Rules
 from penstock.engine.handlers import Application
 from penstock.engine.task import Task
@@ -39,10 +39,14 @@ def rehearse(app: Application) -> None:
             Rules(**frame["rules"])
             confinement.rehearse()
             child.perform(app, _Nothing(), task, theirs.fileno(), _leave_alone)
+            coroutines.run_stoppable(_nothing(), _leave_alone)
 
 
 def _leave_alone(*_: object) -> None:
     """This process is no attempt."""
+
+
+async def _nothing() -> None: ...
 
 
 class _Nothing:

@@ -5,15 +5,13 @@ The same steps serve a child process, an inline task and the test kit; only the 
 
 from __future__ import annotations
 
-import _signal
 import asyncio
 import hashlib
 import os
-import signal
-import threading
 import traceback
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Generator
 from contextlib import nullcontext
+from itertools import dropwhile
 from typing import Any
 
 from penstock.core import payload
@@ -21,7 +19,7 @@ from penstock.core.errors import InvalidPayload
 from penstock.core.outcome import RETURNED_NOTHING, Cause, Failure, Outcome, Usage
 from penstock.core.transitions import Trigger
 from penstock.core.verdicts import Cancelled, Fail, NeedsReview, Retry, Snooze
-from penstock.engine import tracing
+from penstock.engine import coroutines, tracing
 from penstock.engine.context import AttemptContext, Reporter
 from penstock.engine.handlers import Handle, Step
 from penstock.engine.task import Task
@@ -29,6 +27,7 @@ from penstock.engine.task import Task
 _LONGEST_ERROR = 8_000
 _LONGEST_TRACEBACK = 32_000
 _ENGINE = os.path.dirname(__file__)
+_ASYNCIO = os.path.dirname(asyncio.__file__)
 Steps = Generator[Any, Any, str | None]
 
 
@@ -51,7 +50,7 @@ def _run_plain(handle: Handle, task: Task, ctx: AttemptContext) -> Outcome:
     try:
         value = step.call(ctx, handle.signature.arguments(task.params))
         if hasattr(value, "__await__"):
-            value = run_coroutine(value)
+            value = coroutines.run(value)
         return RETURNED_NOTHING if value is None else _returned(handle, value)
     except BaseException as error:
         return ending(handle, error)
@@ -119,8 +118,9 @@ def ending(handle: Handle | None, error: BaseException) -> Outcome:
 
 
 def failure(error: BaseException) -> Failure:
-    """An exception as it is kept: without locals, without our own frames on top."""
+    """An exception as it is kept: without locals, without our own frames and those of the loop on top."""
     frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(_ENGINE)]
+    frames = list(dropwhile(lambda frame: frame.filename.startswith(_ASYNCIO), frames))
     kind = type(error).__qualname__
     module = type(error).__module__
     name = kind if module in ("builtins", "__main__") else f"{module}.{kind}"
@@ -157,38 +157,13 @@ def _drive(steps: Steps) -> str | None:
         value = next(steps)
         while True:
             try:
-                answer = run_coroutine(value)
+                answer = coroutines.run(value)
             except BaseException as error:
                 value = steps.throw(error)
             else:
                 value = steps.send(answer)
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
-
-
-def run_coroutine(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine to its end; SIGTERM cancels it."""
-
-    async def stoppable() -> Any:
-        task = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
-        # Only the main thread may handle signals. The plain function makes no enum of what it finds.
-        main = threading.current_thread() is threading.main_thread()
-        handler = _signal.getsignal(_signal.SIGTERM) if main else None
-        if instead := getattr(handler, "instead", None):
-            instead(lambda: loop.call_soon_threadsafe(task.cancel))
-        elif callable(handler):
-            loop.add_signal_handler(signal.SIGTERM, task.cancel)
-        try:
-            return await task
-        finally:
-            if instead:
-                instead(None)
-            elif callable(handler):
-                loop.remove_signal_handler(signal.SIGTERM)
-                signal.signal(signal.SIGTERM, handler)
-
-    return asyncio.run(stoppable())
 
 
 def _phases(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter) -> Steps:
