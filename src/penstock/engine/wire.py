@@ -20,6 +20,9 @@ MAX_FRAME = 8 * 1024 * 1024
 MAX_ANSWER = 1 << 30
 """The most that a worker says to a job at once."""
 
+FORKS_AT_ONCE = 16
+"""The most that a worker asks its zygote for in one frame, which comes with three descriptors for each."""
+
 _HEAD = struct.Struct("!I")
 _PIECE = 1 << 20
 _encode = json.JSONEncoder(separators=(",", ":")).encode

@@ -24,12 +24,12 @@ from penstock.core.errors import PenstockError
 from penstock.engine import child, confinement, handlers, preload, processes
 from penstock.engine.handlers import Application
 from penstock.engine.rehearsal import rehearse
-from penstock.engine.wire import Frame, Unpacker, pack, pack_text
+from penstock.engine.wire import FORKS_AT_ONCE, Frame, Unpacker, pack, pack_text
 
 _SWEEP_SECONDS = 0.005
 _ANNOUNCE_SECONDS = 0.02
 _SWEEP_LONGEST = 10.0
-_ROOM = socket.CMSG_LEN(16 * struct.calcsize("i"))
+_ROOM = socket.CMSG_LEN(3 * FORKS_AT_ONCE * struct.calcsize("i"))
 _CHUNK = 65_536
 
 
@@ -117,7 +117,8 @@ class Zygote:
     def _obey(self, frame: Frame) -> None:
         match frame["do"]:
             case "fork":
-                self._fork(frame["number"])
+                for number in frame["numbers"]:
+                    self._fork(number)
             case "trust":
                 self._trusted_until = frame["until"]
                 self._trusted = frame["until"] > processes.boot_time()

@@ -20,7 +20,7 @@ from penstock.core.errors import InvalidDefinition
 from penstock.core.schedule import Schedule
 from penstock.engine import processes
 from penstock.engine.preload import definition_from, schedule_from
-from penstock.engine.wire import MAX_ANSWER, Frame, Unpacker, pack, pack_text
+from penstock.engine.wire import FORKS_AT_ONCE, MAX_ANSWER, Frame, Unpacker, pack, pack_text
 
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _CHUNK = 65_536
@@ -71,6 +71,8 @@ class ZygoteProcess:
         self._frames = Unpacker()
         self._forks: dict[int, Fork] = {}
         self._numbers = 0
+        self._asked: list[tuple[int, list[int]]] = []
+        """Forks that are wanted, with the descriptors of each, and of which the zygote is not told yet."""
         self._loop = asyncio.get_running_loop()
         self._leaving = False
         self._gone = False
@@ -142,10 +144,12 @@ class ZygoteProcess:
         fork = Fork(self._numbers, ours, output, errors)
         if self._gone:
             fork.ended.set_result(Exit(unforked="the zygote has died"))
+            _close_all(theirs)
         else:
             self._forks[fork.number] = fork
-            self._send(pack_text(f'{{"do":"fork","number":{fork.number}}}'), theirs)
-        _close_all(theirs)
+            if not self._asked:
+                self._loop.call_soon(self._ask)
+            self._asked.append((fork.number, theirs))
         data = pack(first, MAX_ANSWER)
         with contextlib.suppress(BlockingIOError, ConnectionError):
             data = data[ours.send(data) :]
@@ -154,10 +158,22 @@ class ZygoteProcess:
             fork.ended.add_done_callback(lambda _: sending.cancel())
         return fork
 
+    def _ask(self) -> None:
+        """Ask for all forks at once that are wanted at the same moment: the zygote copies fewer pages between them."""
+        asked, self._asked = self._asked, []
+        for begin in range(0, len(asked), FORKS_AT_ONCE):
+            some = asked[begin : begin + FORKS_AT_ONCE]
+            descriptors = [each for _, theirs in some for each in theirs]
+            numbers = ",".join(str(number) for number, _ in some)
+            self._send(pack_text(f'{{"do":"fork","numbers":[{numbers}]}}'), descriptors)
+            _close_all(descriptors)
+
     def signal(self, fork: Fork, number: int) -> None:
+        self._ask()
         self._send(pack({"do": "signal", "number": fork.number, "signal": number}))
 
     def kill(self, fork: Fork) -> None:
+        self._ask()
         self._send(pack({"do": "kill", "number": fork.number}))
 
     def trust(self, until: float) -> None:
@@ -167,6 +183,7 @@ class ZygoteProcess:
     def leave(self) -> None:
         """Let it go once its children have ended."""
         self._leaving = True
+        self._ask()
         self._send(pack({"do": "leave"}))
 
     async def close(self) -> None:
@@ -174,6 +191,7 @@ class ZygoteProcess:
         if self._gone:
             await self.dead
             return
+        self._ask()
         self._gone = True
         self._loop.remove_reader(self._line.fileno())
         self._line.close()
