@@ -1,6 +1,6 @@
 """Isolated no-op jobs a second: penstock, the bare fork of the same zygote, RQ, and Celery with one task per child.
 
-A coroutine needs a loop in its process, whoever forks that: for it the bare fork runs an empty one, too.
+What a loop of asyncio costs in a fresh process is measured, too: by the bare fork that runs an empty one.
 
 All in one run, in turns, medians of the rounds. Every job is counted.
 """
@@ -22,6 +22,7 @@ from bench.draining import until_done
 from penstock import Penstock
 from penstock.core.instant import SECOND
 from penstock.engine import processes
+from tests.services import PostgresServer
 from tests.stores.tables import query
 
 APPLICATION = """
@@ -79,11 +80,16 @@ def run(rounds: int, scale: float, *, with_peers: bool = True, slots: int = 16) 
         (folder / "bench_jobs.py").write_text(APPLICATION)
         measures: dict[str, Measure] = {
             RAW_FORK: lambda n: _raw(folder, n, "bare"),
-            "penstock, def": lambda n: _penstock(folder, "plain", n, slots),
+            "penstock on SQLite, def": lambda n: _penstock(folder, _file(folder), "plain", n, slots),
+            "penstock on SQLite, async def": lambda n: _penstock(folder, _file(folder), "coroutine", n, slots),
+            "penstock on PostgreSQL, def": lambda n: _penstock(folder, database.create_database(), "plain", n, slots),
+            "penstock on PostgreSQL, async def": lambda n: _penstock(
+                folder, database.create_database(), "coroutine", n, slots
+            ),
             RAW_LOOP: lambda n: _raw(folder, n, "loop"),
-            "penstock, async def": lambda n: _penstock(folder, "coroutine", n, slots),
         }
         server = None
+        database = PostgresServer(18).start()
         if with_peers:
             server = peers.Redis(folder)
             measures["RQ"] = lambda n: peers.rq(folder, server, max(20, n // 5))
@@ -94,6 +100,7 @@ def run(rounds: int, scale: float, *, with_peers: bool = True, slots: int = 16) 
                 for what, measure in measures.items():
                     rates[what].append(measure(count))
         finally:
+            database.remove()
             if server is not None:
                 server.stop()
         figures = {what: statistics.median(found) for what, found in rates.items()}
@@ -102,14 +109,15 @@ def run(rounds: int, scale: float, *, with_peers: bool = True, slots: int = 16) 
 
 
 def table(figures: dict[str, float]) -> str:
-    bare, loop = figures[RAW_FORK], figures[RAW_LOOP]
+    bare, rq = figures[RAW_FORK], figures.get("RQ")
     lines = [
-        "| isolated no-op jobs | a second | of the raw fork | of the raw fork with a loop | ms a job |",
+        "| isolated no-op jobs | a second | of the raw fork | × RQ | ms a job |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
     for name, rate in figures.items():
         if name != "memory":
-            lines.append(f"| {name} | {rate:,.0f} | {rate / bare:.2f} | {rate / loop:.2f} | {1000 / rate:.1f} |")
+            times = "–" if rq is None else f"{rate / rq:.1f}"
+            lines.append(f"| {name} | {rate:,.0f} | {rate / bare:.2f} | {times} | {1000 / rate:.1f} |")
     lines += ["", f"An idle worker with its zygote: {figures['memory']:.0f} MB of memory (PSS)."]
     return "\n".join(lines)
 
@@ -121,11 +129,13 @@ def _raw(folder: Path, count: int, how: str) -> float:
     return float(done.stdout)
 
 
-def _penstock(folder: Path, key: str, count: int, slots: int) -> float:
+def _file(folder: Path) -> str:
+    return f"sqlite:///{folder}/{time.monotonic_ns()}.db"
+
+
+def _penstock(folder: Path, url: str, key: str, count: int, slots: int) -> float:
     """Drain a queue; measured from the first ending to the last, so that the start of the worker does not count."""
-    file = folder / f"{key}-{time.monotonic_ns()}.db"
-    url = f"sqlite:///{file}"
-    app = Penstock(url)
+    app = Penstock(url, migrate=True)
     app.job(key)(_nothing)
     app.enqueue_many([app.definitions[0].order() for _ in range(count)])
     worker = _worker(folder, url, slots)
