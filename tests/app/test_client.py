@@ -387,6 +387,20 @@ def test_a_server_that_is_not_there_is_named() -> None:
             client.wait_for(NOBODY, timeout=0.1)
 
 
+def test_a_token_or_password_that_cannot_be_used_is_not_repeated(server: StreamServer, app: Penstock) -> None:
+    text = app.create_token("looks", "viewer").text
+
+    with Client(server.url, f"{text}\n") as client:
+        assert client.jobs().jobs == []
+    for token in ("pst_sesame\nopen", "pst_sesameü", ""):
+        with pytest.raises(InvalidInput, match="token") as refused:
+            Client(server.url, token)
+        assert "sesame" not in str(refused.value)
+    with Client("http://ann:sesame@127.0.0.1:1", tries=1) as client, pytest.raises(StoreUnavailable) as away:
+        client.jobs()
+    assert "sesame" not in str(away.value)
+
+
 @pytest.mark.parametrize("url", ["", "jobs.example.org", "ftp://jobs.example.org", "http://", None])
 def test_what_is_no_url_is_refused(url: Any) -> None:
     with pytest.raises(InvalidInput, match="URL"):

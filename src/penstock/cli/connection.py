@@ -224,9 +224,9 @@ def _remote(url: str, token: str | None = None) -> Connection:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput(f"{url[:80]!r} is no server's URL.", hint="Write it as in http://127.0.0.1:7367.")
     from penstock.cli import profiles
+    from penstock.client.transport import authorization
 
-    token = token or profiles.token()
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    headers = authorization(token or profiles.token())
     http = httpx2.Client(base_url=url.rstrip("/"), headers=headers, timeout=_PATIENCE, follow_redirects=False)
     # A URL may hold a password.
     shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
