@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -201,6 +202,22 @@ def test_many_jobs_are_changed_by_filter(calls: Calls, app: Penstock) -> None:
     assert (done.matched, done.changed, done.skipped) == (3, 3, 0)
     with pytest.raises(InvalidInput):
         calls.bulk("cancel")
+
+
+def test_filters_and_times_mean_what_they_mean_to_the_library(calls: Calls, app: Penstock) -> None:
+    job = app.enqueue("work", {"text": "x"})
+    naive = datetime(2027, 1, 15, 8)
+
+    assert [each.id for each in calls.jobs(ids=[job.id]).jobs] == [job.id]
+    assert calls.jobs(ids=[]).jobs == app.jobs(ids=[]).jobs == []
+    wrong: list[dict[str, Any]] = [{"status": []}, {"created_from": naive}, {"parent": "nobody"}]
+    for asked in wrong:
+        for jobs in (app.jobs, calls.jobs):
+            with pytest.raises(InvalidInput):
+                jobs(**asked)
+    for enqueue in (app.enqueue, calls.enqueue):
+        with pytest.raises(InvalidInput, match="time zone"):
+            enqueue("work", {"text": "x"}, at=naive)
 
 
 def test_handles_do_through_the_server_what_they_do_through_the_library(client: Client, app: Penstock) -> None:
