@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -203,6 +204,22 @@ def test_many_jobs_are_changed_by_filter(calls: Calls, app: Penstock) -> None:
         calls.bulk("cancel")
 
 
+def test_filters_and_times_mean_what_they_mean_to_the_library(calls: Calls, app: Penstock) -> None:
+    job = app.enqueue("work", {"text": "x"})
+    naive = datetime(2027, 1, 15, 8)
+
+    assert [each.id for each in calls.jobs(ids=[job.id]).jobs] == [job.id]
+    assert calls.jobs(ids=[]).jobs == app.jobs(ids=[]).jobs == []
+    wrong: list[dict[str, Any]] = [{"status": []}, {"created_from": naive}, {"parent": "nobody"}]
+    for asked in wrong:
+        for jobs in (app.jobs, calls.jobs):
+            with pytest.raises(InvalidInput):
+                jobs(**asked)
+    for enqueue in (app.enqueue, calls.enqueue):
+        with pytest.raises(InvalidInput, match="time zone"):
+            enqueue("work", {"text": "x"}, at=naive)
+
+
 def test_handles_do_through_the_server_what_they_do_through_the_library(client: Client, app: Penstock) -> None:
     handle = client.enqueue("work", {"text": "x"})
     hand = Hand(app)
@@ -385,6 +402,20 @@ def test_a_server_that_is_not_there_is_named() -> None:
             client.enqueue("work", {"text": "x"})
         with pytest.raises(StoreUnavailable):
             client.wait_for(NOBODY, timeout=0.1)
+
+
+def test_a_token_or_password_that_cannot_be_used_is_not_repeated(server: StreamServer, app: Penstock) -> None:
+    text = app.create_token("looks", "viewer").text
+
+    with Client(server.url, f"{text}\n") as client:
+        assert client.jobs().jobs == []
+    for token in ("pst_sesame\nopen", "pst_sesameü", ""):
+        with pytest.raises(InvalidInput, match="token") as refused:
+            Client(server.url, token)
+        assert "sesame" not in str(refused.value)
+    with Client("http://ann:sesame@127.0.0.1:1", tries=1) as client, pytest.raises(StoreUnavailable) as away:
+        client.jobs()
+    assert "sesame" not in str(away.value)
 
 
 @pytest.mark.parametrize("url", ["", "jobs.example.org", "ftp://jobs.example.org", "http://", None])

@@ -64,6 +64,18 @@ def test_whoever_is_not_let_in_is_told_so_without_the_token(
     assert "pst_wrong_token" not in wrong.err
 
 
+def test_a_token_may_come_with_the_end_of_its_line_and_one_that_cannot_be_sent_is_not_repeated(
+    closed: tuple[Stage, ServerProcess, str], tmp_path: Path
+) -> None:
+    _, server, text = closed
+    shell = Shell(tmp_path, ("--server", server.url))
+
+    assert shell.json("workers", "list", PENSTOCK_TOKEN=f"{text}\n")["workers"] is not None
+    for wrong in ("pst_sesame\nopen", "pst_sesameü"):
+        refused = shell.refused("workers", "list", code=2, PENSTOCK_TOKEN=wrong)
+        assert "sesame" not in str(refused)
+
+
 def test_a_server_that_does_not_answer_has_an_exit_code_of_its_own(shell: Shell) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from penstock import Status
+from tests.app.between import Between
 from tests.cli.shell import Place, Shell, check_shape
 
 
@@ -185,6 +187,28 @@ def test_a_job_is_run_once_more_with_other_parameters(place: Place) -> None:
 
     assert place.app.read_job(told["jobId"]).rerun_of == found
     assert place.app.get(told["jobId"]).result(30) == 2
+
+
+def test_a_change_is_not_made_twice_when_a_proxy_gave_up_on_its_answer(remote: Place) -> None:
+    found = remote.waiting()
+    between = Between(urlsplit(remote.server.url).port or 0)
+    handed = between._asked
+
+    def give_up(request: bytes) -> bytes:
+        handed(request)
+        return b"HTTP/1.1 504 Gateway Timeout\r\nContent-Length: 0\r\n\r\n"
+
+    between._asked = give_up  # type: ignore[method-assign]
+    shell = Shell(remote.folder, ("--server", between.url))
+
+    problem = shell.refused("jobs", "rerun", found, code=6)
+    asked_once = len(between.handed_on)
+    shell.refused("jobs", "rerun", found, "--key", f"again-{found}", code=6)
+    between.close()
+
+    assert "504" in problem["message"]
+    assert (asked_once, len(between.handed_on)) == (1, 4)
+    assert sum(each.rerun_of == found for each in remote.app.jobs(definition="noop").jobs) == 2
 
 
 def test_a_waiting_job_gets_another_time_and_priority(place: Place) -> None:

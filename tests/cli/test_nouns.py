@@ -89,6 +89,22 @@ def test_a_schedule_is_made_changed_paused_triggered_and_deleted(place: Place, n
     assert place.refused("schedules", "show", key, code=3)
 
 
+def test_a_mask_does_not_take_the_place_of_the_secret_when_another_parameter_is_changed(
+    place: Place, name: str
+) -> None:
+    key = f"secretive-{name}"
+    place.run("schedules", "create", key, "secretive", "token=open-sesame", "script=[]", "--every", "1h")
+
+    refused = place.refused("schedules", "edit", key, 'script=[["return", 1]]', code=2)
+    before = json.loads(place.app.get_schedule(key).schedule.params)
+    place.run("schedules", "edit", key, 'script=[["return", 1]]', "token=shut-sesame")
+    after = json.loads(place.app.get_schedule(key).schedule.params)
+
+    assert "token" in refused["message"]
+    assert before == {"token": "open-sesame", "script": []}
+    assert after == {"token": "shut-sesame", "script": [["return", 1]]}
+
+
 def test_the_next_ticks_are_shown_before_and_after_a_schedule_is_made(place: Place, name: str) -> None:
     key = f"hourly-{name}"
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from penstock import Penstock
 from penstock.core.definition import Definition
@@ -15,6 +16,14 @@ from tests.stores.tables import change
 from tests.web.kit import WebKit, refused, told
 
 KEYS = ("plain", "module.function", "a/b.c:d-e", "x/pause", "x/pause/pause")
+
+
+class Account(BaseModel):
+    user: str = "ann"
+    api_key: str = "hunter23"
+
+
+ANN = Account(api_key="hunter25")
 
 
 @pytest.fixture
@@ -62,6 +71,22 @@ def test_secret_defaults_are_masked(site: WebKit, definitions: Penstock) -> None
 
     assert answer.json()["versions"][0]["defaultParams"] == {"password": "***", "n": 1}
     assert "hunter22" not in answer.text + site.get("/v1/definitions").text
+
+
+def test_secret_defaults_of_a_signature_are_left_out(site: WebKit, app: Penstock) -> None:
+    @app.job("mail/fetch", secret=["pin"])
+    def fetch(n: int = 3, pin: str = "hunter22", access_token: str = "hunter24", account: Account = ANN) -> None: ...
+
+    app.register()
+
+    answer = site.get("/v1/definitions/mail/fetch")
+
+    schema = answer.json()["versions"][0]["schema"]
+    assert "hunter2" not in answer.text + site.get("/v1/definitions").text
+    assert schema["properties"]["n"]["default"] == 3
+    assert schema["properties"]["pin"] == {"title": "Pin", "type": "string"}
+    assert schema["properties"]["account"]["default"] == {"user": "ann", "api_key": "***"}
+    assert schema["$defs"]["Account"]["properties"]["user"]["default"] == "ann"
 
 
 def test_definitions_come_in_pages_by_key(site: WebKit) -> None:

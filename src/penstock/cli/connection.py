@@ -16,6 +16,7 @@ from urllib.parse import quote, urlsplit
 from cyclopts import Group, Parameter
 
 from penstock.cli.exits import Refused
+from penstock.client.exchange import LOST, NOT_NOW
 from penstock.client.lines import Lines, Received
 from penstock.core.errors import InvalidInput, StoreUnavailable
 
@@ -110,9 +111,10 @@ class Connection:
                     raise self._unreachable(error) from None
                 time.sleep(0.2)
                 continue
-            rest = _rest(found)
-            if rest is not None and left:
-                time.sleep(rest)
+            # Behind a proxy that gave up, the server may have done it.
+            unknown = found.status_code in LOST and (method == "GET" or repeatable)
+            if left and (unknown or found.status_code in NOT_NOW):
+                time.sleep(_rest(found))
                 continue
             if found.status_code >= 300:
                 raise refusal(found.status_code, found.content)
@@ -222,9 +224,9 @@ def _remote(url: str, token: str | None = None) -> Connection:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput(f"{url[:80]!r} is no server's URL.", hint="Write it as in http://127.0.0.1:7367.")
     from penstock.cli import profiles
+    from penstock.client.transport import authorization
 
-    token = token or profiles.token()
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    headers = authorization(token or profiles.token())
     http = httpx2.Client(base_url=url.rstrip("/"), headers=headers, timeout=_PATIENCE, follow_redirects=False)
     # A URL may hold a password.
     shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
@@ -258,9 +260,7 @@ def _given(query: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in (query or {}).items() if value not in (None, (), [])}
 
 
-def _rest(found: httpx2.Response) -> float | None:
+def _rest(found: httpx2.Response) -> float:
     """Seconds after which an answer that says "not now" may be another one."""
-    if found.status_code not in (429, 502, 503, 504):
-        return None
     wished = found.headers.get("retry-after", "1")
     return min(_LONGEST_REST, float(wished)) if wished.isdigit() else 1.0

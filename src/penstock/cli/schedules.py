@@ -15,6 +15,7 @@ from penstock.cli.parameters import object_of
 from penstock.cli.schedule_flags import NO_TIME, NOTHING, Policies, When
 from penstock.cli.writing import full, moment, short, span, when
 from penstock.core.errors import InvalidInput
+from penstock.core.secrets import MASK
 
 app = App(name="schedules", help="What runs by itself.")
 
@@ -81,7 +82,8 @@ def edit(
 ) -> None:
     """Change what is given, and nothing else; the schedule is an operator's then, also if code declared it.
 
-    Single parameters stand in front of those that are there, --params replaces all of them.
+    Single parameters stand in front of those that are there, --params replaces all of them. Secret ones that are there
+    are not shown to anybody: they have to be given again.
     """
     body = {**time.asked(), **policies.asked()}
     with connect(common) as api:
@@ -89,7 +91,7 @@ def edit(
         if pairs and params is None:
             stored = api.get(path("schedules", key))
             headers["If-Match"] = stored.headers["etag"]
-            body["params"] = {**stored.data["params"], **object_of(pairs, None)}
+            body["params"] = _merged(stored.data["params"], object_of(pairs, None))
         elif pairs or params is not None:
             body["params"] = object_of(pairs, params)
         if not body:
@@ -180,6 +182,17 @@ def delete(
         out.document("{}")
     else:
         out.line(f"{key} is deleted.")
+
+
+def _merged(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters with others in front of them; the mask of a secret, sent back, would become the secret."""
+    hidden = [name for name, value in stored.items() if name not in given and f'"{MASK}"' in one_line(value)]
+    if hidden:
+        raise InvalidInput(
+            f"What is secret in {', '.join(hidden)} is not shown, and would be lost.",
+            hint="Give it again as name=value, or all parameters by --params.",
+        )
+    return {**stored, **given}
 
 
 def _change(common: Common, key: str, verb: str, body: Mapping[str, Any] | None = None) -> None:

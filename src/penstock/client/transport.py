@@ -28,7 +28,9 @@ class Transport:
         if tries < 1 or timeout <= 0:
             raise InvalidInput("tries must be at least 1, and timeout more than 0 seconds.")
         self.url = url.rstrip("/")
-        self._token = token
+        # A URL may hold a password.
+        self._name = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+        self._headers = authorization(token)
         self._timeout = timeout
         self._tries = tries
         self._sync: httpx2.Client | None = None
@@ -102,7 +104,7 @@ class Transport:
                 answer = Answered(found.status_code, found.content, found.headers)
             except httpx2.TransportError as error:
                 if last or not _may_repeat(asked, error):
-                    raise _unreachable(self.url, error) from error
+                    raise _unreachable(self._name, error) from error
                 time.sleep(pause_before(attempt, None))
                 continue
             if last or not may_ask_again(asked, answer.status):
@@ -120,7 +122,7 @@ class Transport:
                 answer = Answered(found.status_code, found.content, found.headers)
             except httpx2.TransportError as error:
                 if last or not _may_repeat(asked, error):
-                    raise _unreachable(self.url, error) from error
+                    raise _unreachable(self._name, error) from error
                 await asyncio.sleep(pause_before(attempt, None))
                 continue
             if last or not may_ask_again(asked, answer.status):
@@ -129,8 +131,17 @@ class Transport:
         raise AssertionError("unreachable")
 
     def _options(self) -> dict[str, Any]:
-        headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
-        return {"base_url": self.url, "headers": headers, "timeout": self._timeout, "follow_redirects": False}
+        return {"base_url": self.url, "headers": self._headers, "timeout": self._timeout, "follow_redirects": False}
+
+
+def authorization(token: str | None) -> dict[str, str]:
+    """The header that shows a token, which may come with the end of its line; what cannot be sent is not repeated."""
+    if token is None:
+        return {}
+    text = token.strip()
+    if not (text and text.isascii() and text.isprintable()):
+        raise InvalidInput("The token is empty, or holds what no token does.", hint="Give it as it was printed: pst_….")
+    return {"Authorization": f"Bearer {text}"}
 
 
 def _limits() -> Any:
@@ -164,8 +175,8 @@ def _checked(answer: Answered) -> Answered:
     return answer
 
 
-def _unreachable(url: str, error: Exception) -> StoreUnavailable:
+def _unreachable(server: str, error: Exception) -> StoreUnavailable:
     return StoreUnavailable(
-        f"The server at {url} does not answer: {type(error).__name__}: {str(error)[:200]}.",
+        f"The server at {server} does not answer: {type(error).__name__}: {str(error)[:200]}.",
         hint="Is it running? The same call may be made again.",
     )

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from penstock.core.errors import InvalidInput
 from penstock.core.scrubbing import MASK as MASK
@@ -48,6 +49,12 @@ class SecretPolicy:
         """Parameters of a definition with these secret fields, as they may be shown."""
         return mask_params(text, fields, self.patterns)
 
+    def schema(self, fields: Sequence[str], text: str) -> str:
+        """The JSON Schema of a definition with these secret fields, as it may be shown: without their defaults."""
+        if '"default"' not in text:
+            return text
+        return json.dumps(self._without_defaults(json.loads(text), frozenset(fields)), ensure_ascii=False)
+
     def scrubber(self, fields: Sequence[str], params: str) -> Scrubber:
         """Takes the values out of texts that these parameters have in secret fields, and under names of secrets."""
         names = _Names.of(self.patterns)
@@ -55,6 +62,20 @@ class SecretPolicy:
             return Scrubber.of(params, ())
         spans = _secret_spans(params, frozenset(fields), names)
         return Scrubber(value for start, end in spans for value in values_in(params[start:end]))
+
+    def _without_defaults(self, schema: Any, fields: frozenset[str] = frozenset()) -> Any:
+        if isinstance(schema, list):
+            return [self._without_defaults(each) for each in schema]
+        if not isinstance(schema, dict):
+            return schema
+        shown = {name: self._without_defaults(each) for name, each in schema.items() if name != "default"}
+        if "default" in schema:
+            shown["default"] = json.loads(self.mask((), json.dumps(schema["default"])))
+        properties = shown.get("properties")
+        for name, each in properties.items() if isinstance(properties, dict) else ():
+            if isinstance(each, dict) and (name in fields or _Names.of(self.patterns).hide(name)):
+                each.pop("default", None)
+        return shown
 
 
 def mask_params(text: str, fields: Sequence[str] = (), patterns: Sequence[str] = DEFAULT_PATTERNS) -> str:

@@ -168,8 +168,12 @@ class _Surroundings:
             "liveWorkers": self._workers([row.lane]),
             "error": row.error,
         }
-        shown = self.call.site.settings.secrets.mask(definition.secret_fields, definition.default_params)
-        return spliced(facts, {"schema": definition.schema or "{}", "defaultParams": shown})
+        secrets, fields = self.call.site.settings.secrets, definition.secret_fields
+        texts = {
+            "schema": secrets.schema(fields, definition.schema or "{}"),
+            "defaultParams": secrets.mask(fields, definition.default_params),
+        }
+        return spliced(facts, texts)
 
 
 async def _told(call: Caller, key: str) -> Response:
