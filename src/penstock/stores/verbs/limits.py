@@ -99,8 +99,8 @@ def admit(keys: Iterable[tuple[str | None, str]]) -> Steps[None]:
         yield Statement("admit", columns={"limit_key": [key for key, _ in wanted]})
 
 
-def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int) -> Steps[Quotas]:
-    """How much each lane may give; definitions with limits are held and counted first.
+def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int, behind: Mapping[int, Place]) -> Steps[Quotas]:
+    """How much each lane may give from its place on; definitions with limits are held and counted first.
 
     Lanes without a grant are asked all the same: the claim passes over those whose definition has a limit.
     """
@@ -124,7 +124,7 @@ def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int) -> Steps[Qu
             allowance = min(allowance, bucket[1].tokens(now))
         shares = {by_key[key][0]: allowance}
         if len(by_key[key]) > 1 or (rate_count and per_key):
-            ripe = yield from _ripest(by_key[key], min(limit, allowance))
+            ripe = yield from _ripest(by_key[key], min(limit, allowance), behind)
             if rate_count and per_key:
                 ripe = yield from _pay_by_key(ripe, rate_count, rate_period, now)
             shares = dict.fromkeys(by_key[key], 0) | Counter(each.lane for each in ripe)
@@ -147,12 +147,14 @@ def spend(answer: Quotas, taken: Rows) -> Steps[None]:
         yield Statement("save_buckets", columns={"name": list(spent), "full_at": list(spent.values())})
 
 
-def _ripest(lanes: Sequence[int], limit: int) -> Steps[list[Ripe]]:
-    """The best-ranked jobs over all versions of a definition, held until they are claimed."""
+def _ripest(lanes: Sequence[int], limit: int, behind: Mapping[int, Place]) -> Steps[list[Ripe]]:
+    """The best-ranked jobs over all versions of a definition from its lanes' places on, held until claimed."""
     found: list[Ripe] = []
     if limit > 0:
         for lane in lanes:
-            rows = yield Statement("peek_keyed", {"lane": lane, "limit": limit})
+            place = behind.get(lane, _FRONT)
+            values = {"lane": lane, "limit": limit, "behind_rank": place.rank, "behind_id": place.job_id}
+            rows = yield Statement("peek_keyed", values)
             found += [Ripe(rank, job_id, lane, *facts) for job_id, rank, *facts in rows]
     return sorted(found)[:limit]
 

@@ -91,9 +91,10 @@ SELECT * FROM unnest(%(name)s::text[], %(full_at)s::bigint[]) AS input (name, fu
 ON CONFLICT (name) DO UPDATE SET full_at = greatest(bucket.full_at, excluded.full_at);
 
 -- name: peek_keyed
--- The first jobs of a lane, held, for limits that must know them before they are claimed.
+-- The first jobs of a lane from a place on, held, for limits that must know them before they are claimed.
 SELECT id::text, rank, limit_key, due_at, rate_paid FROM {schema}.job
-WHERE lane = %(lane)s AND status = 1 AND NOT blocked ORDER BY rank, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
+WHERE lane = %(lane)s AND status = 1 AND NOT blocked AND (rank, id) > (%(behind_rank)s::bigint, %(behind_id)s::uuid)
+ORDER BY rank, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: pay_rates
 -- These jobs have their token: now (due is null), or at a later instant until which they are put off.

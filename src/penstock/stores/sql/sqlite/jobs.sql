@@ -76,9 +76,10 @@ INSERT INTO bucket (name, full_at) SELECT name, full_at FROM {input} WHERE true
 ON CONFLICT (name) DO UPDATE SET full_at = max(full_at, excluded.full_at);
 
 -- name: peek_keyed
--- The first jobs of a lane, held, for limits that must know them before they are claimed.
+-- The first jobs of a lane from a place on, held, for limits that must know them before they are claimed.
 SELECT id, rank, limit_key, due_at, rate_paid FROM job
-WHERE lane = :lane AND status = 1 AND NOT blocked ORDER BY rank, id LIMIT :limit;
+WHERE lane = :lane AND status = 1 AND NOT blocked AND (rank, id) > (:behind_rank, :behind_id)
+ORDER BY rank, id LIMIT :limit;
 
 -- name: pay_rates
 -- These jobs have their token: now (due is null), or at a later instant until which they are put off.
