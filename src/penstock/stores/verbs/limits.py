@@ -42,6 +42,8 @@ class Grant:
     shares: dict[int, int]
     """How many of it each lane may give; together they keep to the limit."""
     bucket: tuple[str, Bucket] | None = None
+    paid: bool = False
+    """Only jobs that have their token may start, or that have no key: others may come before the claim."""
 
 
 @dataclass(slots=True)
@@ -55,15 +57,17 @@ class Quotas:
 
     def columns(self, behind: Mapping[int, Place]) -> dict[str, Sequence[object]]:
         """The lanes of the claim statement, each from its place on; none when nothing may be claimed."""
-        shares = [(lane, self.quota, False) for lane in self.free]
+        shares = [(lane, self.quota, False, False) for lane in self.free]
         for grant in self.grants:
-            shares += [(lane, min(share, self.quota), True) for lane, share in grant.shares.items() if share > 0]
+            given = ((lane, min(share, self.quota)) for lane, share in grant.shares.items() if share > 0)
+            shares += [(lane, share, True, grant.paid) for lane, share in given]
         return {
-            "lane": [lane for lane, _, _ in shares],
-            "quota": [quota for _, quota, _ in shares],
-            "granted": [granted for _, _, granted in shares],
-            "behind_rank": [behind.get(lane, _FRONT).rank for lane, _, _ in shares],
-            "behind_id": [behind.get(lane, _FRONT).job_id for lane, _, _ in shares],
+            "lane": [lane for lane, *_ in shares],
+            "quota": [quota for _, quota, _, _ in shares],
+            "granted": [granted for _, _, granted, _ in shares],
+            "paid": [paid for *_, paid in shares],
+            "behind_rank": [behind.get(lane, _FRONT).rank for lane, *_ in shares],
+            "behind_id": [behind.get(lane, _FRONT).job_id for lane, *_ in shares],
         }
 
 
@@ -128,7 +132,7 @@ def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int, behind: Map
             if rate_count and per_key:
                 ripe = yield from _pay_by_key(ripe, rate_count, rate_period, now)
             shares = dict.fromkeys(by_key[key], 0) | Counter(each.lane for each in ripe)
-        answer.grants.append(Grant(shares, bucket))
+        answer.grants.append(Grant(shares, bucket, paid=bool(rate_count and per_key)))
     granted = {lane for grant in answer.grants for lane in grant.shares}
     answer.free = [lane for lane in lanes if lane not in granted]
     return answer

@@ -93,12 +93,13 @@ FROM {input} AS input WHERE job.id = input.id;
 
 -- name: claim
 -- The best-ranked jobs of these lanes become this worker's, while its lease is live. Each lane gives at most
--- its quota, and nothing that is ranked behind enough jobs of the lanes before it.
+-- its quota, and nothing that is ranked behind enough jobs of the lanes before it; where jobs are paid for by key,
+-- those that have their token.
 -- A job with a loss behind it is not recorded as started: it must first get its turn to run alone.
 -- A row of nothing says that the lease has ended.
 INSERT INTO temp.ripe (rank, id, lane)
 SELECT rank, id, :lane FROM job WHERE lane = :lane AND status = 1 AND NOT blocked
-    AND (rank, id) > (:behind_rank, :behind_id)
+    AND (rank, id) > (:behind_rank, :behind_id) AND (NOT :paid OR rate_paid OR limit_key IS NULL)
     AND rank <= coalesce((SELECT rank FROM temp.ripe ORDER BY rank, id LIMIT 1 OFFSET :limit - 1), 9223372036854775807)
     AND EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live})
     AND EXISTS (
