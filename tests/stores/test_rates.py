@@ -166,6 +166,19 @@ def test_a_rate_by_key_holds_for_a_worker_that_goes_on_from_a_place(kit: Kit) ->
     assert [each.job_id for each in claim(kit, limit=1)] == [in_front]
 
 
+def test_a_count_that_an_operator_set_is_no_rate_once_the_code_has_no_period(kit: Kit) -> None:
+    kit.define(rate_limit=RateLimit(1, period=60))
+    kit.run(control.override("work", {"rate_count": 2}, by="ann"))
+    kit.define()
+    kit.run(jobs.create([kit.draft() for _ in range(5)]))
+
+    assert len(claim(kit)) == 5
+    kit.define(rate_limit=RateLimit(1, period=60))
+    kit.run(jobs.create([kit.draft() for _ in range(5)]))
+
+    assert len(claim(kit)) == 2
+
+
 def test_a_rate_that_an_operator_raised_holds_at_once(kit: Kit) -> None:
     kit.define(rate_limit=RateLimit(1, period=86_400))
     kit.run(jobs.create([kit.draft() for _ in range(20)]))

@@ -13,7 +13,7 @@ from penstock.core.plan import Statement, Steps, reads, writes
 from penstock.stores.verbs import definitions as forms
 from penstock.stores.verbs import limits
 from penstock.stores.verbs.lifetimes import lifetimes
-from penstock.stores.verbs.orders import own_limits
+from penstock.stores.verbs.orders import limits_in_force
 from penstock.stores.verbs.rows import Row
 
 _LIMITS = ("concurrency", "key_concurrency", "rate_count", "rate_period", "rate_per_key")
@@ -76,7 +76,7 @@ def _take_over(held: Iterable[Row], newest: Mapping[str, Definition]) -> Steps[N
     for key, overrides, *stored in held:
         if key not in newest:
             continue
-        wanted = {**own_limits(newest[key]), **json.loads(overrides)}
+        wanted = limits_in_force(newest[key], json.loads(overrides))
         before = dict(zip(_LIMITS, stored, strict=True))
         if wanted != before:
             changed[key] = wanted
