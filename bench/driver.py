@@ -20,6 +20,7 @@ from penstock.core.plan import Statement
 from penstock.core.transitions import Status, Trigger
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.verbs import jobs, rows
+from penstock.stores.verbs.limits import Quotas
 
 _DONE = Outcome(Trigger.SUCCEED, Cause.RETURNED, result="null")
 _MARK = re.compile(r"%\((\w+)\)s")
@@ -61,7 +62,7 @@ async def _asyncpg(bench: Bench, url: str) -> int:
     connection = await asyncpg.connect(url, server_settings=settings)
     lane = bench.lanes[0][1]
     values = {"worker": bench.worker, "limit": BATCH, "start": True, "full": BATCH}
-    claim = Statement("claim", values, columns={"lane": [lane], "quota": [BATCH], "granted": [False]})
+    claim = Statement("claim", values, columns=Quotas([lane], BATCH).columns({}))
     claim_text, claim_names = _native(bench, claim)
     claim_prepared = await connection.prepare(claim_text)
     settle_prepared: Any = None

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.core.definition import HOOKS, Definition, is_name
+from penstock.core.definition import HOOKS, Definition, RateLimit, is_name
 from penstock.core.errors import InvalidDefinition
 
 
@@ -23,6 +23,9 @@ from penstock.core.errors import InvalidDefinition
         ({"environment": (5,)}, "work: 5 cannot be the name of an environment variable"),
         ({"isolation": "inline", "cpu": 1}, "work: cpu cannot hold for a job that runs inside its worker"),
         ({"isolation": "inline", "environment": ("HOME",)}, "work: env cannot hold"),
+        ({"concurrency": 2**31}, "work: concurrency must be an integer of at most 2147483647"),
+        ({"key_concurrency": 2.5}, "work: key_concurrency must be an integer of at most 2147483647, not 2.5"),
+        ({"concurrency": True}, "work: concurrency must be an integer"),
         ({"phases": ()}, "work: phases need names that differ"),
         ({"phases": ("a", "a")}, "work: phases need names that differ"),
     ],
@@ -32,6 +35,12 @@ def test_what_is_wrong_with_a_definition_is_said(facts: dict[str, Any], problem:
         Definition("work", **facts)
 
     assert problem in raised.value.message
+
+
+@pytest.mark.parametrize("count", [0, True, 1.5, 2**31])
+def test_the_count_of_a_rate_is_one_that_both_stores_can_keep(count: Any) -> None:
+    with pytest.raises(InvalidDefinition, match="count must be an integer of at least 1 and at most 2147483647"):
+        RateLimit(count)
 
 
 def test_the_smallest_limits_are_allowed() -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import psycopg
 import pytest
 
+from penstock.core.definition import RateLimit
 from penstock.core.errors import LeaseLost
 from penstock.core.instant import SECOND
+from penstock.core.plan import Plan, Steps
 from penstock.core.transitions import Status
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.verbs import control, jobs
@@ -20,6 +22,8 @@ from tests.stores.conftest import open_store
 from tests.stores.kit import Kit
 from tests.stores.rivals import begin, wait_until_blocked
 from tests.stores.tables import check_soundness, query
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -148,6 +152,39 @@ def test_claims_do_not_wait_for_a_limited_definition_that_another_one_holds(post
         connection.commit()
 
     assert len(postgres_kit.run(jobs.claim(other, [limited, free], 10, limited=[limited]))) == 1
+
+
+def test_a_job_that_comes_during_a_claim_does_not_start_with_the_token_of_another_key(postgres_kit: Kit) -> None:
+    lane = postgres_kit.define(rate_limit=RateLimit(1, period=60, per_key=True))
+    first = postgres_kit.create(concurrency_key="a")
+    worker = postgres_kit.worker()
+    plan = jobs.claim(worker, [lane], 1, limited=[lane])
+    assert [each.job_id for each in postgres_kit.run(plan)] == [first]
+    with_token = postgres_kit.create(concurrency_key="b")
+
+    urgent = postgres_kit.draft(concurrency_key="a", priority=20)
+    claimed = postgres_kit.run(just_before("claim", plan, lambda: postgres_kit.run(jobs.create([urgent]))))
+
+    assert [each.job_id for each in claimed] == [with_token]
+    assert postgres_kit.status(urgent.id) is Status.QUEUED
+    assert postgres_kit.run(plan) == []
+
+
+def just_before(name: str, plan: Plan[T], act: Callable[[], object]) -> Plan[T]:
+    """The plan, and what another one does in the midst of its transaction, before the statement of that name."""
+
+    def steps() -> Steps[T]:
+        inner = plan.steps()
+        statement = next(inner)
+        while True:
+            if statement.name == name:
+                act()
+            try:
+                statement = inner.send((yield statement))
+            except StopIteration as end:
+                return end.value
+
+    return Plan(plan.name, steps, plan.writes, plan.repeatable)
 
 
 def test_a_job_waits_for_the_slot_of_its_key_while_another_one_settles(postgres_kit: Kit) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
 from penstock.core.definition import Pause, RateLimit
 from penstock.core.instant import SECOND
-from penstock.core.job import Claimed
+from penstock.core.job import Claimed, Place
 from penstock.stores.verbs import control, jobs
 from tests.stores.kit import Kit
 from tests.stores.tables import query
@@ -18,10 +19,10 @@ from tests.stores.tables import query
 pytestmark = pytest.mark.usefixtures("sound")
 
 
-def claim(kit: Kit, limit: int = 100, definition: str = "work") -> list[Claimed]:
+def claim(kit: Kit, limit: int = 100, definition: str = "work", **options: Any) -> list[Claimed]:
     """What a worker gets that is ready for limits."""
     lanes = [lane for (lane,) in query(kit.store, f"SELECT lane FROM {{s}}definition WHERE key = '{definition}'")]
-    return kit.run(jobs.claim(kit.worker(), lanes, limit, limited=lanes))
+    return kit.run(jobs.claim(kit.worker(), lanes, limit, limited=lanes, **options))
 
 
 def test_no_more_jobs_start_than_the_rate_allows(kit: Kit) -> None:
@@ -153,6 +154,29 @@ def test_a_rate_by_key_holds_over_versions(kit: Kit) -> None:
     taken = [each for _ in range(8) for each in kit.run(jobs.claim(worker, lanes, 4, limited=lanes))]
 
     assert Counter(keys[each.job_id] for each in taken) == {"k0": 2, "k1": 2, "k2": 2}
+
+
+def test_a_rate_by_key_holds_for_a_worker_that_goes_on_from_a_place(kit: Kit) -> None:
+    kit.define(rate_limit=RateLimit(1, period=60, per_key=True))
+    kit.run(jobs.create([kit.draft(concurrency_key="a") for _ in range(3)]))
+    (first,) = claim(kit, limit=1)
+    in_front = kit.create(concurrency_key="b", priority=20)
+
+    assert claim(kit, limit=1, behind={first.lane: Place(first.rank, first.job_id)}) == []
+    assert [each.job_id for each in claim(kit, limit=1)] == [in_front]
+
+
+def test_a_count_that_an_operator_set_is_no_rate_once_the_code_has_no_period(kit: Kit) -> None:
+    kit.define(rate_limit=RateLimit(1, period=60))
+    kit.run(control.override("work", {"rate_count": 2}, by="ann"))
+    kit.define()
+    kit.run(jobs.create([kit.draft() for _ in range(5)]))
+
+    assert len(claim(kit)) == 5
+    kit.define(rate_limit=RateLimit(1, period=60))
+    kit.run(jobs.create([kit.draft() for _ in range(5)]))
+
+    assert len(claim(kit)) == 2
 
 
 def test_a_rate_that_an_operator_raised_holds_at_once(kit: Kit) -> None:

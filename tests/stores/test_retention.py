@@ -100,6 +100,23 @@ def test_definitions_that_say_nothing_have_the_stored_times(kit: Kit) -> None:
     assert kit.status(early) is Status.SUCCEEDED
 
 
+def test_a_definition_that_is_made_known_has_the_stored_times_at_once(kit: Kit) -> None:
+    kit.run(admin.put_setting("worker", '{"retention": {"staleAfter": 60, "deleteAfter": 30}}', by="ann"))
+    kit.define("new")
+    kit.define("own", stale_after=2 * HOUR)
+    new, own = kit.job_in(Status.SUCCEEDED, "new"), kit.job_in(Status.SUCCEEDED, "own")
+    kit.define("new", description="Changed by a deployment.")
+    changed = kit.job_in(Status.SUCCEEDED, "new")
+
+    assert kit.run(admin.apply_defaults()) == 0
+    kit.advance(60)
+    assert kit.run(admin.retire()) == Sweep([new, changed], [])
+    kit.advance(30)
+
+    assert kit.run(admin.retire()) == Sweep([], [new, changed])
+    assert kit.status(own) is Status.SUCCEEDED
+
+
 @pytest.mark.parametrize("text", ["[", "[]", '{"retention": {"staleAfter": -1}}'])
 def test_a_configuration_that_cannot_be_read_changes_no_times(kit: Kit, text: str) -> None:
     kit.define("plain")

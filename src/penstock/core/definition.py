@@ -20,6 +20,8 @@ _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}\Z")
 _LEAST = {"memory": 10_000_000, "cpu": 1, "files": 16, "file_size": 0, "processes": 1}
 _UNITS = {"memory": " bytes", "cpu": " seconds", "files": "", "file_size": " bytes", "processes": ""}
 _MOST = 2**63 - 1
+_MOST_JOBS = 2**31 - 1
+"""The largest limit of a number of jobs that both stores can keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,10 @@ class RateLimit:
     per_key: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
-            raise InvalidDefinition(f"A rate limit's count must be an integer of at least 1, not {self.count!r}.")
+        if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= _MOST_JOBS:
+            raise InvalidDefinition(
+                f"A rate limit's count must be an integer of at least 1 and at most {_MOST_JOBS}, not {self.count!r}."
+            )
         if not isinstance(self.period, int | float) or not 0.001 <= self.period <= 86_400:
             raise InvalidDefinition(f"A rate limit's period must be 1 ms to one day, not {self.period!r} seconds.")
 
@@ -93,7 +97,12 @@ class Definition:
         if not 1 <= self.max_attempts <= 1000:
             raise InvalidDefinition(f"{self.key}: max_attempts must be 1 to 1000, not {self.max_attempts!r}.")
         for name in ("concurrency", "key_concurrency"):
-            if getattr(self, name) < 0:
+            limit = getattr(self, name)
+            if isinstance(limit, bool) or not isinstance(limit, int) or limit > _MOST_JOBS:
+                raise InvalidDefinition(
+                    f"{self.key}: {name} must be an integer of at most {_MOST_JOBS}, not {limit!r}. 0 means no limit."
+                )
+            if limit < 0:
                 raise InvalidDefinition(f"{self.key}: {name} must not be negative. 0 means no limit.")
         if self.isolation not in ("process", "inline"):
             raise InvalidDefinition(f"{self.key}: isolation is 'process' or 'inline', not {self.isolation!r}.")

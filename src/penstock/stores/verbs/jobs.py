@@ -90,7 +90,7 @@ def claim(
 ) -> Steps[list[Claimed]]:
     if not lanes or limit < 1:
         return []
-    quotas = yield from limits.quotas(lanes, limited, limit)
+    quotas = yield from limits.quotas(lanes, limited, limit, behind)
     values = {"worker": worker, "limit": limit, "start": start}
     taken = yield Statement("claim", values, columns=quotas.columns(behind), alone=not limited)
     if taken and taken[0][0] is None:

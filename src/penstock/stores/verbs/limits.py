@@ -42,6 +42,8 @@ class Grant:
     shares: dict[int, int]
     """How many of it each lane may give; together they keep to the limit."""
     bucket: tuple[str, Bucket] | None = None
+    paid: bool = False
+    """Only jobs that have their token may start, or that have no key: others may come before the claim."""
 
 
 @dataclass(slots=True)
@@ -55,15 +57,17 @@ class Quotas:
 
     def columns(self, behind: Mapping[int, Place]) -> dict[str, Sequence[object]]:
         """The lanes of the claim statement, each from its place on; none when nothing may be claimed."""
-        shares = [(lane, self.quota, False) for lane in self.free]
+        shares = [(lane, self.quota, False, False) for lane in self.free]
         for grant in self.grants:
-            shares += [(lane, min(share, self.quota), True) for lane, share in grant.shares.items() if share > 0]
+            given = ((lane, min(share, self.quota)) for lane, share in grant.shares.items() if share > 0)
+            shares += [(lane, share, True, grant.paid) for lane, share in given]
         return {
-            "lane": [lane for lane, _, _ in shares],
-            "quota": [quota for _, quota, _ in shares],
-            "granted": [granted for _, _, granted in shares],
-            "behind_rank": [behind.get(lane, _FRONT).rank for lane, _, _ in shares],
-            "behind_id": [behind.get(lane, _FRONT).job_id for lane, _, _ in shares],
+            "lane": [lane for lane, *_ in shares],
+            "quota": [quota for _, quota, _, _ in shares],
+            "granted": [granted for _, _, granted, _ in shares],
+            "paid": [paid for *_, paid in shares],
+            "behind_rank": [behind.get(lane, _FRONT).rank for lane, *_ in shares],
+            "behind_id": [behind.get(lane, _FRONT).job_id for lane, *_ in shares],
         }
 
 
@@ -99,8 +103,8 @@ def admit(keys: Iterable[tuple[str | None, str]]) -> Steps[None]:
         yield Statement("admit", columns={"limit_key": [key for key, _ in wanted]})
 
 
-def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int) -> Steps[Quotas]:
-    """How much each lane may give; definitions with limits are held and counted first.
+def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int, behind: Mapping[int, Place]) -> Steps[Quotas]:
+    """How much each lane may give from its place on; definitions with limits are held and counted first.
 
     Lanes without a grant are asked all the same: the claim passes over those whose definition has a limit.
     """
@@ -124,11 +128,11 @@ def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int) -> Steps[Qu
             allowance = min(allowance, bucket[1].tokens(now))
         shares = {by_key[key][0]: allowance}
         if len(by_key[key]) > 1 or (rate_count and per_key):
-            ripe = yield from _ripest(by_key[key], min(limit, allowance))
+            ripe = yield from _ripest(by_key[key], min(limit, allowance), behind)
             if rate_count and per_key:
                 ripe = yield from _pay_by_key(ripe, rate_count, rate_period, now)
             shares = dict.fromkeys(by_key[key], 0) | Counter(each.lane for each in ripe)
-        answer.grants.append(Grant(shares, bucket))
+        answer.grants.append(Grant(shares, bucket, paid=bool(rate_count and per_key)))
     granted = {lane for grant in answer.grants for lane in grant.shares}
     answer.free = [lane for lane in lanes if lane not in granted]
     return answer
@@ -147,12 +151,14 @@ def spend(answer: Quotas, taken: Rows) -> Steps[None]:
         yield Statement("save_buckets", columns={"name": list(spent), "full_at": list(spent.values())})
 
 
-def _ripest(lanes: Sequence[int], limit: int) -> Steps[list[Ripe]]:
-    """The best-ranked jobs over all versions of a definition, held until they are claimed."""
+def _ripest(lanes: Sequence[int], limit: int, behind: Mapping[int, Place]) -> Steps[list[Ripe]]:
+    """The best-ranked jobs over all versions of a definition from its lanes' places on, held until claimed."""
     found: list[Ripe] = []
     if limit > 0:
         for lane in lanes:
-            rows = yield Statement("peek_keyed", {"lane": lane, "limit": limit})
+            place = behind.get(lane, _FRONT)
+            values = {"lane": lane, "limit": limit, "behind_rank": place.rank, "behind_id": place.job_id}
+            rows = yield Statement("peek_keyed", values)
             found += [Ripe(rank, job_id, lane, *facts) for job_id, rank, *facts in rows]
     return sorted(found)[:limit]
 

@@ -68,6 +68,12 @@ def own_limits(definition: Definition) -> dict[str, Any]:
     }
 
 
+def limits_in_force(definition: Definition, overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """The limits of a definition where an operator wants others; a count is no rate while nobody says a period."""
+    wanted = {**own_limits(definition), **overrides}
+    return wanted if wanted["rate_period"] else {**wanted, "rate_count": 0}
+
+
 def _hold(key: str) -> Steps[dict[str, Any]]:
     found = yield Statement("hold_control", {"key": key})
     if not found:

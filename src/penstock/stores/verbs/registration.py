@@ -12,7 +12,8 @@ from penstock.core.errors import NotFound
 from penstock.core.plan import Statement, Steps, reads, writes
 from penstock.stores.verbs import definitions as forms
 from penstock.stores.verbs import limits
-from penstock.stores.verbs.orders import own_limits
+from penstock.stores.verbs.lifetimes import lifetimes
+from penstock.stores.verbs.orders import limits_in_force
 from penstock.stores.verbs.rows import Row
 
 _LIMITS = ("concurrency", "key_concurrency", "rate_count", "rate_period", "rate_per_key")
@@ -26,6 +27,7 @@ def register(definitions: Sequence[Definition]) -> Steps[dict[tuple[str, int], i
         return {}
     yield Statement("register_controls", columns={"key": list(newest)})
     held = yield Statement("hold_controls", columns={"key": list(newest)})
+    times = yield from lifetimes([each for _, each in ordered])
     yield Statement(
         "register_definitions",
         columns={
@@ -34,6 +36,7 @@ def register(definitions: Sequence[Definition]) -> Steps[dict[tuple[str, int], i
             "body": [forms.to_text(each) for _, each in ordered],
             "stale_after": [each.stale_after for _, each in ordered],
             "delete_after": [each.delete_after for _, each in ordered],
+            **(times or {}),
             "hooked": [_is_hooked(each) for _, each in ordered],
         },
     )
@@ -73,7 +76,7 @@ def _take_over(held: Iterable[Row], newest: Mapping[str, Definition]) -> Steps[N
     for key, overrides, *stored in held:
         if key not in newest:
             continue
-        wanted = {**own_limits(newest[key]), **json.loads(overrides)}
+        wanted = limits_in_force(newest[key], json.loads(overrides))
         before = dict(zip(_LIMITS, stored, strict=True))
         if wanted != before:
             changed[key] = wanted

@@ -6,22 +6,17 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from penstock.core import worker_config
 from penstock.core.admin import Remains, Sweep
-from penstock.core.definition import Definition
-from penstock.core.errors import InvalidInput
 from penstock.core.event import Event
-from penstock.core.instant import MINUTE, SECOND, to_datetime
+from penstock.core.instant import MINUTE, to_datetime
 from penstock.core.job import Attempt, Phase, Review, StoredLog
 from penstock.core.plan import Rows, Statement, Steps, writes
 from penstock.stores.verbs import rows
+from penstock.stores.verbs.lifetimes import lifetimes
 from penstock.stores.verbs.reading import get
 from penstock.stores.verbs.registration import definitions
 
 T = TypeVar("T")
-
-_PLAIN = Definition(key="plain")
-"""What a definition has that says nothing."""
 
 _BY_AGE = (
     "drop_ended_workers", "drop_old_ticks", "drop_old_spans", "drop_old_lengths", "drop_old_hooks", "drop_old_tokens",
@@ -31,22 +26,11 @@ _BY_AGE = (
 
 @writes
 def apply_defaults() -> Steps[int]:
-    found = yield Statement("find_setting", {"name": worker_config.SETTING})
-    try:
-        told = worker_config.from_text(found[0][1] if found else None).retention
-    except InvalidInput:
-        # Whoever works with the configuration says what is wrong with it.
-        return 0
     known = [row for row in (yield from definitions().steps()) if row.error is None]
-    if not known:
+    times = yield from lifetimes([row.definition for row in known])
+    if not known or times is None:
         return 0
-    columns: dict[str, Sequence[int]] = {"lane": [row.lane for row in known]}
-    for name in ("stale_after", "delete_after"):
-        said, plain = getattr(told, name), getattr(_PLAIN, name)
-        default = plain if said is None else round(said * SECOND)
-        own = [getattr(row.definition, name) for row in known]
-        columns[name] = [default if value == plain else value for value in own]
-    return len((yield Statement("save_retention", columns=columns)))
+    return len((yield Statement("save_retention", columns={"lane": [row.lane for row in known], **times})))
 
 
 @writes

@@ -4,6 +4,7 @@
 -- let after: CASE job.status WHEN 3 THEN 7 ELSE input.status END
 -- let put_off: job.status = 2 AND input.status = 0
 -- let put_back: job.status = 2 AND input.status = 1
+-- let has_token: job.rate_paid OR job.limit_key IS NULL
 -- let held: job.fence = input.fence AND job.status IN (2, 3)
 -- let of_one: CASE WHEN cardinality(ids) = 1 THEN ids[1] END
 -- let of_many: CASE WHEN cardinality(ids) > 1 THEN ids[place:place + 999] END
@@ -91,9 +92,10 @@ SELECT * FROM unnest(%(name)s::text[], %(full_at)s::bigint[]) AS input (name, fu
 ON CONFLICT (name) DO UPDATE SET full_at = greatest(bucket.full_at, excluded.full_at);
 
 -- name: peek_keyed
--- The first jobs of a lane, held, for limits that must know them before they are claimed.
+-- The first jobs of a lane from a place on, held, for limits that must know them before they are claimed.
 SELECT id::text, rank, limit_key, due_at, rate_paid FROM {schema}.job
-WHERE lane = %(lane)s AND status = 1 AND NOT blocked ORDER BY rank, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
+WHERE lane = %(lane)s AND status = 1 AND NOT blocked AND (rank, id) > (%(behind_rank)s::bigint, %(behind_id)s::uuid)
+ORDER BY rank, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: pay_rates
 -- These jobs have their token: now (due is null), or at a later instant until which they are put off.
@@ -114,9 +116,10 @@ WHERE paid.status = 0 GROUP BY lane, step.status, step.n;
 
 -- name: claim
 -- The best-ranked jobs of these lanes become this worker's, while its lease is live. Each lane gives at most
--- its quota. A look without locks says how many of each lane are among the best; so many of it are taken, or what
--- others leave of them. The lane whose first job comes first is looked into as far as need be, each next one less far;
--- where one gave all that was looked at, nothing ranked behind that is taken from the others.
+-- its quota; where jobs are paid for by key, those that have their token. A look without locks says how many of each
+-- lane are among the best; so many of it are taken, or what others leave of them. The lane whose first job comes first
+-- is looked into as far as need be, each next one less far; where one gave all that was looked at, nothing ranked
+-- behind that is taken from the others.
 -- A job with a loss behind it is not recorded as started: it must first get its turn to run alone.
 -- What was taken is found by its key, one by one: where much waits, the planner would rather read all jobs.
 -- A row of nothing says that the lease has ended.
@@ -126,10 +129,11 @@ alive AS MATERIALIZED (
     WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > (SELECT now FROM clock) FOR KEY SHARE
 ),
 lanes AS MATERIALIZED (
-    SELECT wanted.lane, wanted.quota, wanted.behind_rank, wanted.behind_id
+    SELECT wanted.lane, wanted.quota, wanted.paid, wanted.behind_rank, wanted.behind_id
     FROM unnest(
-        %(lane)s::integer[], %(quota)s::integer[], %(granted)s::boolean[], %(behind_rank)s::bigint[], %(behind_id)s::uuid[]
-    ) AS wanted (lane, quota, granted, behind_rank, behind_id)
+        %(lane)s::integer[], %(quota)s::integer[], %(granted)s::boolean[], %(paid)s::boolean[],
+        %(behind_rank)s::bigint[], %(behind_id)s::uuid[]
+    ) AS wanted (lane, quota, granted, paid, behind_rank, behind_id)
     JOIN {schema}.definition ON definition.lane = wanted.lane
     JOIN {schema}.control ON control.key = definition.key
     WHERE EXISTS (SELECT FROM alive)
@@ -147,7 +151,7 @@ heads AS MATERIALIZED (
     )) END AS depth
     FROM lanes CROSS JOIN LATERAL (
         SELECT rank FROM {schema}.job WHERE job.lane = lanes.lane AND status = 1 AND NOT blocked
-            AND (rank, id) > (lanes.behind_rank, lanes.behind_id)
+            AND (rank, id) > (lanes.behind_rank, lanes.behind_id) AND (NOT lanes.paid OR {has_token})
         ORDER BY rank, id LIMIT 1
     ) AS head
 ),
@@ -155,7 +159,7 @@ seen AS MATERIALIZED (
     SELECT heads.lane, job.rank, job.id, depth < quota AND n = depth AS stopped FROM heads CROSS JOIN LATERAL (
         SELECT rank, id, row_number() OVER (ORDER BY rank, id) AS n FROM {schema}.job
         WHERE job.lane = heads.lane AND status = 1 AND NOT blocked
-            AND (rank, id) > (heads.behind_rank, heads.behind_id)
+            AND (rank, id) > (heads.behind_rank, heads.behind_id) AND (NOT heads.paid OR {has_token})
         ORDER BY rank, id LIMIT heads.depth
     ) AS job
     WHERE (SELECT count(*) FROM heads) > 1
@@ -173,7 +177,7 @@ shares AS MATERIALIZED (
 taken AS MATERIALIZED (
     SELECT job.id FROM shares JOIN heads USING (lane) CROSS JOIN LATERAL (
         SELECT id FROM {schema}.job WHERE job.lane = heads.lane AND status = 1 AND NOT blocked
-            AND (rank, id) > (heads.behind_rank, heads.behind_id)
+            AND (rank, id) > (heads.behind_rank, heads.behind_id) AND (NOT heads.paid OR {has_token})
         ORDER BY rank, id LIMIT shares.n FOR UPDATE SKIP LOCKED
     ) AS job
 ),

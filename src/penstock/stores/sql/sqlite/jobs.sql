@@ -76,9 +76,10 @@ INSERT INTO bucket (name, full_at) SELECT name, full_at FROM {input} WHERE true
 ON CONFLICT (name) DO UPDATE SET full_at = max(full_at, excluded.full_at);
 
 -- name: peek_keyed
--- The first jobs of a lane, held, for limits that must know them before they are claimed.
+-- The first jobs of a lane from a place on, held, for limits that must know them before they are claimed.
 SELECT id, rank, limit_key, due_at, rate_paid FROM job
-WHERE lane = :lane AND status = 1 AND NOT blocked ORDER BY rank, id LIMIT :limit;
+WHERE lane = :lane AND status = 1 AND NOT blocked AND (rank, id) > (:behind_rank, :behind_id)
+ORDER BY rank, id LIMIT :limit;
 
 -- name: pay_rates
 -- These jobs have their token: now (due is null), or at a later instant until which they are put off.
@@ -92,12 +93,13 @@ FROM {input} AS input WHERE job.id = input.id;
 
 -- name: claim
 -- The best-ranked jobs of these lanes become this worker's, while its lease is live. Each lane gives at most
--- its quota, and nothing that is ranked behind enough jobs of the lanes before it.
+-- its quota, and nothing that is ranked behind enough jobs of the lanes before it; where jobs are paid for by key,
+-- those that have their token.
 -- A job with a loss behind it is not recorded as started: it must first get its turn to run alone.
 -- A row of nothing says that the lease has ended.
 INSERT INTO temp.ripe (rank, id, lane)
 SELECT rank, id, :lane FROM job WHERE lane = :lane AND status = 1 AND NOT blocked
-    AND (rank, id) > (:behind_rank, :behind_id)
+    AND (rank, id) > (:behind_rank, :behind_id) AND (NOT :paid OR rate_paid OR limit_key IS NULL)
     AND rank <= coalesce((SELECT rank FROM temp.ripe ORDER BY rank, id LIMIT 1 OFFSET :limit - 1), 9223372036854775807)
     AND EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live})
     AND EXISTS (
