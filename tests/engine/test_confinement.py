@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,36 @@ def test_no_folder_outlives_its_worker(quiet_stage: Stage) -> None:
 
     assert worker.stop() == 0
     assert not folder.exists()
+
+
+def test_a_worker_whose_folder_was_removed_makes_another(stage: Stage) -> None:
+    worker = stage.worker()
+    folder = Path(looked(stage, "script")["cwd"]).parent
+
+    shutil.rmtree(folder)
+    job = stage.enqueue("script", [["look"], ["return", 1]])
+
+    assert (stage.end(job).status, stage.kinds(job).count("job.started")) == ("succeeded", 1)
+    another = Path(stage.noted(job, "look")[0]["cwd"]).parent
+    assert another != folder
+    assert worker.stop() == 0
+    assert not another.exists()
+
+
+def test_a_job_whose_folder_cannot_be_made_is_given_back_until_it_can(stage: Stage) -> None:
+    parent = stage.folder / "temporary"
+    parent.mkdir()
+    worker = stage.worker(environment={"TMPDIR": str(parent)})
+    looked(stage, "script")
+
+    shutil.rmtree(parent)
+    job = stage.enqueue("script", [["return", 1]])
+    stage.eventually(lambda: f"job {job.id} could not be run" in worker.output, "the worker says so")
+    stage.eventually(lambda: "job.released" in stage.kinds(job), "it is given back at once")
+    parent.mkdir()
+
+    assert stage.end(job).status == "succeeded"
+    assert "Exception in callback" not in worker.output
 
 
 def test_random_numbers_differ_between_children(house: Stage) -> None:

@@ -95,13 +95,22 @@ class Surroundings:
                     os.chmod(folder, _PRIVATE)
                     self._stamps[folder] = os.lstat(folder).st_ctime_ns
                 return folder
-        self._made += 1
-        folder = os.path.join(self._folder.path, str(self._made))
-        os.mkdir(folder, _PRIVATE)
+        try:
+            folder = self._new_folder()
+        except FileNotFoundError:
+            # Whoever tidies up among temporary files has removed the folder that holds them all.
+            self._folder.open()
+            folder = self._new_folder()
         user, group = self._user
         if user is not None:
             os.chown(folder, user, -1 if group is None else group)
         self._stamps[folder] = os.lstat(folder).st_ctime_ns
+        return folder
+
+    def _new_folder(self) -> str:
+        self._made += 1
+        folder = os.path.join(self._folder.path, str(self._made))
+        os.mkdir(folder, _PRIVATE)
         return folder
 
     def _visible(self, definition: Definition) -> dict[str, str]:
