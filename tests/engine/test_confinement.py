@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,26 @@ def test_jobs_of_another_user_have_its_id_and_no_groups(stage: Stage) -> None:
     assert (inside["mode"], inside["owner"]) == (0o700, nobody.pw_uid)
     assert inside["no_new_privileges"]
     assert not [entry for entry in inside["environ_file"] if "PENSTOCK_TEST" in entry]
+
+
+@needs_root
+def test_threads_of_other_programs_of_the_user_leave_a_job_its_processes(stage: Stage) -> None:
+    stage.worker("--user", "nobody")
+    text = f"""
+import os, threading
+os.setuid({pwd.getpwnam("nobody").pw_uid})
+threads = [threading.Thread(target=threading.Event().wait, daemon=True).start() for _ in range(200)]
+print("at work", flush=True)
+input()
+"""
+    with subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"at work\n"
+
+        ended = stage.end(stage.enqueue("few_processes", [["zombies", 2], ["return", "done"]]))
+
+        program.communicate(b"\n")
+    assert (ended.status, ended.result, ended.error) == ("succeeded", '"done"', None)
 
 
 @needs_root
