@@ -45,6 +45,10 @@ class Surroundings:
     def close(self) -> None:
         self._folder.close()
 
+    def admit(self, definitions: Iterable[Definition]) -> None:
+        """Raise when code that is loaded later would run as root, and nobody has allowed that."""
+        _user(self._settings, definitions)
+
     def rules(self, definition: Definition, job_id: str, more: Mapping[str, str] | None = None) -> Rules:
         """What a child may use that runs this definition; its folder is to be given back."""
         user, group = self._user

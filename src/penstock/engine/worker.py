@@ -187,6 +187,7 @@ class Worker:
 
     async def adopt(self, zygote: ZygoteProcess, inline: Application | None) -> None:
         """Go on with other code: what runs keeps the old one, what is claimed from now on gets the new."""
+        self._surroundings.admit(zygote.definitions)
         loaded = await register(self.store, self._admin, zygote.definitions, inline)
         await self._controls.read(loaded.definitions, self._controls.version)
         self._zygotes.adopt(zygote)
