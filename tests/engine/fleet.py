@@ -266,9 +266,12 @@ class Gate:
         self._open.touch()
 
 
-def command(stage: Stage, name: str, *arguments: str, folder: Path | None = None, wait: bool = True) -> WorkerProcess:
-    """Start a command of `penstock`, in the folder of the stage unless another is given."""
-    line = [sys.executable, "-m", "penstock", name, *(["--allow-root"] if os.getuid() == 0 else []), *arguments]
+def command(
+    stage: Stage, name: str, *arguments: str, folder: Path | None = None, wait: bool = True, root: bool = True
+) -> WorkerProcess:
+    """Start a command of `penstock`, in the folder of the stage unless another is given; `root` as for `worker`."""
+    allowed = ["--allow-root"] if root and os.getuid() == 0 else []
+    line = [sys.executable, "-m", "penstock", name, *allowed, *arguments]
     log = stage.folder / f"{name}-{len(stage.workers)}.log"
     environment = {**stage.environment, "PENSTOCK_SCHEMA": stage.schema}
     started = WorkerProcess(line, environment, log, folder or stage.folder)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +118,26 @@ def test_jobs_of_another_user_have_its_id_and_no_groups(stage: Stage) -> None:
 
 
 @needs_root
+def test_threads_of_other_programs_of_the_user_leave_a_job_its_processes(stage: Stage) -> None:
+    stage.worker("--user", "nobody")
+    text = f"""
+import os, threading
+os.setuid({pwd.getpwnam("nobody").pw_uid})
+threads = [threading.Thread(target=threading.Event().wait, daemon=True).start() for _ in range(200)]
+print("at work", flush=True)
+input()
+"""
+    with subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == b"at work\n"
+
+        ended = stage.end(stage.enqueue("few_processes", [["zombies", 2], ["return", "done"]]))
+
+        program.communicate(b"\n")
+    assert (ended.status, ended.result, ended.error) == ("succeeded", '"done"', None)
+
+
+@needs_root
 @pytest.mark.parametrize("flags", [[], ["--user", "nobody-at-all"]])
 def test_a_worker_of_root_wants_to_be_told_as_whom_jobs_run(quiet_stage: Stage, flags: list[str]) -> None:
     worker = quiet_stage.worker(*flags, wait=False, root=False)
@@ -154,6 +177,36 @@ def test_no_folder_outlives_its_worker(quiet_stage: Stage) -> None:
 
     assert worker.stop() == 0
     assert not folder.exists()
+
+
+def test_a_worker_whose_folder_was_removed_makes_another(stage: Stage) -> None:
+    worker = stage.worker()
+    folder = Path(looked(stage, "script")["cwd"]).parent
+
+    shutil.rmtree(folder)
+    job = stage.enqueue("script", [["look"], ["return", 1]])
+
+    assert (stage.end(job).status, stage.kinds(job).count("job.started")) == ("succeeded", 1)
+    another = Path(stage.noted(job, "look")[0]["cwd"]).parent
+    assert another != folder
+    assert worker.stop() == 0
+    assert not another.exists()
+
+
+def test_a_job_whose_folder_cannot_be_made_is_given_back_until_it_can(stage: Stage) -> None:
+    parent = stage.folder / "temporary"
+    parent.mkdir()
+    worker = stage.worker(environment={"TMPDIR": str(parent)})
+    looked(stage, "script")
+
+    shutil.rmtree(parent)
+    job = stage.enqueue("script", [["return", 1]])
+    stage.eventually(lambda: f"job {job.id} could not be run" in worker.output, "the worker says so")
+    stage.eventually(lambda: "job.released" in stage.kinds(job), "it is given back at once")
+    parent.mkdir()
+
+    assert stage.end(job).status == "succeeded"
+    assert "Exception in callback" not in worker.output
 
 
 def test_random_numbers_differ_between_children(house: Stage) -> None:

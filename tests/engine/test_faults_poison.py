@@ -7,6 +7,7 @@ import pytest
 from tests.conftest import Figures
 from tests.engine.faults import enqueue_many, kept_running, statuses
 from tests.engine.fleet import Stage
+from tests.stores.tables import change
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,22 @@ def test_a_poison_job_alone_ends_failed(stage: Stage, word: str, reason: str, fi
         f"engine_poison_{word}", store=stage.url.partition(":")[0], neighbours_lost=sum(map(bool, lost)),
         most=max(lost),
     )  # fmt: skip
+
+
+def test_a_job_on_its_last_chance_keeps_no_other_from_running_elsewhere(stage: Stage) -> None:
+    stage.worker("--slots", "4")
+    stage.app.pause("script", "until all are there")
+    suspect = stage.enqueue("script", [["note", "at work"], ["sleep", 60]])
+    change(stage.app.store, "UPDATE {s}job SET lost = 2")
+    others = [stage.enqueue("script") for _ in range(2)]
+    stage.app.resume("script")
+    stage.noted(suspect, "at work")
+    others += [stage.enqueue("script") for _ in range(2)]
+
+    stage.worker("--slots", "4")
+
+    assert [stage.end(each, 15).status for each in others] == ["succeeded"] * 4
+    assert suspect.refresh().status == "running"
+    assert {each.worker for job in others for each in stage.attempts(job) if each.cause == "returned"} == {
+        next(row.id for row in stage.app.workers() if row.pid == stage.workers[1].pid)
+    }

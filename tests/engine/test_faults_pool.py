@@ -62,6 +62,17 @@ def test_a_job_with_two_losses_runs_alone_and_nobody_overtakes_it() -> None:
     assert start(some) == [2]
 
 
+def test_nobody_is_claimed_who_would_have_to_wait_for_a_job_with_two_losses() -> None:
+    some = pool(0, 2)
+
+    assert start(some) == [0]
+    assert some.room == 0, "one waits to be alone"
+    some.running.clear()
+    assert (start(some), some.room, some.is_left_alone) == ([1], 0, True)
+    some.running.clear()
+    assert (some.room, some.is_left_alone) == (13, False)
+
+
 @pytest.mark.parametrize("lost", [1, 2])
 def test_a_job_does_not_wait_for_ever_to_be_apart(lost: int, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.monotonic()

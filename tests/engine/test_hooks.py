@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
 
 from tests.engine.fleet import Stage, gone
+from tests.engine.scripted import hooked
 
 pytestmark = pytest.mark.xdist_group("engine-hooks")
 
@@ -91,3 +93,21 @@ def test_a_hook_that_was_due_when_its_worker_died_is_called_by_the_next(stage: S
     assert ended.status == "cancelled"
     assert stage.hooks(job, "on_cancel", "on_end")[:2] == ["on_cancel", "on_end"]
     assert len(stage.journal(job, "on_end")) == 1
+
+
+def test_of_many_hooks_that_are_due_at_once_none_is_lost_for_want_of_descriptors(stage: Stage) -> None:
+    worker = stage.worker()
+    stage.app.pause("hooked", "so that they wait")
+    stage.app.enqueue_many([hooked.order(script=[]) for _ in range(120)])
+    used = len(os.listdir(f"/proc/{worker.pid}/fd"))
+    resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (used + 300, used + 300))
+
+    assert stage.app.bulk("cancel", definition="hooked").changed == 120
+
+    def called(name: str) -> list[str]:
+        return [line["job"] for line in stage.journal(what=name)]
+
+    stage.eventually(lambda: len(called("on_cancel")) >= 120, "on_cancel was called for all")
+    stage.eventually(lambda: len(called("on_end")) >= 120, "on_end was called for all")
+    assert [len(set(called(name))) for name in ("on_cancel", "on_end")] == [120, 120]
+    assert "could not be called" not in worker.output

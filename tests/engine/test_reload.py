@@ -13,6 +13,8 @@ from tests.engine.fleet import QUICK, Gate, JobFolder, Stage, WorkerProcess, com
 
 pytestmark = pytest.mark.xdist_group("engine-reload")
 
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only a worker of root can be told to run jobs as root")
+
 HEAD = """
 import os
 from penstock import Penstock
@@ -178,6 +180,24 @@ def test_inline_jobs_get_their_new_code(quiet_stage: Stage) -> None:
     jobs.save("quick.py", "isolation = 'inline'\nasync def run(ctx):\n    return 'new'\n")
 
     jobs.comes_to_give("quick", "new")
+
+
+@needs_root
+def test_what_a_reload_brings_does_not_run_as_root_unless_that_is_allowed(stage: Stage) -> None:
+    jobs = JobFolder(stage)
+    quick = "isolation = 'inline'\nasync def run(ctx):\n    return {}\n"
+    jobs.save("quick.py", quick.format(1))
+    worker = command(stage, "worker", "--jobs", str(jobs.path), "--store", stage.url, *QUICK, "--watch", root=False)
+    assert jobs.result("quick") == 1
+
+    jobs.save("who.py", "import os\ndef run(ctx):\n    return os.getuid()\n")
+    stage.eventually(lambda: "anew: " in worker.output, "the file was seen")
+
+    assert "not loaded anew: This worker runs as root, and so would its jobs" in worker.output
+    assert _known(stage) == ["quick"]
+    (jobs.path / "who.py").unlink()
+    jobs.save("quick.py", quick.format(2))
+    jobs.comes_to_give("quick", 2)
 
 
 def test_an_application_is_loaded_anew_and_a_mistake_in_it_is_said(quiet_stage: Stage) -> None:

@@ -19,6 +19,7 @@ from penstock.core.transitions import Trigger
 from penstock.engine import heard, processes
 from penstock.engine.answering import Answers
 from penstock.engine.child import outcome_from_json
+from penstock.engine.confinement import Rules
 from penstock.engine.holding import Holding
 from penstock.engine.output import Output
 from penstock.engine.service import log
@@ -54,7 +55,7 @@ class Attempt:
         self.held = holding.held
         self._zygote = zygote
         self._surroundings = surroundings
-        self._rules = surroundings.job_rules(holding)
+        self._rules: Rules
         self._fork: Fork | None = None
         self._said: Outcome | None = None
         self._stop: Stop | None = None
@@ -79,6 +80,7 @@ class Attempt:
             return Outcome(Trigger.RELEASE, Cause.RELEASED)
         if self._stop is not None:
             return self._stopped(Exit(), Usage())
+        self._rules = self._surroundings.job_rules(self.holding)
         fork = self._launch(task)
         exit = await self._watch(fork)
         await self._clean_up()

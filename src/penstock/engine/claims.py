@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from penstock.core.job import Claimed, Place
+from penstock.core.job import Claimed, Held, Place
 from penstock.core.ports import JobsPort, Store
 from penstock.engine.controls import Controls
 from penstock.engine.laps import Laps
 from penstock.engine.pool import Pool
+from penstock.engine.service import log
 
 _SLOW = 0.025
 """A look from the front of the queue that takes longer is not made for every claim."""
@@ -79,3 +80,9 @@ class Claims:
         mark.note(claimed, full=full, took=time.monotonic() - begun, from_front=not behind)
         # What came from further on says nothing of what stands in front.
         return claimed, full or bool(behind)
+
+    async def release_strays(self, worker: str, held: Sequence[Held]) -> None:
+        """Put back what names the worker although it does not hold it."""
+        released = await self._store.arun(self._jobs.release_unheld(worker, held))
+        if released:
+            log.warning("%d job(s) were given back: the answer to their claim was lost", len(released))

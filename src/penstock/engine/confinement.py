@@ -174,7 +174,7 @@ def _limit(rules: Rules) -> None:
     if rules.memory is not None:
         _set_limit(resource.RLIMIT_DATA, rules.memory + _data_size())
     if rules.processes is not None and (rules.user or os.getuid()):
-        _set_limit(resource.RLIMIT_NPROC, rules.processes + _processes_of(rules.user or os.getuid()))
+        _set_limit(resource.RLIMIT_NPROC, rules.processes + _threads_of(rules.user or os.getuid()))
 
 
 def _set_limit(which: int, value: int, left: int = 0) -> None:
@@ -195,13 +195,15 @@ def _data_size() -> int:
     return int(pages) * _PAGE
 
 
-def _processes_of(user: int) -> int:
-    """How many processes the user has: the kernel's limit counts all of them, not those of one job."""
+def _threads_of(user: int) -> int:
+    """How many threads the user has: the kernel's limit counts all of them, not the processes of one job."""
     count = 0
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError):
-                count += os.stat(f"/proc/{name}").st_uid == user
+                if os.stat(f"/proc/{name}").st_uid == user:
+                    # A folder for each thread, and the two that every folder has.
+                    count += max(1, os.stat(f"/proc/{name}/task").st_nlink - 2)
     return count
 
 

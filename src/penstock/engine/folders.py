@@ -22,13 +22,16 @@ class WorkerFolder:
         self._lock = -1
 
     def open(self) -> None:
-        """Remove what dead workers of the same user left behind, then make the folder."""
+        """Remove what dead workers of the same user left behind, then make the folder; another one if it is gone."""
         for entry in list(os.scandir(self._parent)):
             if entry.name.startswith(_PREFIX) and _is_left_behind(entry):
                 shutil.rmtree(entry.path, ignore_errors=True)
         # Under its own name it can be seen by others, and by then it must be locked.
         made = tempfile.mkdtemp(prefix=_UNFINISHED, dir=self._parent)
+        earlier = self._lock
         self._lock = os.open(os.path.join(made, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if earlier >= 0:
+            os.close(earlier)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         # Jobs of another user must be able to reach their own folders in it, and see no others.
         os.chmod(made, 0o711)  # noqa: S103
@@ -39,7 +42,7 @@ class WorkerFolder:
         if self.path:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._lock)
-            self.path = ""
+            self.path, self._lock = "", -1
 
 
 def _is_left_behind(entry: os.DirEntry[str]) -> bool:

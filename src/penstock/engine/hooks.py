@@ -34,7 +34,8 @@ BY_EVENT: Mapping[str, tuple[str, ...]] = {
     kinds.DELETED: ("on_delete",),
 }
 _IDLE = 5.0
-_BATCH = 50
+_AT_ONCE = 32
+"""Hooks that are called at the same time: each has a process, and descriptors in the worker."""
 
 
 class Hooks:
@@ -58,6 +59,7 @@ class Hooks:
         self._errands = errands
         self._timeout = timeout
         self._running: set[asyncio.Task[None]] = set()
+        self._room = asyncio.Semaphore(_AT_ONCE)
         self.lanes: dict[int, Definition] = {}
         """The definitions with hooks that this worker has loaded."""
         self.errors = 0
@@ -67,7 +69,10 @@ class Hooks:
     async def tick(self) -> float:
         if not self.lanes or not self._zygote().alive:
             return _IDLE
-        calls = await self._store.arun(self._jobs.take_hooks(list(self.lanes), _BATCH))
+        while len(self._running) >= _AT_ONCE:
+            # What was taken and not called would be lost with this worker: the others wait in the store.
+            await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
+        calls = await self._store.arun(self._jobs.take_hooks(list(self.lanes), _AT_ONCE))
         found = await self._store.arun(self._admin.get([call.job_id for call in calls])) if calls else []
         jobs = {job.id: job for job in found}
         for call in calls:
@@ -80,7 +85,7 @@ class Hooks:
                 log.exception(
                     "hooks of job %s for %s could not be called", call.job_id, call.kind, extra=about(call.job_id)
                 )
-        return 0.0 if len(calls) == _BATCH else _IDLE
+        return 0.0 if len(calls) == _AT_ONCE else _IDLE
 
     def _call_all(self, call: HookCall, job: Job | None) -> None:
         definition = self.lanes[call.lane]
@@ -90,7 +95,7 @@ class Hooks:
 
     def call(self, definition: Definition, name: str, task: Task) -> None:
         """Call one hook, without waiting for it."""
-        work = asyncio.ensure_future(self._call(definition, name, task))
+        work = asyncio.ensure_future(self._in_turn(definition, name, task))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
 
@@ -98,6 +103,10 @@ class Hooks:
         """Wait for hooks that are being called."""
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
+
+    async def _in_turn(self, definition: Definition, name: str, task: Task) -> None:
+        async with self._room:
+            await self._call(definition, name, task)
 
     async def _call(self, definition: Definition, name: str, task: Task) -> None:
         JOB.set(task)

@@ -41,19 +41,28 @@ class Pool:
 
     @property
     def room(self) -> int:
-        """How many jobs may be claimed at once; while these begin, the next ones are on their way."""
+        """How many jobs may be claimed at once; while these begin, the next ones are on their way.
+
+        None while a job has its last chance, or waits for it: whoever came now would wait for its end, held by us."""
+        if any(_has_last_chance(each) for each in (*self.running.values(), *self.waiting)):
+            return 0
         return min(self.free + self.ahead, _MOST_AT_ONCE)
+
+    @property
+    def is_left_alone(self) -> bool:
+        """Whether somebody runs beside whom nobody may start."""
+        return any(map(_has_last_chance, self.running.values()))
 
     def take(self) -> Iterator[Holding]:
         """What may start now, in its order; the caller puts each into `running`."""
-        if not self.waiting or any(each.claimed.lost >= _LAST_CHANCE for each in self.running.values()):
+        if not self.waiting or self.is_left_alone:
             return
         while self.waiting and not self.waiting[0].claimed.lost and len(self.running) < self.slots:
             yield self.waiting.popleft()
         for holding in list(self.waiting):
             if len(self.running) >= self.slots:
                 return
-            last_chance = holding.claimed.lost >= _LAST_CHANCE
+            last_chance = _has_last_chance(holding)
             if self._may_start(holding):
                 self.waiting.remove(holding)
                 self._waits_since.pop(holding.held, None)
@@ -76,3 +85,7 @@ class Pool:
             return True
         since = self._waits_since.setdefault(holding.held, time.monotonic())
         return time.monotonic() - since > _PATIENCE
+
+
+def _has_last_chance(holding: Holding) -> bool:
+    return holding.claimed.lost >= _LAST_CHANCE

@@ -45,6 +45,10 @@ class Surroundings:
     def close(self) -> None:
         self._folder.close()
 
+    def admit(self, definitions: Iterable[Definition]) -> None:
+        """Raise when code that is loaded later would run as root, and nobody has allowed that."""
+        _user(self._settings, definitions)
+
     def rules(self, definition: Definition, job_id: str, more: Mapping[str, str] | None = None) -> Rules:
         """What a child may use that runs this definition; its folder is to be given back."""
         user, group = self._user
@@ -95,13 +99,22 @@ class Surroundings:
                     os.chmod(folder, _PRIVATE)
                     self._stamps[folder] = os.lstat(folder).st_ctime_ns
                 return folder
-        self._made += 1
-        folder = os.path.join(self._folder.path, str(self._made))
-        os.mkdir(folder, _PRIVATE)
+        try:
+            folder = self._new_folder()
+        except FileNotFoundError:
+            # Whoever tidies up among temporary files has removed the folder that holds them all.
+            self._folder.open()
+            folder = self._new_folder()
         user, group = self._user
         if user is not None:
             os.chown(folder, user, -1 if group is None else group)
         self._stamps[folder] = os.lstat(folder).st_ctime_ns
+        return folder
+
+    def _new_folder(self) -> str:
+        self._made += 1
+        folder = os.path.join(self._folder.path, str(self._made))
+        os.mkdir(folder, _PRIVATE)
         return folder
 
     def _visible(self, definition: Definition) -> dict[str, str]:

@@ -187,6 +187,7 @@ class Worker:
 
     async def adopt(self, zygote: ZygoteProcess, inline: Application | None) -> None:
         """Go on with other code: what runs keeps the old one, what is claimed from now on gets the new."""
+        self._surroundings.admit(zygote.definitions)
         loaded = await register(self.store, self._admin, zygote.definitions, inline)
         await self._controls.read(loaded.definitions, self._controls.version)
         self._zygotes.adopt(zygote)
@@ -267,7 +268,9 @@ class Worker:
             return self.settings.poll
         messages, self._messages = self._messages, []
         try:
-            await self._release_strays(worker)
+            if self._stray:
+                await self._claims.release_strays(worker, self.held())
+                self._stray = False
             more = await self._fill(worker, self._forked)
             more |= await self._fill(worker, self._inlined)
         except LeaseLost as error:
@@ -303,14 +306,6 @@ class Worker:
         asyncio.get_running_loop().call_soon(self._launch)
         return more and pool.room > 0
 
-    async def _release_strays(self, worker: str) -> None:
-        """Put back what names this worker although it does not hold it."""
-        if self._stray:
-            released = await self.store.arun(self._jobs.release_unheld(worker, self.held()))
-            self._stray = False
-            if released:
-                log.warning("%d job(s) were given back: the answer to their claim was lost", len(released))
-
     def held(self) -> list[Held]:
         """The attempts that it has claimed and not settled."""
         return [*self._running, *(each.held for pool in (self._forked, self._inlined) for each in pool.waiting)]
@@ -319,10 +314,13 @@ class Worker:
         """Start what waits and may start now."""
         if not self._zygotes.present.alive or processes.boot_time() >= self._lease.trusted_until:
             return
-        for holding in self._forked.take():
-            self._begin(self._forked, holding, Attempt(holding, self._zygotes.present, self._surroundings))
         for holding in self._inlined.take():
             self._begin(self._inlined, holding, InlineAttempt(holding, self._loaded))
+        for holding in self._forked.take():
+            self._begin(self._forked, holding, Attempt(holding, self._zygotes.present, self._surroundings))
+            if self._forked.is_left_alone:
+                # The others would wait for its end, held by this worker, while another one may be free.
+                self._give_back_waiting()
 
     def _begin(self, pool: Pool, holding: Holding, attempt: Running) -> None:
         self._running[holding.held] = attempt
