@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import sys
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,6 +52,7 @@ class AppSource:
     def __init__(self, target: str, folder: str | None = None) -> None:
         self.target = target
         self.folder = os.path.abspath(folder or os.getcwd())
+        self._was_loaded = False
 
     @property
     def origin(self) -> str:
@@ -63,9 +66,39 @@ class AppSource:
         return await ZygoteProcess.start(self.target, self.folder, allow_threads=allow_threads)
 
     def inline(self, definitions: Sequence[Definition]) -> Application | None:
-        if any(each.isolation == "inline" for each in definitions):
-            return handlers.load(self.target, self.folder)
-        return None
+        if not any(each.isolation == "inline" for each in definitions):
+            return None
+        with _imported_anew(self.folder) if self._was_loaded else contextlib.nullcontext():
+            found = handlers.load(self.target, self.folder)
+        self._was_loaded = True
+        return found
+
+
+@contextlib.contextmanager
+def _imported_anew(folder: str) -> Generator[None]:
+    """Have the modules of a folder imported again where they are asked for; all are as before when that fails."""
+    before = {name: module for name, module in list(sys.modules.items()) if _is_in(folder, module)}
+    for name in before:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    try:
+        yield
+    except BaseException:
+        for name in [name for name, module in list(sys.modules.items()) if _is_in(folder, module)]:
+            del sys.modules[name]
+        sys.modules.update(before)
+        raise
+
+
+def _is_in(folder: str, module: object) -> bool:
+    """Whether a module is a file of the folder, and not of an environment that happens to lie in it, or our own."""
+    file = getattr(module, "__file__", None) or ""
+    others = (sys.prefix, sys.base_prefix, os.path.dirname(os.path.abspath(__file__)))
+    return (
+        file.startswith(os.path.join(folder, ""))
+        and not any(file.startswith(os.path.join(each, "")) for each in others if each != folder)
+        and module is not sys.modules.get("__main__")
+    )
 
 
 class FilesSource:

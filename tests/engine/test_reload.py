@@ -217,5 +217,38 @@ def test_an_application_is_loaded_anew_and_a_mistake_in_it_is_said(quiet_stage: 
     assert quiet_stage.app.enqueue("greet").result(30) == "a new result"
 
 
+def test_inline_jobs_of_an_application_get_the_new_code_of_all_its_modules(quiet_stage: Stage) -> None:
+    module, helper = quiet_stage.folder / "project.py", quiet_stage.folder / "helper.py"
+    module.write_text(
+        HEAD + "import helper\n\n@app.job('greet', isolation='inline')\nasync def greet():\n    return helper.WORD\n"
+    )
+    helper.write_text("WORD = 'old'\n")
+    worker = command(quiet_stage, "worker", "project:app", "--watch", *QUICK)
+    assert quiet_stage.app.enqueue("greet").result(30) == "old"
+
+    helper.write_text("WORD = 'broken'\nraise RuntimeError('only where jobs run inline')\n")
+    quiet_stage.eventually(lambda: "not loaded anew: " in worker.output, "the mistake is said")
+    assert quiet_stage.app.enqueue("greet").result(30) == "old"
+
+    helper.write_text("WORD = 'a new one'\n")
+    reloaded(quiet_stage, worker)
+    assert quiet_stage.app.enqueue("greet").result(30) == "a new one"
+
+
+def test_jobs_see_the_variables_that_their_file_names_now(quiet_stage: Stage) -> None:
+    quiet_stage.environment["PENSTOCK_TEST_VARIABLE"] = "seen"
+    body = "import os\n{}def run(ctx):\n    return os.environ.get('PENSTOCK_TEST_VARIABLE')\n"
+    jobs = JobFolder(quiet_stage)
+    jobs.save("look.py", body.format(""))
+    jobs.worker("--watch")
+    assert jobs.result("look") is None
+
+    jobs.save("look.py", body.format("env = ['PENSTOCK_TEST_VARIABLE']\n"))
+    jobs.comes_to_give("look", "seen")
+
+    jobs.save("look.py", body.format(""))
+    jobs.comes_to_give("look", None)
+
+
 def _known(stage: Stage) -> list[str]:
     return [row.definition.key for row in stage.app.definitions_known()]

@@ -35,7 +35,7 @@ class Surroundings:
         self._folder = WorkerFolder(settings.folder)
         self._spare: list[str] = []
         self._stamps: dict[str, int] = {}
-        self._seen: dict[tuple[str, int], dict[str, str]] = {}
+        self._seen: dict[tuple[str, ...], dict[str, str]] = {}
         self._made = 0
 
     def open(self) -> None:
@@ -119,11 +119,10 @@ class Surroundings:
 
     def _visible(self, definition: Definition) -> dict[str, str]:
         """What jobs of a definition see of the worker's environment."""
-        pair = definition.key, definition.version
-        if pair not in self._seen:
-            names = (*self._settings.environment, *definition.environment)
-            self._seen[pair] = allowed_environment(names, os.environ)
-        return self._seen[pair]
+        names = definition.environment
+        if names not in self._seen:
+            self._seen[names] = allowed_environment((*self._settings.environment, *names), os.environ)
+        return self._seen[names]
 
 
 def _first(limit: int | None, otherwise: int | None) -> int | None:

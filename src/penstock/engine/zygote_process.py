@@ -26,7 +26,7 @@ _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NU
 _CHUNK = 65_536
 _BURY_SECONDS = 5.0
 _LOAD_SECONDS = 300.0
-_SEND_SECONDS = 0.05
+_SEND_MILLISECONDS = 50
 
 _births = threading.Lock()
 _zygotes: set[int] = set()
@@ -213,7 +213,9 @@ class ZygoteProcess:
                 try:
                     sent = socket.send_fds(self._line, [data], descriptors) if descriptors else self._line.send(data)
                 except BlockingIOError:
-                    select.select([], [self._line], [], _SEND_SECONDS)
+                    room = select.poll()
+                    room.register(self._line, select.POLLOUT)
+                    room.poll(_SEND_MILLISECONDS)
                     continue
                 data, descriptors = data[sent:], None
 
