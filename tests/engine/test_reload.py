@@ -7,7 +7,9 @@ import signal
 
 import pytest
 
+from penstock import Penstock
 from penstock.engine import processes
+from penstock.engine.loaded import Loaded
 from tests.engine.faults import outage
 from tests.engine.fleet import QUICK, Gate, JobFolder, Stage, WorkerProcess, command, gone
 
@@ -233,6 +235,39 @@ def test_inline_jobs_of_an_application_get_the_new_code_of_all_its_modules(quiet
     helper.write_text("WORD = 'a new one'\n")
     reloaded(quiet_stage, worker)
     assert quiet_stage.app.enqueue("greet").result(30) == "a new one"
+
+
+def test_what_inline_jobs_have_opened_is_closed_when_the_worker_ends_also_after_a_reload(quiet_stage: Stage) -> None:
+    module, told = quiet_stage.folder / "project.py", quiet_stage.folder / "told"
+    body = HEAD + (
+        "@app.resource('line')\ndef line():\n"
+        f"    with open({str(told)!r}, 'a') as file:\n"
+        "        print('open {value}', file=file, flush=True)\n        yield {value!r}\n"
+        "        print('close {value}', file=file, flush=True)\n        {then}\n\n"
+        "@app.job('use', isolation='inline')\nasync def use(ctx):\n    return ctx.resources['line']\n"
+    )
+    module.write_text(body.format(value="old", then="raise OSError('it does not close')"))
+    worker = command(quiet_stage, "worker", "project:app", "--watch", *QUICK)
+    assert [quiet_stage.app.enqueue("use").result(30) for _ in range(2)] == ["old", "old"]
+
+    module.write_text(body.format(value="new", then="pass"))
+    reloaded(quiet_stage, worker)
+    assert [quiet_stage.app.enqueue("use").result(30) for _ in range(2)] == ["new", "new"]
+    worker.stop()
+
+    assert told.read_text().split("\n")[:-1] == ["open old", "open new", "close new", "close old"]
+    assert "a resource of inline jobs could not be closed" in worker.output
+
+
+def test_a_worker_that_begins_anew_goes_on_with_what_its_inline_jobs_have_opened() -> None:
+    app = Penstock("sqlite://")
+    app.resource("word")(lambda: "word")
+    first, second = Loaded({}, app), Loaded({}, app)
+    assert first.resources["word"] == "word"
+
+    second.follow(first)
+
+    assert second.resources is first.resources
 
 
 def test_jobs_see_the_variables_that_their_file_names_now(quiet_stage: Stage) -> None:

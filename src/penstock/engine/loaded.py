@@ -8,6 +8,7 @@ from penstock.core.definition import Definition
 from penstock.core.ports import AdminPort, Store
 from penstock.engine.context import Resources
 from penstock.engine.handlers import Application, Handle
+from penstock.engine.service import log
 from penstock.engine.timeouts import Timeouts
 
 
@@ -19,6 +20,7 @@ class Loaded:
         self.inline = inline
         self.resources = Resources(inline.resources if inline else {})
         self.timeouts = Timeouts()
+        self._earlier: list[Resources] = []
         found = inline.definitions if inline else ()
         self._handles = {(each.definition.key, each.definition.version): each for each in found}
 
@@ -33,6 +35,23 @@ class Loaded:
     @property
     def hooked(self) -> dict[int, Definition]:
         return {lane: each for lane, each in self.definitions.items() if each.hooks}
+
+    def follow(self, earlier: Loaded) -> None:
+        """Come after another: what that one has opened serves on for the same code, and is closed at last for other."""
+        self._earlier = earlier._earlier
+        if self.inline is earlier.inline:
+            self.resources = earlier.resources
+        else:
+            # Attempts that run keep the old code, and what it has opened.
+            self._earlier = [*earlier._earlier, earlier.resources]
+
+    def close(self) -> None:
+        """Close what inline jobs have opened."""
+        for each in (self.resources, *reversed(self._earlier)):
+            try:
+                each.close()
+            except BaseException:
+                log.exception("a resource of inline jobs could not be closed")
 
     def handle(self, definition: Definition) -> Handle:
         """The code of an inline definition."""

@@ -173,7 +173,7 @@ class Worker:
                 await self._end(loops)
         finally:
             await self.close()
-            self._loaded.resources.close()
+            self._loaded.close()
             await asyncio.to_thread(self._surroundings.close)
             if self._inlined.running:
                 log.critical("%d inline job(s) do not stop: the process ends", len(self._inlined.running))
@@ -198,6 +198,7 @@ class Worker:
         self.claimer.wake()
 
     def _use(self, loaded: Loaded) -> None:
+        loaded.follow(self._loaded)
         self._loaded = loaded
         if loaded.inline is not None:
             take_records()
