@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -131,3 +132,23 @@ async def test_the_async_calls_refuse_the_same(memory_app: Penstock) -> None:
         await memory_app.aenqueue("work", {"to": "a"}, priorty=1)
 
     assert (await memory_app.ajobs()).jobs == []
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda app: app.enqueue("half\ud800"),
+        lambda app: app.pause("half\ud800", "why"),
+        lambda app: app.count_jobs(cap=2**63),
+        lambda app: app.audit(before=2**63),
+    ],
+    ids=["key", "pause", "count", "audit"],
+)
+def test_what_no_store_can_take_is_refused_as_bad_input(app: Penstock, ask: Callable[[Penstock], object]) -> None:
+    with pytest.raises(InvalidInput, match="cannot take what was given"):
+        ask(app)
+
+
+async def test_the_same_is_refused_in_a_loop(app: Penstock) -> None:
+    with pytest.raises(InvalidInput, match="cannot take what was given"):
+        await app.aenqueue("half\ud800")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from penstock.core.ports import Store
 
 POOLER_HINT = "Say ?pooler=true in the store's URL, or connect to the database itself."
+INPUT_HINT = "Look for numbers beyond 64 bits, NUL characters and halves of surrogate pairs."
 _FORMS = "sqlite:///jobs.db, sqlite:////absolute/path/jobs.db, sqlite:// (memory) or postgresql://user@host/database"
 _OURS = ("schema", "pooler", "migrate")
 _TRUTHS = {

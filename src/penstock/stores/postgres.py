@@ -148,6 +148,9 @@ class PostgresStore:
                 if not _again(error, plan, progress, attempt) or _is_past(end):
                     with translated(self.place):
                         raise
+            except UnicodeError:
+                with translated(self.place):
+                    raise
             time.sleep(_pause(attempt))
         raise StoreUnavailable(f"{self.place} could not finish {plan.name}: others were always faster.")
 
@@ -170,6 +173,9 @@ class PostgresStore:
                 if not _again(error, plan, progress, attempt) or _is_past(end):
                     with translated(self.place):
                         raise
+            except UnicodeError:
+                with translated(self.place):
+                    raise
             await asyncio.sleep(_pause(attempt))
         raise StoreUnavailable(f"{self.place} could not finish {plan.name}: others were always faster.")
 

@@ -9,8 +9,8 @@ import psycopg
 from psycopg import errors
 from psycopg_pool import PoolTimeout
 
-from penstock.core.errors import PenstockError, SchemaError, StoreError, StoreFull, StoreUnavailable
-from penstock.stores import POOLER_HINT
+from penstock.core.errors import InvalidInput, PenstockError, SchemaError, StoreError, StoreFull, StoreUnavailable
+from penstock.stores import INPUT_HINT, POOLER_HINT
 
 _FULL = (errors.DiskFull, errors.OutOfMemory)
 _PREPARED = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatementName)
@@ -55,6 +55,8 @@ def translated(place: str) -> Iterator[None]:
         raise StoreUnavailable(f"{place} could not be reached, or all connections were in use for too long.") from error
     except (psycopg.OperationalError, psycopg.InterfaceError, errors.ReadOnlySqlTransaction) as error:
         raise StoreUnavailable(f"{place} did not answer: {_first_line(error)}.") from error
+    except (psycopg.DataError, UnicodeError) as error:
+        raise InvalidInput(f"{place} cannot take what was given: {_first_line(error)}.", hint=INPUT_HINT) from error
     except psycopg.Error as error:
         raise StoreError(f"{place} refused: {_first_line(error)}.") from error
 

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 import apsw
 
-from penstock.core.errors import PenstockError, StoreError, StoreFull, StoreUnavailable
+from penstock.core.errors import InvalidInput, PenstockError, StoreError, StoreFull, StoreUnavailable
+from penstock.stores import INPUT_HINT
 
 
 @contextmanager
@@ -39,5 +40,7 @@ def translated(place: str) -> Iterator[None]:
         ) from error
     except apsw.IOError as error:
         raise StoreError(f"The disk that holds {place} failed: {error}.") from error
+    except (OverflowError, UnicodeError) as error:
+        raise InvalidInput(f"{place} cannot take what was given: {error}.", hint=INPUT_HINT) from error
     except apsw.Error as error:
         raise StoreError(f"{place} refused: {error}.") from error
