@@ -13,7 +13,7 @@ from penstock.conversation import Errand, Talk, not_inside_a_job
 from penstock.core import payload
 from penstock.core.definition import check_priority
 from penstock.core.errors import Conflict, InvalidInput, NotFound
-from penstock.core.instant import Duration, microseconds
+from penstock.core.instant import Duration
 from penstock.core.job import Job, Phase
 from penstock.core.transitions import Status, Trigger, allowed
 from penstock.handles import PYTHON
@@ -192,10 +192,8 @@ class Control(Reading):
             raise _cannot((yield from self._stored_job(asked)), "be deleted")
 
     def _reschedule_job(self, job_id: str, at: datetime | None, delay: Duration, by: str | None) -> Talk[Status]:
-        later = microseconds(delay, "delay")
-        if at is not None and later:
-            raise InvalidInput("Give `at` or `delay`, not both.")
-        asked, due = given.job_id(job_id), given.instant(at, "at")
+        due, later = given.due(at, delay)
+        asked = given.job_id(job_id)
         status: Status = yield control.reschedule(asked, due=due, delay=later, by=given.actor(by))
         self.queue.publish([asked])
         return status

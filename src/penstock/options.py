@@ -14,7 +14,7 @@ from penstock.core import payload
 from penstock.core.definition import DEFAULT_PRIORITY, Definition, Routed, check_priority
 from penstock.core.errors import InvalidInput
 from penstock.core.ids import parse_id
-from penstock.core.instant import from_datetime, microseconds
+from penstock.core.instant import Duration, from_datetime, microseconds
 from penstock.core.job import Alike, Draft, Job, JobFilter
 from penstock.core.transitions import Status
 from penstock.orders import PLAIN, EnqueueOptions, Order
@@ -122,6 +122,14 @@ def note(text: object) -> str | None:
 
 def instant(value: datetime | None, what: str) -> int | None:
     return None if value is None else _instant(value, what)
+
+
+def due(at: datetime | None, delay: Duration) -> tuple[int | None, int]:
+    """When a job shall be due: an instant, or a length of time from now."""
+    later = microseconds(delay, "delay")
+    if at is not None and later:
+        raise InvalidInput("Give `at` or `delay`, not both.")
+    return instant(at, "at"), later
 
 
 def integer(value: object, what: str) -> int:

@@ -418,10 +418,15 @@ def test_a_token_or_password_that_cannot_be_used_is_not_repeated(server: StreamS
     assert "sesame" not in str(away.value)
 
 
-@pytest.mark.parametrize("url", ["", "jobs.example.org", "ftp://jobs.example.org", "http://", None])
+@pytest.mark.parametrize(
+    "url",
+    ["", "jobs.example.org", "ftp://jobs.example.org", "http://", None, "http://ann:sesame@[::1", "http://127.0.0.1:x",
+     "http://127.0.0.1:99999", "http://jobs..example.org", "http://\udcff", "http://jobs.example.org\x7f"],
+)  # fmt: skip
 def test_what_is_no_url_is_refused(url: Any) -> None:
-    with pytest.raises(InvalidInput, match="URL"):
+    with pytest.raises(InvalidInput, match="URL") as refused:
         Client(url)
+    assert "sesame" not in str(refused.value)
 
 
 def test_refusals_are_the_errors_of_the_library(calls: Calls, app: Penstock) -> None:

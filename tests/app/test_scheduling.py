@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import InvalidInput, NotFound, Penstock
-from penstock.core.errors import Conflict, InvalidSchedule, RevisionConflict
+from penstock.core.errors import Conflict, InvalidDefinition, InvalidSchedule, RevisionConflict
 from penstock.core.instant import HOUR, SECOND, to_datetime
 from penstock.core.schedule import Kind, Missed, Overlap, ScheduleRow, Tick
 from penstock.core.transitions import Status
@@ -129,6 +129,17 @@ def test_what_is_wrong_is_said_with_the_name_of_the_schedule(memory_app: Penstoc
 def test_what_is_no_key_is_refused(memory_app: Penstock, key: Any) -> None:
     with pytest.raises(InvalidInput, match="schedule"):
         memory_app.save_schedule(key, "report", cron="@daily")
+
+
+@pytest.mark.parametrize("key", [".", ".."])
+def test_a_key_that_no_url_can_name_is_refused_wherever_it_comes_from(app: Penstock, key: str) -> None:
+    with pytest.raises(InvalidSchedule, match="no URL can name it"):
+        app.save_schedule(key, "report", cron="@daily")
+    with pytest.raises(InvalidSchedule, match="no URL can name it"):
+        app.schedule(key, "report", cron="@daily")
+    with pytest.raises(InvalidDefinition, match="cannot be a definition's key"):
+        app.job(key)(lambda: None)
+    assert app.schedules() == []
 
 
 def test_a_schedule_needs_a_definition_that_is_known(app: Penstock) -> None:

@@ -103,7 +103,8 @@ def test_without_a_server_and_a_store_it_says_what_to_do(shell: Shell) -> None:
 
 @pytest.mark.parametrize(
     "flags",
-    [("--server", "jobs.example.org"), ("--store", "sqlite:///a.db", "--server", "http://127.0.0.1:1"),
+    [("--server", "jobs.example.org"), ("--server", "http://[::1"), ("--server", "http://127.0.0.1:x"),
+     ("--store", "sqlite:///a.db", "--server", "http://127.0.0.1:1"),
      ("--profile", "a", "--store", "sqlite:///a.db")],
 )  # fmt: skip
 def test_a_place_that_cannot_be_meant_is_refused(shell: Shell, flags: tuple[str, ...]) -> None:

@@ -77,7 +77,7 @@ def test_what_holds_for_all_workers_is_changed_field_by_field(shell: Shell, tmp_
     app.close()
 
 
-@pytest.mark.parametrize("change", ["slots=0", "slot=3", "alerts.deep=3", "nothing.here=1", "slots", ""])
+@pytest.mark.parametrize("change", ["slots=0", "slots=1e999", "slot=3", "alerts.deep=3", "nothing.here=1", "slots", ""])
 def test_a_change_that_cannot_be_is_refused_and_nothing_is_stored(shell: Shell, tmp_path: Path, change: str) -> None:
     url = f"sqlite:///{tmp_path}/jobs.db"
 

@@ -78,6 +78,22 @@ def test_a_wrong_call_has_its_exit_code_and_a_problem_in_the_shape_of_the_api(
     assert remote.refused(*words, code=code)["code"] == kind
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("enqueue", "noop", "--params", '{"name": "\\ud800"}'), ("enqueue", "noop", "name=\udcff"),
+        ("enqueue", "noop", "width=1e999"), ("enqueue", "\udcff"), ("jobs", "list", "--tag", "\udcff"),
+        ("definitions", "show", "\udcff"), ("events", "tail", "--after", "ü"),
+        ("events", "tail", "--definition", "\udcff"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_sent_is_refused_with_a_line_and_a_hint(place: Place, words: tuple[str, ...]) -> None:
+    done = place.run(*words, code=2)
+
+    assert done.out == ""
+    assert [line.partition(":")[0] for line in done.err.splitlines()] == ["error", "hint"]
+
+
 def test_an_error_is_a_line_and_a_hint(remote: Place) -> None:
     done = remote.run("jobs", "show", "01890a5d-ac96-774b-bcce-b302099a8057", code=3)
 

@@ -118,6 +118,7 @@ def test_the_next_ticks_are_shown_before_and_after_a_schedule_is_made(place: Pla
     assert text.splitlines()[1].split() == ["LOCAL", "UTC", "FROM", "NOW"]
     assert place.refused("schedules", "preview", "--cron", "61 * * * *", code=2)["code"] == "invalid_schedule"
     assert place.refused("schedules", "create", key, "noop", "--every", "1h", code=4)["code"] == "conflict"
+    assert "--timezone" in place.refused("schedules", "preview", key, "--timezone", "Europe/Berlin", code=2)["hint"]
     assert place.refused("schedules", "create", "other", "noop", code=2)
     assert place.refused("schedules", "edit", key, code=2)
 

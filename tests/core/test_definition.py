@@ -54,7 +54,16 @@ def test_lists_as_json_has_them_become_what_the_code_writes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "fits"), [("a", True), ("reports.daily:2/x-y_z", True), ("", False), ("a b", False), (5, False)]
+    ("text", "fits"),
+    [
+        ("a", True),
+        ("reports.daily:2/x-y_z", True),
+        ("", False),
+        ("a b", False),
+        (5, False),
+        (".", False),
+        ("..", False),
+    ],
 )
 def test_names_are_of_one_kind(text: object, fits: bool) -> None:
     assert is_name(text) is fits

@@ -386,6 +386,12 @@ def test_a_schedule_that_cannot_work_is_refused_by_name(facts: dict[str, Any], s
         check(_schedule(**facts))
 
 
+@pytest.mark.parametrize("key", [".", ".."])
+def test_a_schedule_that_no_url_can_name_is_refused(key: str) -> None:
+    with pytest.raises(InvalidSchedule, match="no URL can name it"):
+        check(_schedule(key=key))
+
+
 @pytest.mark.parametrize(
     "facts",
     [

@@ -379,6 +379,24 @@ def test_a_second_cancel_is_taken_while_the_job_is_ending_and_refused_when_it_ha
     assert refused(ready.post(f"{JOBS}/{waiting}/cancel"), 409, "conflict")["details"]["jobId"] == waiting
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"priority": 5, "runAt": "2030-01-01T00:00:00Z", "delay": 5}, {"priority": 5, "delay": 1e300},
+        {"priority": 21, "delay": 5}, {}, {"priority": None}, {"priority": None, "runAt": None, "delay": None},
+    ],
+)  # fmt: skip
+def test_a_change_of_a_job_that_is_refused_changes_nothing_of_it(
+    ready: WebKit, app: Penstock, body: dict[str, Any]
+) -> None:
+    job = enqueue(app, delay=3600)
+    before = app.read_job(job)
+
+    refused(ready.patch(f"{JOBS}/{job}", body), 422, "invalid_request")
+
+    assert app.read_job(job) == before
+
+
 @pytest.mark.parametrize("accept", ["text/html", "application/xml", "image/*", "text/event-stream;q=0, text/plain"])
 def test_events_come_in_two_forms_only(ready: WebKit, accept: str) -> None:
     refused(ready.get("/v1/events", headers={"Accept": accept}), 406, "not_acceptable")

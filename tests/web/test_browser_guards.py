@@ -149,6 +149,14 @@ def test_with_a_list_of_hosts_a_token_does_not_help_either(new_site: NewSite) ->
         refused(site.get("/v1/jobs", headers={"Host": "evil.example"}), 421, "misdirected")
 
 
+def test_hosts_are_known_however_their_names_are_written(new_site: NewSite) -> None:
+    site = new_site(hosts=("Ops.Example.org",))
+
+    with site.as_("admin"):
+        for host in ("Ops.Example.org", "ops.example.org", "OPS.example.ORG:8443"):
+            told(site.get("/v1/jobs", headers={"Host": host}))
+
+
 def test_a_request_through_a_proxy_is_not_from_this_host(site: WebKit) -> None:
     for name in ("Forwarded", "X-Forwarded-For", "X-Real-Ip", "X-Forwarded-Host"):
         refused(site.get("/v1/jobs", headers={name: "127.0.0.1"}), 401, "unauthenticated")

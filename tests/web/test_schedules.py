@@ -212,6 +212,8 @@ def test_secret_parameters_are_masked_wherever_a_schedule_is_shown(site: WebKit)
         ({"overlap": "maybe"}, "invalid_request"),
         ({"key": ""}, "invalid_request"),
         ({"key": "x" * 201}, "invalid_request"),
+        ({"key": "."}, "invalid_schedule"),
+        ({"key": ".."}, "invalid_schedule"),
         ({"cron": "0 3 * * *"}, "invalid_request"),
     ],
 )

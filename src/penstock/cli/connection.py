@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from cyclopts import Group, Parameter
 
@@ -97,7 +97,7 @@ class Connection:
         """Make a request; one that can do no harm twice is made again when its answer is lost."""
         arguments: dict[str, Any] = {"headers": dict(headers or {}), "params": _given(query), "timeout": patience}
         if body is not None:
-            arguments["content"] = json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+            arguments["content"] = _written(body)
             arguments["headers"]["Content-Type"] = "application/json"
         import httpx2
 
@@ -111,6 +111,8 @@ class Connection:
                     raise self._unreachable(error) from None
                 time.sleep(0.2)
                 continue
+            except UnicodeEncodeError as error:
+                raise _unsendable(error) from None
             # Behind a proxy that gave up, the server may have done it.
             unknown = found.status_code in LOST and (method == "GET" or repeatable)
             if left and (unknown or found.status_code in NOT_NOW):
@@ -143,6 +145,8 @@ class Connection:
                 lost += 1
                 if lost > _TRIES * 3 or self._closed.is_set():
                     raise self._unreachable(error) from None
+            except UnicodeEncodeError as error:
+                raise _unsendable(error) from None
             self._closed.wait(min(_LONGEST_REST, 0.2 * 2.0**lost))
 
     def close(self) -> None:
@@ -158,7 +162,10 @@ class Connection:
 
 def path(*parts: str) -> str:
     """A path of the API; parts are quoted."""
-    return "/v1/" + "/".join(quote(each, safe="") for each in parts)
+    try:
+        return "/v1/" + "/".join(quote(each, safe="") for each in parts)
+    except UnicodeEncodeError as error:
+        raise _unsendable(error) from None
 
 
 def refusal(status: int, body: bytes) -> Refused:
@@ -220,17 +227,13 @@ def _opened(common: Common) -> Connection:
 def _remote(url: str, token: str | None = None) -> Connection:
     import httpx2
 
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise InvalidInput(f"{url[:80]!r} is no server's URL.", hint="Write it as in http://127.0.0.1:7367.")
     from penstock.cli import profiles
-    from penstock.client.transport import authorization
+    from penstock.client.transport import authorization, server_name
 
+    name = server_name(url)
     headers = authorization(token or profiles.token())
     http = httpx2.Client(base_url=url.rstrip("/"), headers=headers, timeout=_PATIENCE, follow_redirects=False)
-    # A URL may hold a password.
-    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    return Connection(http, f"The server at {shown}", remote=True)
+    return Connection(http, f"The server at {name}", remote=True)
 
 
 def _inside(found: Config) -> Connection:
@@ -254,6 +257,20 @@ def _inside(found: Config) -> Connection:
 
     http = httpx2.Client(transport=InsideTransport(web, closing), base_url="http://127.0.0.1", timeout=_PATIENCE)
     return Connection(http, "The store", remote=False)
+
+
+def _written(body: object) -> bytes:
+    """A body as JSON; an error names the part that JSON does not have."""
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError:
+        from penstock.core import payload
+
+        return payload.encode(body, "The request").encode()
+
+
+def _unsendable(error: UnicodeEncodeError) -> InvalidInput:
+    return InvalidInput(f"{error.object[:80]!a} holds what cannot be sent.", hint="Write plain text, in UTF-8.")
 
 
 def _given(query: Mapping[str, Any] | None) -> dict[str, Any]:

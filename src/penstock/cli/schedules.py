@@ -142,6 +142,11 @@ def preview(
     asked = time.asked()
     if (key is None) == ("kind" not in asked):
         raise InvalidInput("Name a schedule, or give --cron, --every or --at, not both.")
+    if key is not None and asked:
+        raise InvalidInput(
+            f"Schedule {key[:80]!r} has a time zone of its own.",
+            hint="--timezone belongs to --cron, --every or --at; `penstock schedules edit` changes a schedule's.",
+        )
     out = Output(common.json)
     with connect(common) as api:
         if key is None:

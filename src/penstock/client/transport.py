@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -22,14 +23,10 @@ class Transport:
     """Sends requests to one server, with its token; connections are opened when they are needed."""
 
     def __init__(self, url: str, token: str | None, timeout: float, tries: int) -> None:
-        parts = urlsplit(url) if isinstance(url, str) else None
-        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidInput(f"{url!r:.80} is no server's URL.", hint="Write it as in http://127.0.0.1:7367.")
+        self._name = server_name(url)
         if tries < 1 or timeout <= 0:
             raise InvalidInput("tries must be at least 1, and timeout more than 0 seconds.")
         self.url = url.rstrip("/")
-        # A URL may hold a password.
-        self._name = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         self._headers = authorization(token)
         self._timeout = timeout
         self._tries = tries
@@ -132,6 +129,18 @@ class Transport:
 
     def _options(self) -> dict[str, Any]:
         return {"base_url": self.url, "headers": self._headers, "timeout": self._timeout, "follow_redirects": False}
+
+
+def server_name(url: object) -> str:
+    """A server's URL as it may be shown: without the password that it may hold; what is no such URL is refused."""
+    text = url if isinstance(url, str) else ""
+    with suppress(ValueError):
+        parts = urlsplit(text)
+        host = (parts.hostname or "").encode("idna")
+        if parts.scheme in ("http", "https") and host and parts.port != 0 and text.isprintable():
+            return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    shown = text.rpartition("@")[2] if text else url
+    raise InvalidInput(f"{shown!r:.80} is no server's URL.", hint="Write it as in http://127.0.0.1:7367.")
 
 
 def authorization(token: str | None) -> dict[str, str]:

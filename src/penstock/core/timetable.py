@@ -94,6 +94,9 @@ def due_at(schedule: Schedule, instant: int) -> int:
 def check(schedule: Schedule) -> None:
     """Refuse a schedule that cannot work, with an `InvalidSchedule` that names it."""
     try:
+        # Not with the record itself: one that a store has must still be read, to be removed.
+        if schedule.key in (".", ".."):
+            raise InvalidSchedule("no URL can name it.", hint="Give it another key than . or ..")
         check_key(schedule.definition)
         if schedule.priority is not None:
             check_priority(schedule.priority, "The job")
