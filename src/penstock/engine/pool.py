@@ -21,9 +21,11 @@ _MOST_AT_ONCE = 500
 class Pool:
     """A number of slots; jobs with a loss behind them get theirs one at a time."""
 
-    def __init__(self, slots: int, ahead: int) -> None:
+    def __init__(self, slots: int, ahead: int, *, losses: bool = True) -> None:
+        """`losses`: jobs with a loss behind them may come here; where they never do, nobody looks for them."""
         self.slots = slots
         self.ahead = ahead
+        self._losses = losses
         self.lanes: list[int] = []
         self.waiting: deque[Holding] = deque()
         self.running: dict[Held, Holding] = {}
@@ -44,14 +46,14 @@ class Pool:
         """How many jobs may be claimed at once; while these begin, the next ones are on their way.
 
         None while a job has its last chance, or waits for it: whoever came now would wait for its end, held by us."""
-        if any(_has_last_chance(each) for each in (*self.running.values(), *self.waiting)):
+        if self.is_left_alone or (self._losses and any(map(_has_last_chance, self.waiting))):
             return 0
         return min(self.free + self.ahead, _MOST_AT_ONCE)
 
     @property
     def is_left_alone(self) -> bool:
         """Whether somebody runs beside whom nobody may start."""
-        return any(map(_has_last_chance, self.running.values()))
+        return self._losses and any(map(_has_last_chance, self.running.values()))
 
     def take(self) -> Iterator[Holding]:
         """What may start now, in its order; the caller puts each into `running`."""

@@ -80,7 +80,7 @@ class Worker:
         self._controls = Controls(store, admin, self.settings, self._heed_controls)
         self._claims = Claims(store, jobs, self._controls)
         self._forked = Pool(self.settings.slots, self.settings.ahead)
-        self._inlined = Pool(self.settings.inline_slots, self.settings.ahead)
+        self._inlined = Pool(self.settings.inline_slots, self.settings.ahead, losses=False)
         self.pace = Pace()
         self._running: dict[Held, Running] = {}
         self._tasks = Tasks()
