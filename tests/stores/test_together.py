@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.core.errors import Conflict, IdempotencyConflict, NotFound, StoreError, StoreUnavailable
+from penstock.core.errors import Conflict, IdempotencyConflict, InvalidInput, NotFound, StoreUnavailable
 from penstock.core.job import Created, Draft
 from penstock.core.plan import Plan
 from penstock.stores.postgres import PostgresStore
@@ -128,8 +128,8 @@ def test_a_create_at_another_moment_is_not_joined(kit: Kit) -> None:
     [
         ({"lane": 99, "definition": "nobody"}, NotFound),
         ({"definition": "closed"}, Conflict),
-        ({"params": '"\x00"'}, StoreError),
-        ({"params": '"\udcff"'}, UnicodeEncodeError),
+        ({"params": '"\x00"'}, InvalidInput),
+        ({"params": '"\udcff"'}, InvalidInput),
     ],
     ids=["unknown", "disabled", "refused by the database", "refused by the driver"],
 )
@@ -287,7 +287,7 @@ async def test_an_error_reaches_only_the_task_that_has_caused_it(kit: Kit) -> No
         *(kit.store.arun(jobs.create([draft]), now=kit.now) for draft in drafts), return_exceptions=True
     )
 
-    assert [isinstance(answer, StoreError) for answer in made] == [False, False, True, False]
+    assert [isinstance(answer, InvalidInput) for answer in made] == [False, False, True, False]
     assert transactions(kit.store).keys() == {drafts[0].id, drafts[1].id, drafts[3].id}
     await kit.store.aclose()
 
