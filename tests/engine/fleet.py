@@ -27,6 +27,15 @@ QUICK = ("--lease", "3", "--heartbeat", "0.5", "--poll", "0.2", "--stop-grace", 
 PATIENCE = 30.0
 
 
+def open_descriptors() -> set[tuple[str, str]]:
+    """Those of this process, with what they are; compared as sets, for others may be closed meanwhile."""
+    found = set()
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found.add((name, os.readlink(f"/proc/self/fd/{name}")))
+    return found
+
+
 class WorkerProcess:
     """One `penstock worker`; killed at the end, whatever happens."""
 

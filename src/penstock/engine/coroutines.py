@@ -42,12 +42,13 @@ def run_stoppable(work: Any, stop_by: StopBy) -> Any:
     stop_by(lambda: loop.call_soon_threadsafe(task.cancel))
     try:
         loop.take_first_step()
-        return task.result() if task.done() and loop.close_unmade() else loop.run_until_complete(task)
+        return task.result() if task.done() and not loop.made else loop.run_until_complete(task)
     except (SystemExit, KeyboardInterrupt):
         # The task keeps it as well, and would complain that nobody has looked.
         task.exception()
         raise
     finally:
+        # First this: a request to stop must not find the loop closed.
         stop_by(None)
         if not loop.close_unmade():
             # Cancels what is left of its tasks, closes its generators, waits for its threads.

@@ -144,13 +144,10 @@ class PostgresStore:
             try:
                 with Lent(self._pool()) as connection, cut_at(end, connection):
                     return _drive(connection, plan, self._executor(connection, now), progress)
-            except psycopg.Error as error:
+            except (psycopg.Error, UnicodeError) as error:
                 if not _again(error, plan, progress, attempt) or _is_past(end):
                     with translated(self.place):
                         raise
-            except UnicodeError:
-                with translated(self.place):
-                    raise
             time.sleep(_pause(attempt))
         raise StoreUnavailable(f"{self.place} could not finish {plan.name}: others were always faster.")
 
@@ -169,13 +166,10 @@ class PostgresStore:
                 async with LentAsync(await self._async_pool()) as connection:
                     with acut_at(end, connection):
                         return await _adrive(connection, plan, self._statement(now), progress)
-            except psycopg.Error as error:
+            except (psycopg.Error, UnicodeError) as error:
                 if not _again(error, plan, progress, attempt) or _is_past(end):
                     with translated(self.place):
                         raise
-            except UnicodeError:
-                with translated(self.place):
-                    raise
             await asyncio.sleep(_pause(attempt))
         raise StoreUnavailable(f"{self.place} could not finish {plan.name}: others were always faster.")
 
@@ -365,7 +359,7 @@ def _steps(
         return end.value  # type: ignore[no-any-return]
 
 
-def _again(error: psycopg.Error, plan: Plan[Any], progress: _Progress, attempt: int) -> bool:
+def _again(error: Exception, plan: Plan[Any], progress: _Progress, attempt: int) -> bool:
     """Whether a plan may be started again after this error."""
     if is_serialization(error):
         return attempt < _TRIES - 1

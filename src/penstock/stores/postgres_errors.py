@@ -17,14 +17,14 @@ _PREPARED = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatementName)
 _SCHEMA = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName)
 
 
-def is_serialization(error: psycopg.Error) -> bool:
+def is_serialization(error: Exception) -> bool:
     """The database asks to run the transaction again; it then sees the job that held the unique key first."""
     if isinstance(error, errors.UniqueViolation):
         return error.diag.constraint_name == "job_unique"
     return isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
 
 
-def connection_broke(error: psycopg.Error) -> bool:
+def connection_broke(error: Exception) -> bool:
     """The answer will never come: the connection or the server is gone, or it became read-only."""
     if isinstance(error, errors.QueryCanceled | errors.DiskFull | PoolTimeout):
         return False

@@ -176,7 +176,7 @@ def _check_host(request: Request, settings: WebSettings) -> None:
     if len(sent) > 1:
         raise Refusal("malformed", "The header Host was sent more than once.")
     name = _host_name(request)
-    if not settings.hosts or name in _LOCAL_NAMES or name in map(str.lower, settings.hosts):
+    if not settings.hosts or name in _LOCAL_NAMES or name in settings.hosts:
         return
     raise _misdirected(request)
 

@@ -62,6 +62,7 @@ class WebSettings:
             raise InvalidInput(
                 f"web.root_path: {self.root_path!r:.80} is no path.", hint='Write it as in "/ops/penstock".'
             )
+        object.__setattr__(self, "hosts", tuple(host.lower() for host in self.hosts))
         for origin in self.origins:
             if origin == "*" or not origin.startswith(("http://", "https://")) or origin.endswith("/"):
                 raise InvalidInput(
