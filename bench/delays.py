@@ -70,7 +70,7 @@ def _lateness(folder: Path, url: str, count: int) -> list[float]:
         until_done(app, count, 300, "0, 1, 2, 3")
     finally:
         _stop(worker)
-    rows = query(app.store, "SELECT a.started_at - j.due_at FROM {s}attempt AS a JOIN {s}job AS j ON j.id = a.job_id")
+    rows = query(app.store, "SELECT started_at - due_at FROM {s}job")
     app.close()
     return sorted(value / 1000 for (value,) in rows)
 
@@ -86,7 +86,7 @@ def _drained(folder: Path, url: str, ready: int, delayed: int) -> float:
         until_done(app, ready, 300)
     finally:
         _stop(worker)
-    ((begun, ended),) = query(app.store, "SELECT min(started_at), max(ended_at) FROM {s}attempt")
+    ((begun, ended),) = query(app.store, "SELECT min(started_at), max(finished_at) FROM {s}job WHERE status = 5")
     app.close()
     return ready / ((ended - begun) / SECOND)
 

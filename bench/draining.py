@@ -20,6 +20,7 @@ from bench.raw import in_threads
 from penstock import Penstock
 from penstock.core.ids import IdSource
 from penstock.core.job import Draft, JobFilter
+from penstock.core.outcome import RETURNED_NOTHING, Settlement
 from penstock.core.transitions import Status
 from penstock.stores.verbs import admin, jobs
 from tests.stores.tables import query
@@ -204,6 +205,11 @@ async def _nothing(text: str = "") -> None: ...
 
 def _draft(job_id: str, lane: int) -> Draft:
     return Draft(id=job_id, lane=lane, definition="nothing_0", params="{}", priority=10, max_attempts=3)
+
+
+def returned(job_id: str, lane: int, fence: int) -> Settlement:
+    """How such a job ends."""
+    return Settlement(job_id, fence, RETURNED_NOTHING, Status.SUCCEEDED, lane=lane)
 
 
 def _size(file: Path) -> int:

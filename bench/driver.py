@@ -14,15 +14,13 @@ from typing import Any
 
 import asyncpg
 
+from bench.draining import returned
 from bench.stores import BATCH, Bench, _exactly
-from penstock.core.outcome import Cause, Outcome, Settlement
 from penstock.core.plan import Statement
-from penstock.core.transitions import Status, Trigger
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.verbs import jobs, rows
 from penstock.stores.verbs.limits import Quotas
 
-_DONE = Outcome(Trigger.SUCCEED, Cause.RETURNED, result="null")
 _MARK = re.compile(r"%\((\w+)\)s")
 
 
@@ -51,7 +49,7 @@ async def _psycopg(bench: Bench, _: str) -> int:
     lanes = [lane for _, lane in bench.lanes]
     done = 0
     while taken := await bench.store.arun(jobs.claim(bench.worker, lanes, BATCH)):
-        ended = [Settlement(each.job_id, each.fence, _DONE, Status.SUCCEEDED) for each in taken]
+        ended = [returned(*each[:3]) for each in taken]
         done += len((await bench.store.arun(jobs.settle(bench.worker, ended))).applied)
     await bench.store.aclose()
     return done
@@ -69,7 +67,7 @@ async def _asyncpg(bench: Bench, url: str) -> int:
     settle_names: list[str] = []
     done = 0
     while taken := await claim_prepared.fetch(*_arguments(claim, claim_names)):
-        ended = [Settlement(row[0], row[2], _DONE, Status.SUCCEEDED) for row in taken]
+        ended = [returned(*row[:3]) for row in taken]
         settle = Statement("settle", {"worker": bench.worker}, columns=rows.settlement_columns(ended))
         if settle_prepared is None:
             settle_text, settle_names = _native(bench, settle)

@@ -9,11 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.draining import returned
 from penstock.core.definition import Definition
 from penstock.core.ids import IdSource
 from penstock.core.job import Draft
-from penstock.core.outcome import Cause, Outcome, Settlement
-from penstock.core.transitions import Status, Trigger
 from penstock.core.worker import WorkerInfo
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.sqlite import SqliteStore
@@ -22,7 +21,6 @@ from tests.stores.plans import postgres_ways, sqlite_ways
 
 CROWD = 100_000
 BATCH = 100
-_DONE = Outcome(Trigger.SUCCEED, Cause.RETURNED, result="null")
 _ids = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom)
 
 
@@ -75,7 +73,7 @@ def _claims(store: Any, worker: str, lanes: list[int], lane: int, rounds: int) -
         times.append((time.perf_counter() - begun) * 1000)
         assert len(claimed) == BATCH
         assert {each.lane for each in claimed} == {lane}
-        done = [Settlement(each.job_id, each.fence, _DONE, Status.SUCCEEDED) for each in claimed]
+        done = [returned(*each[:3]) for each in claimed]
         store.run(jobs.settle(worker, done))
     return statistics.median(times)
 

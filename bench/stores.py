@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.draining import returned
 from bench.raw import RawPostgres, RawSqlite, in_threads
 from penstock.core.definition import Definition
 from penstock.core.ids import IdSource
 from penstock.core.job import Draft
-from penstock.core.outcome import Cause, Outcome, Settlement
-from penstock.core.transitions import Status, Trigger
 from penstock.core.worker import WorkerInfo
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.sqlite import SqliteStore
@@ -27,7 +26,6 @@ from penstock.stores.verbs import admin, jobs
 CALLERS = 32
 BATCH = 500
 PAYLOADS = {"{}": "{}", "1 kB": json.dumps({"text": "x" * 1000})}
-_DONE = Outcome(Trigger.SUCCEED, Cause.RETURNED, result="null")
 _ids = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom)
 
 
@@ -96,7 +94,7 @@ class Bench:
         lanes = [lane for _, lane in self.lanes]
         done = 0
         while taken := self.store.run(jobs.claim(self.worker, lanes, BATCH)):
-            ended = [Settlement(each.job_id, each.fence, _DONE, Status.SUCCEEDED) for each in taken]
+            ended = [returned(*each[:3]) for each in taken]
             report = self.store.run(jobs.settle(self.worker, ended))
             done += len(report.applied)
         return done

@@ -130,6 +130,12 @@ POSTGRES, SQLITE = "penstock (PostgreSQL)", "penstock (SQLite)"
 Aim = tuple[str, Callable[[Figures], float], float]
 AIMS: tuple[Aim, ...] = (
     ("drain, one worker: penstock / the fastest peer on PostgreSQL", lambda f: _lead(f, "drain {}"), 1.5),
+    (
+        "drain, one worker: penstock / graphile-worker with a local queue of 500",
+        lambda f: _beside(f, "drain {}", "graphile-worker (PostgreSQL)"),
+        1.5,
+    ),
+    ("drain, one worker: penstock / pg-boss", lambda f: _beside(f, "drain {}", "pg-boss (PostgreSQL)"), 1.5),
     ("drain, one worker: penstock / PGQueuer", lambda f: _beside(f, "drain {}", "PGQueuer (PostgreSQL)"), 3),
     ("drain, one worker: penstock / Procrastinate", lambda f: _beside(f, "drain {}", "Procrastinate (PostgreSQL)"), 50),
     (

@@ -51,7 +51,7 @@ def _section(name: str, thing: Any) -> str:
     parts = [f"## {name}", doc(thing)]
     if issubclass(thing, enum.Enum):
         parts.append(table(("member", "value"), ((f"`{each.name}`", f"`{each.value}`") for each in thing)))
-    elif isinstance(thing, type) and dataclasses.is_dataclass(thing):
+    elif dataclasses.is_dataclass(thing) or issubclass(thing, tuple):
         rows = ((f"`{each.name}`", f"`{each.type}`", _code(each.default), each.note) for each in fields_of(thing))
         parts.append(table(("field", "type", "default", ""), rows))
     elif name == "Penstock":

@@ -197,7 +197,7 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
         if self._errands is not None:
             made: list[Created] = yield _errand(self._errands, orders, connection)
             return made
-        if not all(order.checked for order in orders):
+        if False in [order.checked for order in orders]:
             orders = yield from self._checked(orders)
         routes, register_on = self._routes, None
         if connection is not None and self.store.dialect == "sqlite":
@@ -289,10 +289,11 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
 
 def _one_connection(orders: Sequence[Order], connection: Any) -> Any:
     """The connection that all of the orders are to be created on, or None."""
-    for order in orders:
-        if not isinstance(order, Order):
-            raise InvalidInput(f"{order!r:.80} is no order.", hint="Make orders by handle.order(…).")
-        wanted = order.options.connection
+    if set(map(type, orders)) != {Order}:
+        stranger = next(each for each in orders if type(each) is not Order)
+        raise InvalidInput(f"{stranger!r:.80} is no order.", hint="Make orders by handle.order(…).")
+    for options in {id(order.options): order.options for order in orders}.values():
+        wanted = options.connection
         if wanted is not None and connection is not None and wanted is not connection:
             raise InvalidInput("Orders for different connections cannot be created together.")
         connection = connection if wanted is None else wanted

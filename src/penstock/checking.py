@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import apsw
 
     from penstock.core.ports import Store
-    from penstock.stores.postgres import Connection, PostgresStore
+    from penstock.stores.postgres import PostgresStore
+    from penstock.stores.postgres_session import Connection
 
 _MIGRATE = "Run `penstock db migrate`."
 _PATIENCE = 3600.0

@@ -84,6 +84,11 @@ class DefinitionHandle(Generic[P, R]):
         facts = self.definition
         return OrderMaker(facts.key, facts.version, self.signature.validator, facts.default_params, self._code.key_of)
 
+    @functools.cached_property
+    def _bare_order(self) -> Order:
+        """The order without arguments, which is always the same."""
+        return self._order_maker.order({}, self._options)
+
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
 
@@ -137,6 +142,8 @@ class DefinitionHandle(Generic[P, R]):
 
     def _order_from(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Order:
         """The order that a call with these arguments gives."""
+        if not args and not kwargs and self._code.key_of is None:
+            return self._bare_order
         return self._order_maker.order(self.signature.bind(args, kwargs), self._options)
 
     def __repr__(self) -> str:

@@ -54,9 +54,9 @@ def drafts(
     """The jobs that orders ask for, checked."""
     first = orders[0]
     key, version, options = first.key, first.version, first.options
-    if len(orders) > 1 and all(
+    if len(orders) > 1 and False not in [
         each.options is options and each.version == version and each.key == key for each in orders
-    ):
+    ]:
         one = draft(first, routes[key, version], ids[0], **facts)
         if one.is_plain:
             return Alike(one, ids, [each.params for each in orders])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.core import payload
 from penstock.core.errors import InvalidInput
@@ -37,8 +37,7 @@ _TRAVELLING = tuple(each.name for each in fields(EnqueueOptions) if each.name !=
 _PARTS = ("key", "version", "params", "checked", "options")
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """One job to be made: a definition, its parameters as JSON text, and options."""
 
     key: str
@@ -64,7 +63,7 @@ class Order:
 
     def below(self, traceparent: str) -> Order:
         """The same with the span from which it comes."""
-        return replace(self, options=replace(self.options, traceparent=traceparent))
+        return self._replace(options=replace(self.options, traceparent=traceparent))
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Order:

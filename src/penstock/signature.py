@@ -118,9 +118,12 @@ class Validator:
         except (ValueError, jsonschema_rs.ValidationError) as error:
             raise InvalidDefinition(f"{key}: its JSON Schema cannot be used: {error}") from error
         self._properties: Mapping[str, Any] = parsed.get("properties", {})
+        self._may_be_empty = self._checker.is_valid({})
 
     def text(self, params: Mapping[str, Any], defaults: str = "{}", *, decoded: bool = False) -> str:
         """Parameters as JSON text, once they are JSON and fit the schema; those `decoded` from JSON are JSON."""
+        if params == {} and defaults == "{}" and self._may_be_empty:
+            return "{}"
         given = params if defaults == "{}" else {**json.loads(defaults), **params}
         if decoded:
             plain: Any = given

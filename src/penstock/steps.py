@@ -35,6 +35,8 @@ class Step:
 
     def call(self, ctx: Any, arguments: Mapping[str, Any]) -> Any:
         """Call the function with what it takes of `arguments`; of an `async def` this gives the coroutine."""
+        if not arguments and not self.defaults:
+            return self.function(ctx) if self.takes_context else self.function()
         known = {**self.defaults, **arguments}
         taken = known if self.open_ended else {name: known[name] for name in self.names if name in known}
         return self.function(ctx, **taken) if self.takes_context else self.function(**taken)

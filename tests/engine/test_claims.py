@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
+from penstock.core.instant import SECOND
 from penstock.core.job import Claimed, Place
-from penstock.engine.claims import Mark
+from penstock.engine import claims
+from penstock.engine.claims import Claims, Mark, Trail
+from penstock.engine.controls import Controls
+from penstock.engine.pool import Pool
+from penstock.engine.settings import WorkerSettings
+from penstock.stores import ports
+from penstock.stores.postgres import PostgresStore
+from tests.services import PostgresServer
+from tests.stores.kit import Kit
 
 
 def _jobs(lane: int, *ranks: int) -> list[Claimed]:
@@ -40,3 +51,76 @@ def test_where_nothing_is_left_behind_the_front_is_looked_at_again() -> None:
     mark.note([], full=False, took=0.001, from_front=False)
 
     assert mark.start(10.2) == {}
+
+
+def _long_trail(now: float) -> Trail:
+    """Of a pool that has just claimed very many jobs."""
+    trail = Trail()
+    trail.start(now)
+    for _ in range(10):
+        trail.note_front([*_jobs(1, *range(10**9, 10**9 + 600)), *_jobs(2, 2 * 10**9)], full=False)
+    return trail
+
+
+def test_who_has_claimed_few_looks_from_the_front() -> None:
+    trail = Trail()
+    for now in (1000.0, 1000.1, 1000.2):
+        assert trail.start(now) == {}
+        trail.note_front(_jobs(1, 1, 2), full=False)
+
+
+def test_after_many_the_last_places_and_the_front_take_turns() -> None:
+    trail, first = _long_trail(1000.0), "00000000-0000-0000-0000-000000000000"
+
+    places = trail.start(1001.0)
+
+    assert places == {1: Place(10**9 + 599 - 5 * SECOND, first), 2: Place(2 * 10**9 - 5 * SECOND, first)}
+    assert trail.looked
+    assert trail.start(1001.1) == {}
+    trail.note_front([], full=False)
+    assert not trail.looked
+    assert trail.start(1001.2) == places
+
+
+def test_while_others_wait_in_front_nobody_is_preferred() -> None:
+    trail = _long_trail(1000.0)
+    trail.note_front(_jobs(1, 10**9), full=True)
+
+    assert trail.start(1001.0) == {}
+
+
+def test_a_trail_is_forgotten_after_some_minutes() -> None:
+    trail = _long_trail(1000.0)
+    assert trail.start(1170.0)
+    trail.note_front([], full=False)
+
+    assert trail.start(1181.0) == {}
+
+
+async def test_who_came_just_now_is_found_beside_a_long_trail_and_then_who_is_more_urgent(
+    postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claims, "_MANY", 5)
+    url = postgres.create_database()
+    store = PostgresStore(url, migrate=True)
+    store.open()
+    kit = Kit(store)
+    lane, worker = kit.define(), kit.worker()
+    found = Claims(store, ports.jobs, Controls(store, ports.admin, WorkerSettings(), lambda: None))
+    pool = Pool(slots=10, ahead=0)
+    pool.lanes = [lane]
+    try:
+        first = [kit.create() for _ in range(8)]
+        assert [each.job_id for each in (await found.take(worker, pool))[0]] == first
+        plain, urgent = kit.create(), kit.create(priority=20)
+
+        taken, more = await found.take(worker, pool)
+        assert ([each.job_id for each in taken], more, found.owed > 0) == ([plain], False, True)
+        taken, more = await found.take(worker, pool)
+        assert ([each.job_id for each in taken], more, found.owed) == ([urgent], False, 0)
+
+        assert await found.take(worker, pool) == ([], False)
+        assert found.owed == 0, "where nothing came just now, the front was looked at at once"
+    finally:
+        await store.aclose()
+        postgres.drop_database(url)

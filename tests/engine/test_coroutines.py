@@ -362,3 +362,60 @@ def _came_of(work: Work, run: Callable[[Any], Any]) -> tuple[str, list[Any]]:
     except BaseException as error:
         return f"{type(error).__name__}: {error.args!r}", seen
     return repr(value), seen
+
+
+async def _has_begun(work: Coroutine[Any, Any, Any]) -> coroutines.Begun:
+    return coroutines.Begun(work, work.send(None))
+
+
+def test_what_has_begun_goes_on_by_itself_and_returns_to_whoever_awaits_it() -> None:
+    async def work() -> str:
+        task = asyncio.current_task()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
+        return "the same task" if asyncio.current_task() is task else "another"
+
+    async def main() -> Any:
+        return await (await _has_begun(work()))
+
+    assert asyncio.run(main()) == "the same task"
+
+
+def test_what_has_begun_can_be_cancelled_and_may_go_on_all_the_same() -> None:
+    async def work() -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            return "after all"
+        raise AssertionError("nobody cancelled it")
+
+    async def main() -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        begun = await _has_begun(work())
+        asyncio.get_running_loop().call_soon(task.cancel)
+        return await begun
+
+    assert asyncio.run(main()) == "after all"
+
+
+def test_what_has_begun_raises_and_is_closed_like_any_other() -> None:
+    closed: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(0)
+            raise LookupError("no such thing")
+        finally:
+            closed.append("closed")
+
+    async def main() -> Any:
+        with pytest.raises(LookupError, match="no such thing"):
+            await (await _has_begun(work()))
+        steps = (await _has_begun(work())).__await__()
+        next(steps)
+        steps.close()
+
+    asyncio.run(main())
+    assert closed == ["closed", "closed"]

@@ -19,8 +19,16 @@ def pool(*losses: int, slots: int = 3) -> Pool:
     return made
 
 
+class Waiting:
+    """As much of a holding as a pool looks at."""
+
+    def __init__(self, number: int, lost: int) -> None:
+        self.held = number
+        self.claimed = SimpleNamespace(lost=lost)
+
+
 def holding(number: int, lost: int) -> Any:
-    return SimpleNamespace(held=number, claimed=SimpleNamespace(lost=lost))
+    return Waiting(number, lost)
 
 
 def start(some: Pool) -> list[Any]:
@@ -29,7 +37,7 @@ def start(some: Pool) -> list[Any]:
 
 def _started(some: Pool) -> Iterator[Any]:
     for taken in some.take():
-        some.running[taken.held] = taken
+        some.running.add(taken)
         yield taken
 
 

@@ -11,6 +11,7 @@ from penstock.engine.heartbeat import EXIT_UNTRUSTED
 from tests.engine.faults import LEASE, outage
 from tests.engine.fleet import Stage, gone
 from tests.services import PostgresServer
+from tests.waiting import wait_until
 
 STUBBORN = """
 import asyncio, contextlib, os
@@ -19,6 +20,7 @@ app = Penstock(os.environ["PENSTOCK_TEST_STORE"])
 
 @app.job("stubborn", isolation="inline")
 async def stubborn() -> None:
+    open(os.path.join(os.path.dirname(__file__), "began"), "w").close()
     while True:
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.sleep(60)
@@ -101,7 +103,8 @@ def test_a_worker_ends_although_an_inline_job_does_not(tmp_path: Path) -> None:
     stage = Stage(f"sqlite:///{tmp_path}/jobs.db", "penstock", tmp_path)
     worker = stage.worker("--drain", "0.1", target=f"{tmp_path}/stubborn.py:app")
     job = stage.app.enqueue("stubborn")
-    stage.until(job, "running")
+    # It is running as soon as it is claimed, and would be given back if it had not begun.
+    wait_until((tmp_path / "began").exists, "the handler runs")
 
     code = worker.stop()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from penstock.core.outcome import RETURNED_NOTHING, Settlement
 from penstock.core.plan import Plan
 from penstock.core.transitions import Status
 from penstock.core.worker import SettleReport
-from penstock.engine.settler import Settler
+from penstock.engine.settler import Ending, Settler
 from penstock.stores.verbs import jobs
 from tests.engine.fleet import Stage
 from tests.stores.kit import Kit
@@ -45,13 +46,17 @@ class Desk:
         self.done: list[str] = []
         self._awaited: list[asyncio.Task[None]] = []
         self.settler = Settler(
-            store, jobs, self.reports.append, lambda: False,
+            store, jobs, self._settled, lambda: False,
             lambda work: self._awaited.append(asyncio.ensure_future(work)),
         )  # fmt: skip
 
     def add(self, job_id: str) -> None:
         ending = Settlement(job_id, 1, RETURNED_NOTHING, Status.SUCCEEDED)
-        self.settler.add(WORKER, ending, lambda: self.done.append(job_id))
+        self.settler.add(WORKER, ending)
+
+    def _settled(self, report: SettleReport, endings: Sequence[Ending]) -> None:
+        self.reports.append(report)
+        self.done += [settlement.job_id for _, settlement, _ in endings]
 
     async def close(self) -> None:
         await asyncio.gather(*self._awaited)

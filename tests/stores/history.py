@@ -12,7 +12,7 @@ from penstock.core.admin import Sweep
 from penstock.core.definition import Definition
 from penstock.core.instant import DAY, HOUR, SECOND
 from penstock.core.job import Claimed, Draft, Held
-from penstock.core.outcome import Failure, Outcome, Settlement, Standing, Usage, decide
+from penstock.core.outcome import RETURNED_NOTHING, Failure, Outcome, Settlement, Standing, Usage, decide
 from penstock.core.plan import Plan
 from penstock.core.retry import Fixed
 from penstock.core.schedule import Tick
@@ -138,7 +138,7 @@ class History(RuleBasedStateMachine):
         self.same(lambda: self.jobs.start(held), lambda _: jobs.start(held))
 
     def end(self, worker: str | None, done: Sequence[Settlement]) -> None:
-        self.same(lambda: self.jobs.settle(worker, done), lambda _: jobs.settle(worker, done))
+        self.same(lambda: self.jobs.settle(worker, done), lambda party: jobs.settle(worker, party.endings(done)))
 
     def cancel_all(self, ids: Sequence[str], by: str | None = None) -> None:
         self.same(lambda: self.control.cancel(ids), lambda _: control.cancel(ids, by=by))
@@ -154,7 +154,10 @@ class History(RuleBasedStateMachine):
         )
 
     def ending(self, claimed: Claimed, trigger: Trigger, retryable: bool, delay: int | None) -> Settlement:
-        """What a worker would hand in, from what it was told when it claimed."""
+        """What a worker would hand in, from what it was told at its claim; without delay a success returns nothing.
+
+        Sometimes it says that nothing follows from it, which may be wrong.
+        """
         failure = (
             Failure("ValueError", "broken", "Traceback", "fingerprint")
             if trigger in (Trigger.FAIL, Trigger.LOSE)
@@ -164,8 +167,11 @@ class History(RuleBasedStateMachine):
             trigger, CAUSES[trigger], result=None if failure else '"done"', failure=failure, retryable=retryable,
             delay=delay, note="note", data="{}", usage=Usage(exit_code=1, cpu_seconds=0.5),
         )  # fmt: skip
+        if trigger is Trigger.SUCCEED and delay is None:
+            outcome = RETURNED_NOTHING
         standing = Standing(claimed.attempt, claimed.max_attempts, claimed.lost)
-        return decide(claimed.job_id, claimed.fence, outcome, standing, Fixed(10), 0.5)
+        settlement = decide(claimed.job_id, claimed.fence, outcome, standing, Fixed(10), 0.5)
+        return settlement._replace(lane=claimed.lane, lone=True) if retryable else settlement
 
     def same(
         self,

@@ -39,6 +39,7 @@ class Kit:
         self._numbers = itertools.count()
         self._ids = IdSource(lambda: self.now // 1000, os.urandom)
         self._lanes: dict[str, int] = {}
+        self._holders: dict[str, str] = {}
 
     def run(self, plan: Plan[T]) -> T:
         return self.store.run(plan, now=self.now)
@@ -72,7 +73,10 @@ class Kit:
 
     def claim(self, worker: str | None = None, limit: int = 10, **options: Any) -> list[Claimed]:
         lanes = options.pop("lanes", None) or sorted(self._lanes.values())
-        return self.run(jobs.claim(worker or self.worker(), lanes, limit, **options))
+        worker = worker or self.worker()
+        claimed = self.run(jobs.claim(worker, lanes, limit, **options))
+        self._holders.update((each.job_id, worker) for each in claimed)
+        return claimed
 
     def running(self, definition: str = "work", **options: Any) -> Claimed:
         """A job that has just been claimed; nothing else may be ready in its lane."""
@@ -82,12 +86,16 @@ class Kit:
         return claimed
 
     def settle(self, claimed: Claimed | Held, trigger: Trigger = Trigger.SUCCEED, **facts: Any) -> SettleReport:
-        return self.run(jobs.settle(None, [self.ending(claimed, trigger, **facts)]))
+        """Hand in an ending, as the worker that claimed the job last would."""
+        worker = self._holders.get(claimed.job_id)
+        return self.run(jobs.settle(worker, [self.ending(claimed, trigger, **facts)]))
 
     def ending(self, claimed: Claimed | Held, trigger: Trigger = Trigger.SUCCEED, **facts: Any) -> Settlement:
         """What the engine would hand in for an attempt that ended by `trigger`."""
         if trigger in (Trigger.FAIL, Trigger.LOSE) and "failure" not in facts:
             facts["failure"] = Failure("ValueError", "broken", "Traceback", "fingerprint")
+        if trigger is Trigger.SUCCEED:
+            facts.setdefault("result", "null")
         outcome = Outcome(trigger, _CAUSES[trigger], **facts)
         attempt = getattr(claimed, "attempt", 1)
         standing = Standing(attempt, getattr(claimed, "max_attempts", 3), getattr(claimed, "lost", 0))

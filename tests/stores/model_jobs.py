@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from penstock.core import event as kinds
@@ -83,7 +84,8 @@ class JobsModel:
             Claimed(
                 job.id, job.draft.lane, job.fence, job.attempt, job.draft.max_attempts, job.lost, job.draft.params,
                 job.draft.reference_type, job.draft.reference_id, job.draft.traceparent, job.draft.schedule,
-                job.draft.scheduled_for, job.rank[0], job.draft.tags, job.draft.concurrency_key,
+                job.draft.scheduled_for, job.rank[0], json.dumps(job.draft.tags) if job.draft.tags else None,
+                job.draft.concurrency_key,
             )
             for job in jobs
         ]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.core.errors import LeaseLost, PenstockError
 from penstock.core.job import Claimed, Draft, Job
-from penstock.core.outcome import MAX_LOSSES, Cause
+from penstock.core.outcome import MAX_LOSSES, Cause, Settlement
 from penstock.core.plan import Plan
 from penstock.core.transitions import ACTIVE, LIVE, Status, Trigger
 from penstock.stores.verbs import admin, feed, jobs, schedules
@@ -60,6 +60,9 @@ class Party:
 
     def lane(self, lanes: Sequence[int]) -> list[int]:
         return [self.lanes[lane] for lane in lanes]
+
+    def endings(self, done: Sequence[Settlement]) -> list[Settlement]:
+        return [each._replace(lane=self.lanes[each.lane]) if each.lane else each for each in done]
 
     def claimed(self, found: Sequence[Claimed]) -> list[Claimed]:
         """What was claimed, in the lanes of the model."""

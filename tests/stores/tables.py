@@ -67,6 +67,14 @@ def statuses(store: Any) -> dict[int, int]:
     return dict(query(store, "SELECT status, count(*) FROM {s}job GROUP BY status"))
 
 
+ATTEMPTS = """(
+    SELECT job_id, fence, number, status, cause, worker, started_at, ended_at, result FROM {s}attempt
+    UNION ALL
+    SELECT id, fence, attempt, status, 'returned', done_by, started_at, finished_at, 'null' FROM {s}job
+    WHERE done_by IS NOT NULL
+) AS attempt"""
+"""All attempts that have ended, those included that a job's own row tells of."""
+
 _COUNTED = """
 SELECT lane * 10 + status, CAST(sum(n) AS integer) FROM (
     SELECT lane, status, n FROM {s}tally UNION ALL SELECT lane, status, n FROM {s}tally_delta
@@ -93,6 +101,10 @@ _NEVER = {
     "an attempt that still runs has no ending on record": """
         SELECT job.id FROM {s}job JOIN {s}attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
         WHERE job.status IN (2, 3)
+    """,
+    "an attempt that its job's own row tells of has no other": """
+        SELECT job.id FROM {s}job JOIN {s}attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
+        WHERE job.done_by IS NOT NULL
     """,
     "no fence is on record that was never given": """
         SELECT job.id FROM {s}job JOIN {s}attempt ON attempt.job_id = job.id AND attempt.fence > job.fence

@@ -324,7 +324,7 @@ def test_a_worker_gets_the_tags_and_the_concurrency_key(kit: Kit) -> None:
 
     claimed = sorted(kit.claim(), key=lambda each: each.job_id)
 
-    assert [(each.tags, each.concurrency_key) for each in claimed] == [(("red", "blue"), "anna|bert"), ((), None)]
+    assert [(each.tags, each.concurrency_key) for each in claimed] == [('["red", "blue"]', "anna|bert"), (None, None)]
 
 
 def test_a_claim_ahead_does_not_start_the_attempt(kit: Kit) -> None:

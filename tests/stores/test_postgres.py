@@ -168,21 +168,51 @@ def test_a_server_that_is_away_is_named_and_nothing_is_acknowledged(
     assert kit.status(kit.create()) is Status.QUEUED
 
 
-def test_the_session_that_was_used_last_is_used_next(kit: Kit) -> None:
+def test_a_plan_gets_a_session_that_has_carried_it_out_before(kit: Kit) -> None:
     pool = kit.store._pool()
-    with Lent(pool) as first, Lent(pool) as second:
+    with Lent(pool, "claim") as first, Lent(pool, "settle") as second:
         assert first is not second
 
-    with Lent(pool) as third:
-        assert third is first
+    for plan, usual in (("claim", first), ("settle", second), ("claim", first), ("settle", second)):
+        with Lent(pool, plan) as found:
+            assert found is usual
+    with Lent(pool, "claim"), Lent(pool, "claim") as found:
+        assert found is second
+    with Lent(pool, "claim") as found:
+        assert found is first, "of those who know it, the one that was used last"
+
+
+def test_a_new_plan_gets_the_session_that_knows_the_fewest(kit: Kit) -> None:
+    pool = kit.store._pool()
+    with Lent(pool, "claim") as first, Lent(pool, "settle") as second:
+        pass
+    with Lent(pool, "settle"), Lent(pool, "tidy") as found:
+        assert found is first
+
+    with Lent(pool, "promote") as found:
+        assert found is second
+    with Lent(pool, "tidy") as found:
+        assert found is first
+
+
+def test_a_change_is_planned_once_in_a_session(kit: Kit) -> None:
+    """At its first run, and not once more when it is prepared."""
+    claimed = kit.running()
+    worker = kit.job(claimed.job_id).worker
+
+    kit.run(jobs.settle(worker, [kit.ending(claimed)]))
+
+    with Lent(kit.store._pool(), "settle") as connection:
+        prepared = "SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%%ended AS (%%'"
+        assert len(connection.execute(prepared).fetchall()) == 1
 
 
 def test_a_session_that_takes_no_writes_is_not_used_again(kit: Kit) -> None:
     pool = kit.store._pool()
-    with Lent(pool) as first:
+    with Lent(pool, "create") as first:
         first.execute("SET default_transaction_read_only = on")
 
-    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), Lent(pool) as again:
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), Lent(pool, "create") as again:
         again.execute(f"DELETE FROM {kit.store.schema}.job".encode())
 
     assert again is first

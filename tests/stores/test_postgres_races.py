@@ -16,7 +16,7 @@ from penstock.core.instant import SECOND
 from penstock.core.plan import Plan, Steps
 from penstock.core.transitions import Status
 from penstock.stores.postgres import PostgresStore
-from penstock.stores.verbs import control, jobs
+from penstock.stores.verbs import admin, control, jobs
 from tests.stores import schemas
 from tests.stores.conftest import open_store
 from tests.stores.kit import Kit
@@ -200,3 +200,20 @@ def test_a_job_waits_for_the_slot_of_its_key_while_another_one_settles(postgres_
     rival.result(timeout=20)
 
     assert [each.job_id for each in postgres_kit.claim()] == [draft.id]
+
+
+def test_what_is_written_down_is_deleted_although_another_one_holds_it_for_a_moment(postgres_kit: Kit) -> None:
+    postgres_kit.define(stale_after=1, delete_after=1)
+    job_id = postgres_kit.job_in(Status.SUCCEEDED)
+    for _ in range(2):
+        postgres_kit.advance(1)
+        postgres_kit.run(admin.retire(delete=False))
+    store: Any = postgres_kit.store
+    (remains,) = postgres_kit.run(admin.take_remains())
+    with psycopg.connect(store.url) as connection:
+        connection.execute(f'SELECT 1 FROM "{store.schema}".job WHERE id = %s FOR UPDATE', [job_id])
+        rival = begin(lambda: postgres_kit.run(admin.delete_remains({job_id: remains.mark})))
+        wait_until_blocked(store.url, rival)
+        connection.commit()
+
+    assert rival.result(timeout=20) == [job_id]

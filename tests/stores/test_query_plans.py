@@ -31,6 +31,7 @@ BIG = {"job", "job_detail", "attempt", "event"}
 # A partial index holds little: to read it from end to end is what it is for.
 MEANT: dict[str, set[str]] = {
     "claim": {"job_ready", "job_detail_pkey"},
+    "claim_lane": {"job_ready", "job_detail_pkey"},
     "settle": {"job_pkey"},
     "settle_done": {"job_pkey"},
     "promote": {"job_due", "job_pkey"},
@@ -88,6 +89,8 @@ def _held(filled: Filled, n: int) -> list[Held]:
 
 VERBS: dict[str, Callable[[Filled], Plan[Any]]] = {
     "claim one": lambda it: jobs.claim(it.workers[1], it.lanes[:2], 1),
+    "claim one of one lane": lambda it: jobs.claim(it.workers[1], it.lanes[:1], 1),
+    "claim many of one lane": lambda it: jobs.claim(it.workers[1], it.lanes[:1], 100),
     "claim many": lambda it: jobs.claim(it.workers[1], it.lanes[:2], 100),
     "claim limited": lambda it: jobs.claim(it.workers[1], it.lanes, 20, limited=it.lanes[2:]),
     "start": lambda it: jobs.start(_held(it, 50)),

@@ -17,7 +17,7 @@ from penstock.core.instant import SECOND
 from penstock.core.job import Created, Held
 from penstock.core.schedule import Kind, Overlap, Schedule, Tick, Ticked
 from penstock.core.transitions import Status, Trigger
-from penstock.stores.verbs import control, jobs, schedules
+from penstock.stores.verbs import admin, control, jobs, schedules
 from tests.conftest import Counts, Figures
 from tests.stores.kit import Kit
 from tests.stores.rivals import Arena, another, begin, wait_until_blocked
@@ -165,7 +165,7 @@ def test_of_settle_and_reclaim_one_decides(
         seen[status] += 1
         assert (report.applied == [claimed.job_id]) == (status is Status.SUCCEEDED)
         assert (reclaimed.lost == [claimed.job_id]) == (status is Status.SCHEDULED)
-        assert query(here.store, f"SELECT count(*) FROM {{s}}attempt WHERE job_id = '{claimed.job_id}'") == [(1,)]
+        assert len(here.run(admin.attempts(claimed.job_id))) == 1
         if status is Status.SCHEDULED:
             here.run(control.cancel([claimed.job_id]))
     figures(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -75,6 +76,45 @@ def commits(store: SqliteStore) -> list[int]:
     seen: list[int] = []
     store._writer().set_commit_hook(lambda: bool(seen.append(1)))  # type: ignore[func-returns-value]
     return seen
+
+
+def test_a_new_file_has_pages_of_eight_kilobytes_and_an_older_one_keeps_its_own(tmp_path: Path) -> None:
+    for name, before, after in (("new.db", None, 8192), ("older.db", 4096, 4096)):
+        path = tmp_path / name
+        if before:
+            older = apsw.Connection(str(path))
+            older.execute(f"PRAGMA page_size = {before}; PRAGMA journal_mode = WAL")
+            older.close()
+        store = SqliteStore(str(path))
+        store.open()
+        assert query(store, "PRAGMA page_size") == [(after,)]
+        store.close()
+
+
+def test_a_new_file_that_another_one_sets_up_just_now_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite refuses to change the journal while somebody writes, and does not ask how long to wait."""
+    path, waits = str(tmp_path / "new.db"), threading.Event()
+    sleep = time.sleep
+
+    def noted(seconds: float) -> None:
+        waits.set()
+        sleep(seconds)
+
+    monkeypatch.setattr(time, "sleep", noted)
+    other = apsw.Connection(path)
+    other.execute("CREATE TABLE notes (x); BEGIN IMMEDIATE")
+    store = SqliteStore(path)
+
+    opened = begin(store.open)
+    assert waits.wait(20)
+    other.execute("ROLLBACK")
+
+    opened.result(timeout=20)
+    assert query(store, "PRAGMA journal_mode") == [("wal",)]
+    store.close()
+    other.close()
 
 
 # Group commit

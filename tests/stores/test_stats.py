@@ -19,7 +19,7 @@ from penstock.core.stats import DefinitionStats, Durations, Flow, durations
 from penstock.core.transitions import BY_CODE, Status, Trigger
 from penstock.stores.verbs import admin, control, jobs
 from tests.stores.kit import START, Kit
-from tests.stores.tables import query
+from tests.stores.tables import ATTEMPTS, query
 
 pytestmark = pytest.mark.usefixtures("sound")
 assert START % HOUR == 0
@@ -305,7 +305,7 @@ def test_figures_equal_the_rows_after_a_random_history(kit: Kit) -> None:
         assert sum(getattr(each.flow, name) for each in found.minutes) == getattr(found.flow, name)
         assert sum(getattr(each.flow, name) for each in totals.ever) == getattr(found.flow, name)
     text = (
-        "SELECT key, attempt.status, attempt.ended_at - attempt.started_at, cause FROM {s}attempt AS attempt"
+        f"SELECT key, attempt.status, attempt.ended_at - attempt.started_at, cause FROM {ATTEMPTS}"
         " JOIN {s}job AS job ON job.id = attempt.job_id JOIN {s}definition AS definition ON definition.lane = job.lane"
     )
     attempts = [(key, status, (took or 0) / 1e6, cause) for key, status, took, cause in query(kit.store, text)]

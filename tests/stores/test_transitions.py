@@ -135,6 +135,7 @@ def test_the_table_and_the_ways_speak_of_the_same_triggers() -> None:
     [
         (Status.QUEUED, "worker = '01890a5d-ac96-774b-bcce-b302099a8057'", "job_owned"),
         (Status.RUNNING, "worker = NULL", "job_owned"),
+        (Status.FAILED, "done_by = '01890a5d-ac96-774b-bcce-b302099a8057'", "job_done"),
         (Status.QUEUED, "finished_at = 1", "job_ended"),
         (Status.SUCCEEDED, "finished_at = NULL", "job_ended"),
         (Status.SUCCEEDED, "stale_at = NULL", "job_retained"),

@@ -13,7 +13,7 @@ from penstock.core.outcome import Failure
 from penstock.engine.laps import Laps
 from penstock.stores.verbs import admin, control, jobs
 from tests.app.hand import LEASE, Hand
-from tests.stores.tables import query
+from tests.stores.tables import ATTEMPTS, query
 from tests.web.kit import WebKit
 
 Labels = tuple[tuple[str, str], ...]
@@ -65,7 +65,7 @@ def test_metrics_equal_the_rows_after_a_random_history(site: WebKit, app: Pensto
     text = "SELECT key, priority, count(*) FROM {s}job JOIN {s}definition USING (lane) WHERE status = 1 GROUP BY 1, 2"
     assert of(found, "penstock_queue_depth") == {f"{key}/{each}": n for key, each, n in query(app.store, text)}
     text = (
-        "SELECT key, attempt.ended_at - attempt.started_at FROM {s}attempt AS attempt JOIN {s}job AS job"
+        f"SELECT key, attempt.ended_at - attempt.started_at FROM {ATTEMPTS} JOIN {{s}}job AS job"
         " ON job.id = attempt.job_id JOIN {s}definition AS definition ON definition.lane = job.lane"
     )
     took: defaultdict[str, list[int]] = defaultdict(list)

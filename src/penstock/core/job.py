@@ -71,8 +71,7 @@ class Alike(Sequence[Draft]):
         return replace(self.first, id=self.ids[index], params=self.params[index])
 
 
-@dataclass(frozen=True, slots=True)
-class Created:
+class Created(NamedTuple):
     """The answer to a creation: the job that is there now, and whether this call made it."""
 
     job_id: str
@@ -96,7 +95,8 @@ class Claimed(NamedTuple):
     schedule: str | None
     scheduled_for: int | None
     rank: int = 0
-    tags: tuple[str, ...] = ()
+    tags: str | None = None
+    """A JSON array."""
     concurrency_key: str | None = None
 
 
@@ -105,6 +105,10 @@ class Place(NamedTuple):
 
     rank: int
     job_id: str
+
+
+FRONT = Place(-(2**63), "00000000-0000-0000-0000-000000000000")
+"""In front of everybody."""
 
 
 class Held(NamedTuple):

@@ -92,6 +92,10 @@ class Settlement(NamedTuple):
     delay: int = 0
     attempt_back: int = 0
     lost_more: int = 0
+    lane: int = 0
+    """The job's, where a success is told."""
+    lone: bool = False
+    """The worker knows of nothing that follows from a success: the job has no hooks and no concurrency key."""
 
 
 def decide(job_id: str, fence: int, outcome: Outcome, job: Standing, policy: RetryPolicy, random: float) -> Settlement:

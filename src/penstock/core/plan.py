@@ -26,9 +26,9 @@ class Statement:
     name: str
     values: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, Sequence[Any]] | None = None
-    """Many rows at once, as columns of equal length."""
+    """Many rows at once, as columns of equal length; an empty one beside others holds nothing in any row."""
     alone: bool = False
-    """The plan consists of this statement only: no transaction has to be opened around it."""
+    """The first of a plan, and most often the only one: it is a transaction of its own, and what follows another."""
     parts: tuple[str, ...] = ()
     """Names of the conditions to be filled in, for statements that are put together (lists)."""
     order: str = ""

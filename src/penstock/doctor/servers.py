@@ -12,7 +12,7 @@ from penstock.doctor.limits import Limits
 from penstock.stores import POOLER_HINT, migrations
 
 if TYPE_CHECKING:
-    from penstock.stores.postgres import Connection
+    from penstock.stores.postgres_session import Connection
 
 _HEARD_WITHIN = 2.0
 

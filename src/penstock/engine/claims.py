@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-from penstock.core.job import Claimed, Held, Place
+from penstock.core.instant import SECOND
+from penstock.core.job import FRONT, Claimed, Held, Place
+from penstock.core.plan import Plan
 from penstock.core.ports import JobsPort, Store
 from penstock.engine.controls import Controls
 from penstock.engine.laps import Laps
@@ -18,6 +21,54 @@ _SLOW = 0.025
 
 _AGAIN = 1.0
 """So long a worker goes on from where it was, before it looks from the front once more."""
+
+
+_MANY = 5_000
+"""So many entries of claimed jobs in front of the others are worth to be stepped around."""
+
+_SWEPT = 180.0
+"""After so many seconds a database has most often cleared them away."""
+
+_SOON = 0.005
+"""So long what was found beside them has to begin, before those at the front are looked for."""
+
+_NEAR = 5 * SECOND
+"""Whoever is created or due now stands no further than this in front of those who were before it."""
+
+
+@dataclass(slots=True)
+class Trail:
+    """What a pool has claimed of late, and where the last job of each lane stood.
+
+    The entries of claimed jobs stay at the front of the ready index until the database clears them away, and a look
+    from the front steps over all of them. After many, a pool that had left nobody waiting first looks where those stand
+    who came just now, lets them run, and then looks from the front for those who are more urgent.
+    """
+
+    places: dict[int, Place] = field(default_factory=dict)
+    claimed: int = 0
+    since: float = 0.0
+    empty: bool = False
+    """Whether the last look was from the front and left nobody waiting."""
+    looked: bool = False
+    """Whether the last look was one of these; the next one is from the front."""
+
+    def start(self, now: float) -> Mapping[int, Place]:
+        """From where on to look first; empty: from the front."""
+        if now - self.since > _SWEPT:
+            self.claimed, self.since = 0, now
+        self.looked, self.empty = self.empty and self.claimed >= _MANY, False
+        return self.places if self.looked else {}
+
+    def note(self, claimed: list[Claimed]) -> None:
+        self.claimed += len(claimed)
+        for last in {each.lane: each for each in claimed}.values():
+            self.places[last.lane] = Place(last.rank - _NEAR, FRONT.job_id)
+
+    def note_front(self, claimed: list[Claimed], *, full: bool) -> None:
+        """What a look from the front has brought."""
+        self.looked, self.empty = False, not full
+        self.note(claimed)
 
 
 @dataclass(slots=True)
@@ -47,8 +98,8 @@ class Mark:
             # Nothing more behind: what there is stands in front.
             self.slow = False
         elif self.slow:
-            for each in claimed:
-                self.places[each.lane] = Place(each.rank, each.job_id)
+            for last in {each.lane: each for each in claimed}.values():
+                self.places[last.lane] = Place(last.rank, last.job_id)
 
 
 class Claims:
@@ -59,6 +110,8 @@ class Claims:
         self._jobs = jobs
         self._controls = controls
         self._marks: dict[Pool, Mark] = {}
+        # SQLite clears an entry away with the change that takes it out of the index.
+        self._trails: dict[Pool, Trail] | None = {} if store.dialect == "postgres" else None
         self.laps = Laps()
 
     async def take(self, worker: str, pool: Pool) -> tuple[list[Claimed], bool]:
@@ -72,14 +125,31 @@ class Claims:
         limit = room if not limited else min(room, max(1, pool.free))
         mark = self._marks.setdefault(pool, Mark())
         begun = time.monotonic()
+        ask = partial(self._jobs.claim, worker, [*free, *limited], limit, limited=limited, start=not ahead)
         behind = mark.start(begun)
-        plan = self._jobs.claim(worker, [*free, *limited], limit, limited=limited, start=not ahead, behind=behind)
-        with self.laps.timed():
-            claimed = await self._store.arun(plan)
+        trail = None if self._trails is None else self._trails.setdefault(pool, Trail())
+        if trail is not None and not behind and (near := trail.start(begun)):
+            claimed = await self._run(ask(behind=near))
+            if claimed:
+                trail.note(claimed)
+                return claimed, len(claimed) == limit
+            begun = time.monotonic()
+        claimed = await self._run(ask(behind=behind))
         full = len(claimed) == limit
         mark.note(claimed, full=full, took=time.monotonic() - begun, from_front=not behind)
+        if trail is not None:
+            trail.note_front(claimed, full=full or bool(behind))
         # What came from further on says nothing of what stands in front.
         return claimed, full or bool(behind)
+
+    @property
+    def owed(self) -> float:
+        """In how many seconds the front is to be looked at, when that was put off; 0 when it was not."""
+        return _SOON if any(trail.looked for trail in (self._trails or {}).values()) else 0.0
+
+    async def _run(self, plan: Plan[list[Claimed]]) -> list[Claimed]:
+        with self.laps.timed():
+            return await self._store.arun(plan)
 
     async def release_strays(self, worker: str, held: Sequence[Held]) -> None:
         """Put back what names the worker although it does not hold it."""

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 from asyncio import events
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import Context
 from types import CoroutineType
 from typing import Any
@@ -82,6 +82,32 @@ async def _signalled(work: Any, handler: Any) -> Any:
         if callable(handler):
             loop.remove_signal_handler(signal.SIGTERM)
             signal.signal(signal.SIGTERM, handler)
+
+
+class Begun:
+    """A coroutine that has taken its first step and waits for something: whoever awaits this goes on with it."""
+
+    __slots__ = ("_coroutine", "_waits_for")
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any], waits_for: object) -> None:
+        self._coroutine = coroutine
+        self._waits_for = waits_for
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        waits_for = self._waits_for
+        try:
+            while True:
+                try:
+                    answer = yield waits_for
+                except GeneratorExit:
+                    self._coroutine.close()
+                    raise
+                except BaseException as error:
+                    waits_for = self._coroutine.throw(error)
+                else:
+                    waits_for = self._coroutine.send(answer)
+        except StopIteration as end:
+            return end.value
 
 
 _making = threading.RLock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -51,17 +52,21 @@ class Holding:
     Whatever an attempt says goes through here on its way to the store, and leaves the values of secret parameters here.
     """
 
-    __slots__ = ("_means", "_secrets", "claimed", "definition", "held", "phase", "started", "worker")
+    __slots__ = ("_means", "_secrets", "claimed", "definition", "phase", "started", "worker")
 
-    def __init__(self, claimed: Claimed, definition: Definition, worker: str, means: Means, *, started: bool) -> None:
+    def __init__(self, claimed: Claimed, definition: Definition, worker: str, means: Means, started: bool) -> None:
+        """`started`: it is on record already that the attempt begins."""
         self.claimed = claimed
         self.definition = definition
-        self.held = Held(claimed.job_id, claimed.fence)
         self.worker = worker
         self.phase: str | None = None
         self.started = started
         self._means = means
         self._secrets: Scrubber | None = None
+
+    @property
+    def held(self) -> Held:
+        return Held(self.claimed.job_id, self.claimed.fence)
 
     @property
     def errands(self) -> Errands:
@@ -124,7 +129,7 @@ class Holding:
             max_attempts=claimed.max_attempts,
             params=claimed.params,
             reference=None if claimed.reference_type is None else (claimed.reference_type, claimed.reference_id or ""),
-            tags=claimed.tags,
+            tags=tuple(json.loads(claimed.tags)) if claimed.tags else (),
             scheduled_for=claimed.scheduled_for,
             schedule=claimed.schedule,
             traceparent=claimed.traceparent,
@@ -175,7 +180,10 @@ class Holding:
         """What the outcome means for the job."""
         claimed = self.claimed
         if outcome.trigger is Trigger.SUCCEED:
-            settlement = Settlement(claimed.job_id, claimed.fence, outcome, Status.SUCCEEDED)
+            lone = claimed.concurrency_key is None and not self.definition.hooks
+            settlement = Settlement(
+                claimed.job_id, claimed.fence, outcome, Status.SUCCEEDED, 0, 0, 0, claimed.lane, lone
+            )
         else:
             standing = Standing(claimed.attempt, claimed.max_attempts, claimed.lost)
             settlement = decide(claimed.job_id, claimed.fence, outcome, standing, self.definition.backoff, random)

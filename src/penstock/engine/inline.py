@@ -34,23 +34,26 @@ def take_records() -> None:
 class InlineAttempt(Inline):
     """Runs one coroutine handler in the loop, as a part of the task that calls it."""
 
-    __slots__ = ("_ctx", "_handle", "_loaded", "_reporter", "_stop", "_work", "held", "holding", "task")
+    # What most attempts never need is set in those that do.
+    _begun: Outcome | Awaitable[Any] | None = None
+    """What came of its first step, when that was taken: how it ended, or what is to be awaited."""
+    _stop: Stop | None = None
+    _work: asyncio.Task[None] | None = None
+    _waits = False
+    _timed: float | None = None
+    _ctx: AttemptContext | None = None
+    _reporter: DirectReporter | None = None
 
-    def __init__(self, holding: Holding, loaded: Loaded) -> None:
+    def __init__(self, holding: Holding, loaded: Loaded, task: asyncio.Task[None] | None) -> None:
+        """`task`: the one that calls it."""
         self.holding = holding
-        self.held = holding.held
-        self.task: asyncio.Task[None] | None = None
-        """The task that calls it; whoever starts that says so here."""
+        self.task = task
         self._loaded = loaded
-        self._handle = loaded.handle(holding.definition)
-        self._stop: Stop | None = None
-        self._work: asyncio.Task[None] | None = None
-        self._ctx: AttemptContext | None = None
-        self._reporter: DirectReporter | None = None
+        self._handle = loaded.handles[holding.claimed.lane]
 
     @property
     def job_id(self) -> str:
-        return self.held.job_id
+        return self.holding.claimed.job_id
 
     @property
     def over(self) -> bool:
@@ -70,29 +73,46 @@ class InlineAttempt(Inline):
     def secrets(self) -> Scrubber:
         return self.holding.secrets
 
+    def step(self) -> Outcome | None:
+        """Begin an attempt that is plain: what came of it, when there was nothing to wait for; else `run` goes on."""
+        holding, here = self.holding, self.task
+        self._work = here
+        self._begun = outcome = running.step_plain(self._handle, holding.claimed.params, self._context)
+        if not isinstance(outcome, Outcome) or here is None or here.cancelling():
+            return None
+        self.task = self._work = None
+        try:
+            return holding.without_secrets(outcome)
+        except Exception:
+            # The same happens to `run`, where it is told.
+            return None
+
     async def run(self) -> Outcome:
         """Run the attempt to its end; what came of it."""
         holding, handle = self.holding, self._handle
-        try:
-            task = None if running.is_plain(handle, holding.claimed.fence) else await holding.task()
-        except LeaseLost:
-            return Outcome(Trigger.RELEASE, Cause.RELEASED)
+        task = None
+        if self._begun is None and not running.is_plain(handle, holding.claimed.fence):
+            try:
+                task = await holding.task()
+            except LeaseLost:
+                return Outcome(Trigger.RELEASE, Cause.RELEASED)
         if self._stop is not None:
             return self._stopped()
-        seconds = None if holding.definition.timeout is None else holding.definition.timeout / 1e6
-        if seconds is not None:
-            self._loaded.timeouts.begin(self, seconds)
         here = self._work = self.task
+        if self._waits:
+            self._begin_time()
         try:
-            if task is None:
+            if self._begun is not None:
+                outcome = await running.go_on(handle, self._begun)
+            elif task is None:
                 outcome = await running.arun_plain(handle, holding.claimed.params, self._context)
             else:
                 outcome = await running.arun(handle, task, self._context(task), self.reporter)
         finally:
             # The task's context knows this attempt: were it known here as well, only the collector could free both.
             self.task = self._work = None
-            if seconds is not None:
-                self._loaded.timeouts.end(self, seconds)
+            if self._timed is not None:
+                self._loaded.timeouts.end(self, self._timed)
             while here is not None and here.cancelling():
                 # Meant for the handler: what comes after it goes on.
                 with contextlib.suppress(asyncio.CancelledError):
@@ -111,6 +131,17 @@ class InlineAttempt(Inline):
         self._ctx = AttemptContext(known, loaded.inline, self.reporter, loaded.resources, len(steps))
         self._ctx.phase = steps[0].name
         return self._ctx
+
+    def wait(self) -> None:
+        """It has to wait for something: only now it can come to the end of its time."""
+        self._waits = True
+        if self._work is not None:
+            self._begin_time()
+
+    def _begin_time(self) -> None:
+        if self.holding.definition.timeout is not None:
+            self._timed = self.holding.definition.timeout / 1e6
+            self._loaded.timeouts.begin(self, self._timed)
 
     def time_out(self) -> None:
         self.stop(Stop.TIMEOUT, self.holding.definition.cancel_grace / 1e6)

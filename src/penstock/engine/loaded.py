@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from penstock.core.definition import Definition
 from penstock.core.ports import AdminPort, Store
 from penstock.engine.context import Resources
-from penstock.engine.handlers import Application, Handle
+from penstock.engine.handlers import Application
+from penstock.engine.hooks import ON_START
 from penstock.engine.service import log
 from penstock.engine.timeouts import Timeouts
 
@@ -21,8 +22,17 @@ class Loaded:
         self.resources = Resources(inline.resources if inline else {})
         self.timeouts = Timeouts()
         self._earlier: list[Resources] = []
-        found = inline.definitions if inline else ()
-        self._handles = {(each.definition.key, each.definition.version): each for each in found}
+        inlined = inline.definitions if inline else ()
+        found = {(each.definition.key, each.definition.version): each for each in inlined}
+        names = {lane: (each.key, each.version) for lane, each in definitions.items()}
+        self.handles = {lane: found[name] for lane, name in names.items() if name in found}
+        """The code of inline definitions, by lane."""
+        self.plain = frozenset(
+            lane
+            for lane, each in self.handles.items()
+            if len(each.steps) == 1 and ON_START not in each.definition.hooks
+        )
+        """Those whose first attempts need nothing but a call."""
 
     @property
     def inline_lanes(self) -> list[int]:
@@ -52,10 +62,6 @@ class Loaded:
                 each.close()
             except BaseException:
                 log.exception("a resource of inline jobs could not be closed")
-
-    def handle(self, definition: Definition) -> Handle:
-        """The code of an inline definition."""
-        return self._handles[definition.key, definition.version]
 
 
 async def register(

@@ -28,7 +28,7 @@ class Pool:
         self._losses = losses
         self.lanes: list[int] = []
         self.waiting: deque[Holding] = deque()
-        self.running: dict[Held, Holding] = {}
+        self.running: set[Holding] = set()
         self._waits_since: dict[Held, float] = {}
 
     @property
@@ -53,7 +53,16 @@ class Pool:
     @property
     def is_left_alone(self) -> bool:
         """Whether somebody runs beside whom nobody may start."""
-        return self._losses and any(map(_has_last_chance, self.running.values()))
+        return self._losses and any(map(_has_last_chance, self.running))
+
+    @property
+    def startable(self) -> int:
+        """How many of those that wait have a slot, where none has a loss behind it."""
+        return min(len(self.waiting), self.slots - len(self.running))
+
+    def next(self) -> Holding | None:
+        """The first of them; the caller puts it into `running`."""
+        return self.waiting.popleft() if self.waiting and len(self.running) < self.slots else None
 
     def take(self) -> Iterator[Holding]:
         """What may start now, in its order; the caller puts each into `running`."""
@@ -83,7 +92,7 @@ class Pool:
         lost = holding.claimed.lost
         if lost == 0 or not self.running:
             return True
-        if lost < _LAST_CHANCE and not any(each.claimed.lost for each in self.running.values()):
+        if lost < _LAST_CHANCE and not any(each.claimed.lost for each in self.running):
             return True
         since = self._waits_since.setdefault(holding.held, time.monotonic())
         return time.monotonic() - since > _PATIENCE

@@ -70,9 +70,16 @@ class Recorder:
                 await self._keep(taken)
         return INTERVAL
 
+    @property
+    def busy(self) -> bool:
+        """Whether there may be words of any attempt that are not on record."""
+        return bool(self._notes or self._counts) or self._writing.locked()
+
     def owes(self, held: Held) -> bool:
         """Whether there may be words of an attempt that are not on record."""
-        return held in self._notes or held in self._counts or self._writing.locked()
+        return self._writing.locked() or (
+            bool(self._notes or self._counts) and (held in self._notes or held in self._counts)
+        )
 
     async def finish(self, held: Held) -> None:
         """Write down what is left of one attempt, before it is settled."""

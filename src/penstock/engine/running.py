@@ -9,9 +9,10 @@ import asyncio
 import hashlib
 import os
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import nullcontext
 from itertools import dropwhile
+from types import CoroutineType
 from typing import Any
 
 from penstock.core import payload
@@ -64,11 +65,32 @@ async def arun(handle: Handle, task: Task, ctx: AttemptContext, reporter: Report
 
 async def arun_plain(handle: Handle, params: str, ctx: Callable[[], AttemptContext]) -> Outcome:
     """The first attempt at a job of one phase; the context is made only for a handler that takes it."""
+    return await go_on(handle, step_plain(handle, params, ctx))
+
+
+def step_plain(handle: Handle, params: str, ctx: Callable[[], AttemptContext]) -> Outcome | Awaitable[Any]:
+    """The same as far as it gets without waiting: its end, or what `go_on` is to await."""
     step = handle.steps[0]
     try:
         value = step.call(ctx() if step.takes_context else None, handle.signature.arguments(params))
-        if hasattr(value, "__await__"):
-            value = await value
+        if type(value) is CoroutineType:
+            try:
+                return coroutines.Begun(value, value.send(None))
+            except StopIteration as end:
+                value = end.value
+        elif hasattr(value, "__await__"):
+            return value  # type: ignore[no-any-return]
+        return RETURNED_NOTHING if value is None else _returned(handle, value)
+    except BaseException as error:
+        return ending(handle, error)
+
+
+async def go_on(handle: Handle, begun: Outcome | Awaitable[Any]) -> Outcome:
+    """Wait for the end of what has begun."""
+    if isinstance(begun, Outcome):
+        return begun
+    try:
+        value = await begun
         return RETURNED_NOTHING if value is None else _returned(handle, value)
     except BaseException as error:
         return ending(handle, error)

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from penstock.core.errors import StoreError
+from penstock.core.job import Held
 from penstock.core.outcome import Failure, Outcome, Settlement
 from penstock.core.ports import JobsPort, Store
 from penstock.core.transitions import Trigger
 from penstock.core.worker import SettleReport
+from penstock.engine.holding import Holding
 from penstock.engine.log_lines import about
 from penstock.engine.service import log
 
 _BATCH = 1000
-_MANY = 600
-"""So many endings are written in two transactions at the same time, where the store can do that."""
+"""More endings than this are written in two transactions at the same time, where the store can do that."""
 
 _MOST_WAITING = 5 * _BATCH
 _FEW = 16
@@ -26,14 +27,19 @@ _BUSY_MOMENT = 0.02
 """The same while one batch follows another, so that each of them holds more."""
 
 
+Ending = tuple[str, Settlement, Holding | None]
+"""How an attempt of a worker ended, and what was held for it, unless somebody wants to know no more of that."""
+
+
 class Settler:
-    """Collects endings while others are on their way; whoever handed one in is told when it is on record or refused."""
+    """Collects endings while others are on their way; tells when they are on record, or refused because the attempt no
+    longer owned its job."""
 
     def __init__(
         self,
         store: Store,
         jobs: JobsPort,
-        settled: Callable[[SettleReport], None],
+        settled: Callable[[SettleReport, Sequence[Ending]], None],
         more_to_come: Callable[[], bool],
         awaited: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
@@ -44,19 +50,19 @@ class Settler:
         self._more_to_come = more_to_come
         self._awaited = awaited
         self._at_once = 2 if store.dialect == "postgres" else 1
-        self._waiting: list[tuple[str, Settlement, Callable[[], None]]] = []
+        self._waiting: list[Ending] = []
         self._settled_at = float("-inf")
         self._came = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
 
-    def add(self, worker: str, settlement: Settlement, done: Callable[[], None]) -> None:
-        """End an attempt; `done` is called once that is on record, or refused because it no longer owned its job."""
+    def add(self, worker: str, settlement: Settlement, holding: Holding | None = None) -> None:
+        """End an attempt."""
         if not self._waiting:
             self._empty.clear()
             self._awaited(self._empty_again())
-        self._waiting.append((worker, settlement, done))
-        self._came.set()
+            self._came.set()
+        self._waiting.append((worker, settlement, holding))
 
     async def _empty_again(self) -> None:
         await self._empty.wait()
@@ -76,6 +82,11 @@ class Settler:
         return 0.0
 
     @property
+    def held(self) -> list[Held]:
+        """The attempts whose endings are not on record yet."""
+        return [holding.held for _, _, holding in self._waiting if holding is not None]
+
+    @property
     def behind(self) -> bool:
         """So much waits that nothing more should be begun: whoever dies now has all of it run again."""
         return len(self._waiting) > _MOST_WAITING
@@ -88,21 +99,19 @@ class Settler:
         worker = self._waiting[0][0]
         most = self._waiting[: _BATCH * self._at_once]
         taken = most[: next((place for place, each in enumerate(most) if each[0] != worker), len(most))]
-        middle = len(taken) // 2 if self._at_once > 1 and len(taken) >= _MANY else len(taken)
+        middle = len(taken) // 2 if len(taken) > _BATCH else len(taken)
         parts = [part for part in (taken[:middle], taken[middle:]) if part]
         reports = await asyncio.gather(
             *(self._apply(worker, [settlement for _, settlement, _ in part]) for part in parts), return_exceptions=True
         )
         failed: list[BaseException] = []
-        left: list[tuple[str, Settlement, Callable[[], None]]] = []
+        left: list[Ending] = []
         for part, report in zip(parts, reports, strict=True):
             if isinstance(report, BaseException):
                 left += part
                 failed.append(report)
-                continue
-            self._settled(report)
-            for _, _, done in part:
-                done()
+            else:
+                self._settled(report, part)
         self._waiting[: len(taken)] = left
         if failed:
             raise failed[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
+from contextvars import Context
 from typing import Any
 
 _LOOK = 0.5
@@ -17,11 +18,11 @@ class Tasks:
         self._tasks: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def add(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin it, always in the same loop."""
+    def add(self, work: Coroutine[Any, Any, None], context: Context | None = None) -> asyncio.Task[None]:
+        """Begin it, always in the same loop; in a copy of the caller's context, unless there is another for it."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-        task = self._loop.create_task(work)
+        task = self._loop.create_task(work, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task

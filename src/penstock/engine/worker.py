@@ -35,9 +35,10 @@ from penstock.engine.pool import Pool
 from penstock.engine.recorder import Recorder
 from penstock.engine.service import Service, log
 from penstock.engine.settings import WorkerSettings
-from penstock.engine.settler import Settler
+from penstock.engine.settler import Ending, Settler
 from penstock.engine.surroundings import Surroundings
 from penstock.engine.tasks import Tasks
+from penstock.engine.turns import Turns
 from penstock.engine.zygote_process import ZygoteProcess
 from penstock.engine.zygotes import Zygotes
 
@@ -105,29 +106,29 @@ class Worker:
         )
         self._recorder = Recorder(store, jobs, self._refused)
         self._settler = Settler(store, jobs, self._settled, lambda: self._forked.busy, self._tasks.add)
+        self._turns = Turns(
+            self._inlined, self._tasks, self._recorder, self._settler, loaded=lambda: self._loaded,
+            finish=self._finish, freed=partial(self._refill, self._inlined),
+        )  # fmt: skip
         self._hooks = hooks.Hooks(
             store, jobs, admin, lambda: self._zygotes.present, self._surroundings, errands, self.settings.hook_timeout
         )
         # A rescue that waits for the store through an outage would take for dead who only could not reach it.
         self._rescuer = Rescuer(
-            store.reserve(self.settings.lease / 3),
-            jobs,
-            self.settings.rescue,
-            lambda: self._lease.settled_in,
+            store.reserve(self.settings.lease / 3), jobs, self.settings.rescue, lambda: self._lease.settled_in,
             self.pace,
-        )
+        )  # fmt: skip
         self.claimer = Service("claim", self._claim)
         self.services = [
             self.claimer,
             # After an outage endings must come in before anybody may take this worker for dead.
             Service("settle", self._settler.tick, longest_pause=0.5),
             Service("record", self._recorder.tick),
-            promoter := Service("promote", Promoter(store, jobs, lambda ids: self.claimer.wake(), self.pace).tick),
+            Service("promote", Promoter(store, jobs, lambda ids: self.claimer.wake(), self.pace).tick),
             Service("rescue", self._rescuer.tick),
-            hook_service := Service("hooks", self._hooks.tick, counting=self._hooks),
+            Service("hooks", self._hooks.tick, counting=self._hooks),
         ]
-        self._promoter = promoter
-        self._hook_service = hook_service
+        *_, self._promoter, _, self._hook_service = self.services
         self._duties = duties(self)
         self.services += self._duties
         self.counts = {"claimed": 0, "settled": 0, "failed": 0, "refused": 0}
@@ -202,8 +203,7 @@ class Worker:
         self._loaded = loaded
         if loaded.inline is not None:
             take_records()
-        self._inlined.lanes = loaded.inline_lanes
-        self._forked.lanes = loaded.process_lanes
+        self._inlined.lanes, self._forked.lanes = loaded.inline_lanes, loaded.process_lanes
         self._hooks.lanes = loaded.hooked
 
     async def _register(self) -> None:
@@ -285,7 +285,8 @@ class Worker:
             await self._queue.acknowledge(messages)
         if not more and not self.held():
             self.idle.set()
-        return 0.0 if more else self.pace.rest_unasked(self.settings.poll, hears=self._queue.hears())
+        rest = self.pace.rest_unasked(self.settings.poll, hears=self._queue.hears())
+        return 0.0 if more else self._claims.owed or rest
 
     async def _fill(self, worker: str, pool: Pool) -> bool:
         """Claim what the pool has room for; True when there may be more."""
@@ -293,13 +294,13 @@ class Worker:
         self.counts["claimed"] += len(claimed)
         custom, secrets = self._controls.custom, self.settings.secrets
         means = Means(self.store, self._jobs, self._admin, self._recorder, self._errands, custom, secrets)
+        definitions, started = self._loaded.definitions, not pool.ahead
         for each in claimed:
-            definition = self._loaded.definitions.get(each.lane)
-            if definition is None:
+            if (definition := definitions.get(each.lane)) is None:
                 # Its code was taken away while the claim was under way.
                 self._stray = True
                 continue
-            holding = Holding(each, definition, worker, means, started=not pool.ahead and not each.lost)
+            holding = Holding(each, definition, worker, means, started and not each.lost)
             (self._forked if each.lost else pool).waiting.append(holding)
         if self._stopping.is_set():
             self._give_back_waiting()
@@ -309,36 +310,35 @@ class Worker:
 
     def held(self) -> list[Held]:
         """The attempts that it has claimed and not settled."""
-        return [*self._running, *(each.held for pool in (self._forked, self._inlined) for each in pool.waiting)]
+        waiting = (each.held for pool in (self._forked, self._inlined) for each in pool.waiting)
+        return list({*self._running, *self._settler.held, *waiting})
 
     def _launch(self) -> None:
         """Start what waits and may start now."""
         if not self._zygotes.present.alive or processes.boot_time() >= self._lease.trusted_until:
             return
-        for holding in self._inlined.take():
-            self._begin(self._inlined, holding, InlineAttempt(holding, self._loaded))
+        self._turns.go_on()
         for holding in self._forked.take():
-            self._begin(self._forked, holding, Attempt(holding, self._zygotes.present, self._surroundings))
+            self._running[holding.held] = attempt = Attempt(holding, self._zygotes.present, self._surroundings)
+            self._forked.running.add(holding)
+            self._tasks.add(self._attempt(self._forked, attempt))
             if self._forked.is_left_alone:
                 # The others would wait for its end, held by this worker, while another one may be free.
                 self._give_back_waiting()
 
-    def _begin(self, pool: Pool, holding: Holding, attempt: Running) -> None:
-        self._running[holding.held] = attempt
-        pool.running[holding.held] = holding
-        task = self._tasks.add(self._attempt(pool, holding, attempt))
-        if isinstance(attempt, InlineAttempt):
-            attempt.task = task
+    async def _finish(self, attempt: InlineAttempt) -> None:
+        self._running[attempt.holding.held] = attempt
+        await self._attempt(self._inlined, attempt)
 
     # Attempts
 
-    async def _attempt(self, pool: Pool, holding: Holding, attempt: Running) -> None:
+    async def _attempt(self, pool: Pool, attempt: Running) -> None:
         """One attempt from its start until its ending is handed in."""
-        held = holding.held
+        held = (holding := attempt.holding).held
         try:
             outcome = await self._outcome(holding, attempt)
             # Its process is gone: while the ending is written, the slot can be filled.
-            pool.running.pop(held, None)
+            pool.running.discard(holding)
             self._refill(pool)
             if outcome.trigger is not Trigger.SUCCEED:
                 holding.leave_phase(outcome)
@@ -348,21 +348,11 @@ class Worker:
                 self._rests_until = time.monotonic() + _REST_SECONDS
             if self._recorder.owes(held):
                 await self._recorder.finish_surely(held, lambda: self.id == holding.worker)
-            settlement = holding.settlement(outcome, random.random())
-            self._settler.add(holding.worker, settlement, partial(self._over, pool, holding, settlement.status))
+            self._settler.add(holding.worker, holding.settlement(outcome, random.random()), holding)
         except BaseException:
-            self._over(pool, holding)
+            self._running.pop(held, None)
+            pool.running.discard(holding)
             raise
-
-    def _over(self, pool: Pool, holding: Holding, status: Status | None = None) -> None:
-        """The ending of an attempt is on record, or will never be."""
-        self._running.pop(holding.held, None)
-        pool.running.pop(holding.held, None)
-        if status is Status.SCHEDULED:
-            self._promoter.wake()
-        if holding.claimed.lane in self._controls.limited or holding.claimed.concurrency_key is not None:
-            # Its ending has made room for another one that stood back.
-            self._refill(pool)
 
     def _refill(self, pool: Pool) -> None:
         """Have a free slot filled: at once when many are free, else in a moment, together with the next ones."""
@@ -373,12 +363,14 @@ class Worker:
 
     async def _outcome(self, holding: Holding, attempt: Running) -> Outcome:
         try:
-            JOB.set(attempt)
             if not holding.started:
                 await holding.start()
             if hooks.ON_START in holding.definition.hooks:
                 self._hooks.call(holding.definition, hooks.ON_START, hooks.start_task(await holding.task()))
-            return await (self._zygotes.run(attempt) if isinstance(attempt, Attempt) else attempt.run())
+            if isinstance(attempt, InlineAttempt):
+                return await attempt.run()
+            JOB.set(attempt)
+            return await self._zygotes.run(attempt)
         except (LeaseLost, StoreUnavailable) as error:
             log.warning("job %s was not run: %s", holding.held.job_id, error)
         except Exception:
@@ -396,7 +388,7 @@ class Worker:
         for pool in (self._forked, self._inlined):
             for holding in pool.give_up(held):
                 settlement = holding.settlement(Outcome(Trigger.RELEASE, Cause.RELEASED), random.random())
-                self._settler.add(holding.worker, settlement, lambda: None)
+                self._settler.add(holding.worker, settlement)
 
     def _refused(self, held: Held) -> None:
         """A write of this attempt was refused: the job is somebody else's now."""
@@ -406,11 +398,21 @@ class Worker:
             log.warning("job %s is somebody else's now; its attempt is killed", held.job_id, extra=about(held.job_id))
             attempt.kill(Stop.LOST_FENCE)
 
-    def _settled(self, report: SettleReport) -> None:
+    def _settled(self, report: SettleReport, endings: Sequence[Ending]) -> None:
+        """Endings of attempts are on record, or will never be."""
         self.counts["settled"] += len(report.applied) + len(report.repeated)
         self.counts["refused"] += len(report.refused)
         for held in report.refused:
             log.warning("the ending of job %s came too late: another has it", held.job_id, extra=about(held.job_id))
+        limited = self._controls.limited
+        for _, settlement, holding in endings:
+            if holding is not None and self._running:
+                self._running.pop(holding.held, None)
+            if settlement.status is Status.SCHEDULED:
+                self._promoter.wake()
+            if holding and (holding.claimed.lane in limited or holding.claimed.concurrency_key is not None):
+                # Its ending has made room for another one that stood back.
+                self._refill(self._inlined if holding.definition.isolation == "inline" else self._forked)
         if self._hooks.lanes:
             self._hook_service.wake()
 

@@ -12,14 +12,12 @@ import os
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import ExecStatus
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from penstock.core.errors import InvalidInput, StoreUnavailable
@@ -34,9 +32,8 @@ from penstock.stores.postgres_errors import (
     is_serialization,
     translated,
 )
-from penstock.stores.postgres_lending import AsyncConnection as AsyncConnection
-from penstock.stores.postgres_lending import Connection as Connection
-from penstock.stores.postgres_lending import Lent, LentAsync
+from penstock.stores.postgres_lending import Idle, Lent, LentAsync
+from penstock.stores.postgres_session import AsyncConnection, Connection, begin_session, session_of
 from penstock.stores.statements import Catalogue
 from penstock.stores.together import Coroutines, Threads
 
@@ -81,7 +78,9 @@ class PostgresStore:
         self._ring = (NOTIFY, {"channel": channel(schema)})
         # The driver looks for its placeholders in names, too.
         name = migrations.quoted(schema).replace("%", "%%")
-        self._catalogue = Catalogue("postgres", {"schema": name, "now": _NOW})
+        fields = {"schema": name, "now": _NOW}
+        self._hopeful = Catalogue("postgres", {**fields, "unless_there": ""})
+        self._careful = Catalogue("postgres", {**fields, "unless_there": "ON CONFLICT (id) DO NOTHING"})
         self._mine = _Mine()
 
     @property
@@ -127,11 +126,6 @@ class PostgresStore:
         with translated(self.place):
             return psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
 
-    async def aconnect(self) -> AsyncConnection:
-        """An async connection of one's own, outside the pool: for heartbeats and LISTEN."""
-        with translated(self.place):
-            return await psycopg.AsyncConnection.connect(self._conninfo, **self._settings())
-
     def run(self, plan: Plan[T], *, now: int | None = None) -> T:
         """Carry out a plan in the caller's thread, again and again while the database asks for that."""
         self._notice_fork()
@@ -142,8 +136,10 @@ class PostgresStore:
         for attempt in range(_TRIES):
             progress = _Progress()
             try:
-                with Lent(self._pool()) as connection, cut_at(end, connection):
-                    return _drive(connection, plan, self._executor(connection, now), progress)
+                with Lent(self._pool(), plan.name) as connection, cut_at(end, connection):
+                    return _drive(
+                        connection, plan, self._executor(connection, plan, now, hopeful=attempt == 0), progress
+                    )
             except (psycopg.Error, UnicodeError) as error:
                 if not _again(error, plan, progress, attempt) or _is_past(end):
                     with translated(self.place):
@@ -163,9 +159,9 @@ class PostgresStore:
         for attempt in range(_TRIES):
             progress = _Progress()
             try:
-                async with LentAsync(await self._async_pool()) as connection:
+                async with LentAsync(await self._async_pool(), plan.name) as connection:
                     with acut_at(end, connection):
-                        return await _adrive(connection, plan, self._statement(now), progress)
+                        return await _adrive(connection, plan, self._statement(now, hopeful=attempt == 0), progress)
             except (psycopg.Error, UnicodeError) as error:
                 if not _again(error, plan, progress, attempt) or _is_past(end):
                     with translated(self.place):
@@ -191,21 +187,26 @@ class PostgresStore:
         """A bell that every process on this database can hear; behind a pooler nobody hears it."""
         return PostgresDoorbell(self._conninfo, self.schema, deaf=self._pooler)
 
-    def _statement(self, now: int | None) -> Callable[[Statement], tuple[str, dict[str, Any]]]:
+    def _statement(
+        self, now: int | None, *, hopeful: bool = False
+    ) -> Callable[[Statement], tuple[str, dict[str, Any]]]:
+        """`hopeful`: what is created is not there yet. Where that is wrong, the plan is carried out once more."""
         common = {"now": None if now is None else str(now), "ageing": self._ageing}
+        catalogue = self._hopeful if hopeful else self._careful
 
         def prepare(statement: Statement) -> tuple[str, dict[str, Any]]:
-            text = self._catalogue[statement.name, statement.parts, statement.order].text
+            text = catalogue[statement.name, statement.parts, statement.order].text
             return text, bound(common, statement)
 
         return prepare
 
-    def _executor(self, connection: Connection, now: int | None) -> Callable[[Statement], Rows]:
-        prepare = self._statement(now)
+    def _executor(
+        self, connection: Connection, plan: Plan[Any], now: int | None, *, hopeful: bool
+    ) -> Callable[[Statement], Rows]:
+        prepare, session = self._statement(now, hopeful=hopeful), session_of(connection)
 
         def execute(statement: Statement) -> Rows:
-            cursor = connection.execute(*prepare(statement))
-            return cursor.fetchall() if _has_rows(cursor) else []
+            return session.rows(connection.wait(session.send(connection, *prepare(statement), comes_again=plan.writes)))
 
         return execute
 
@@ -213,8 +214,10 @@ class PostgresStore:
         if self._mine.pool is None:
             with self._mine.lock:
                 if self._mine.pool is None:
-                    pool = ConnectionPool(self._conninfo, open=False, **self._pool_settings())
-                    pool._pool = _Latest()
+                    pool = ConnectionPool(
+                        self._conninfo, open=False, configure=self._begin_session, **self._pool_settings()
+                    )
+                    pool._pool = Idle()
                     pool.open()
                     self._mine.pool = pool
         return self._mine.pool
@@ -223,8 +226,10 @@ class PostgresStore:
         loop = asyncio.get_running_loop()
         pool = self._mine.async_pools.get(loop)
         if pool is None:
-            pool = AsyncConnectionPool(self._conninfo, open=False, **self._pool_settings())
-            pool._pool = _Latest()
+            pool = AsyncConnectionPool(
+                self._conninfo, open=False, configure=self._abegin_session, **self._pool_settings()
+            )
+            pool._pool = Idle()
             self._mine.async_pools[loop] = pool
             await pool.open()
         return pool
@@ -234,15 +239,19 @@ class PostgresStore:
         return {
             "min_size": 0,
             "max_size": self._pool_size,
-            "kwargs": self._settings(),
+            # The driver prepares nothing: what it does, it undoes at times, and all of ours with it.
+            "kwargs": {"autocommit": True, "prepare_threshold": None},
             "timeout": patience,
             # A pool that fails to connect waits longer each time and lets nobody else try: soon it shall begin anew.
             "reconnect_timeout": patience / 2,
             "name": "penstock",
         }
 
-    def _settings(self) -> dict[str, Any]:
-        return {"autocommit": True, "prepare_threshold": None if self._pooler else 1}
+    def _begin_session(self, connection: Connection) -> None:
+        begin_session(connection, prepares=not self._pooler)
+
+    async def _abegin_session(self, connection: AsyncConnection) -> None:
+        begin_session(connection, prepares=not self._pooler)
 
     def _end(self) -> float | None:
         """When the connection is cut and nothing is tried again, by the monotonic clock."""
@@ -252,13 +261,6 @@ class PostgresStore:
         if self._mine.pid != os.getpid():
             _abandoned.append(self._mine)
             self._mine = _Mine()
-
-
-class _Latest(deque[Any]):
-    """Idle connections of which the last that was used is the next: its session has at hand what others must fetch."""
-
-    def append(self, connection: Any) -> None:
-        self.appendleft(connection)
 
 
 class _Mine:
@@ -302,7 +304,7 @@ def _drive(
         first = next(steps)
         if first.alone:
             progress.may_be_committed = True
-            return _steps(plan, execute, steps, first)
+            first = steps.send(execute(first))
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
     with connection.transaction():
@@ -320,31 +322,25 @@ async def _adrive(
     steps = plan.steps()
     try:
         statement = next(steps)
-        if not plan.writes or statement.alone:
-            progress.may_be_committed = plan.writes
-            while True:
-                statement = steps.send(await _aexecute(connection, *prepare(statement)))
+        progress.may_be_committed = statement.alone
+        while not plan.writes or statement.alone:
+            statement = steps.send(await _aexecute(connection, plan, *prepare(statement)))
     except StopIteration as end:
         return end.value  # type: ignore[no-any-return]
     answer: list[T] = []
     async with connection.transaction():
         try:
             while True:
-                statement = steps.send(await _aexecute(connection, *prepare(statement)))
+                statement = steps.send(await _aexecute(connection, plan, *prepare(statement)))
         except StopIteration as end:
             answer.append(end.value)
         progress.may_be_committed = True
     return answer[0]
 
 
-async def _aexecute(connection: AsyncConnection, text: str, values: dict[str, Any]) -> Rows:
-    cursor = await connection.execute(text, values)
-    return await cursor.fetchall() if _has_rows(cursor) else []
-
-
-def _has_rows(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bool:
-    """Whether the statement gives rows; to ask for their description would make one of each column."""
-    return cursor.pgresult is not None and cursor.pgresult.status == ExecStatus.TUPLES_OK
+async def _aexecute(connection: AsyncConnection, plan: Plan[Any], text: str, values: dict[str, Any]) -> Rows:
+    session = session_of(connection)
+    return session.rows(await connection.wait(session.send(connection, text, values, comes_again=plan.writes)))
 
 
 def _steps(
@@ -363,6 +359,8 @@ def _again(error: Exception, plan: Plan[Any], progress: _Progress, attempt: int)
     """Whether a plan may be started again after this error."""
     if is_serialization(error):
         return attempt < _TRIES - 1
+    if isinstance(error, psycopg.errors.UniqueViolation):
+        return attempt == 0
     if connection_broke(error):
         return attempt < 2 and (plan.repeatable or not progress.may_be_committed)
     return False

@@ -255,7 +255,9 @@ class SqliteStore:
             connection = apsw.Connection(self.path)
             connection.set_busy_handler(_patience(self._busy_seconds))
             migrations.refuse_foreign(connection, self.place)
-            connection.execute("PRAGMA journal_mode = WAL")
+            # A new file; a batch touches fewer pages when they are larger, and a single job hardly more bytes.
+            connection.execute("PRAGMA page_size = 8192")
+            _write_ahead(connection, self._busy_seconds)
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA temp_store = MEMORY")
@@ -325,7 +327,11 @@ def _hand_in(connection: Executing, name: str, columns: Mapping[str, Sequence[An
         connection.execute(f"DELETE FROM {table}")  # noqa: S608 - names from our own code
     except apsw.SQLError:
         connection.execute(f"CREATE TABLE {table} ({names})")
-    once = {column: values[0] for column, values in columns.items() if column != "id" and _are_same(values)}
+    once = {
+        column: values[0] if values else None
+        for column, values in columns.items()
+        if column != "id" and (not values or _are_same(values))
+    }
     if len(once) == len(columns) - 1 and "id" in columns:
         # In one step: between one row and the next others would take the interpreter's lock, and keep it for long.
         shown = ", ".join("?" if column in once else "value" for column in columns)
@@ -333,8 +339,22 @@ def _hand_in(connection: Executing, name: str, columns: Mapping[str, Sequence[An
         connection.execute(f"INSERT INTO {table} ({names}) SELECT {shown} FROM json_each(?)", given)  # noqa: S608
         return
     marks = ", ".join("?" * len(columns))
-    rows = zip(*columns.values(), strict=True)
+    count = max(map(len, columns.values()))
+    rows = zip(*(values or (None,) * count for values in columns.values()), strict=True)
     connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({marks})", rows)  # noqa: S608
+
+
+def _write_ahead(connection: apsw.Connection, seconds: float) -> None:
+    """Have the file written by a log. While another one sets a new file up, SQLite refuses this without waiting."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except apsw.BusyError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(0.003)
 
 
 def _patience(seconds: float) -> Callable[[int], bool]:
@@ -364,4 +384,4 @@ def _waker(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> Cal
 
 
 def _are_same(values: Sequence[Any]) -> bool:
-    return bool(values) and values.count(values[0]) == len(values)
+    return values.count(values[0]) == len(values)

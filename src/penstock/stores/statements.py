@@ -1,6 +1,7 @@
 """Reads the `.sql` files: named statements with a sentence each, the same names in every dialect.
 
 -- let NAME: TEXT      an expression that statements of the file may use as {NAME}
+-- let NAME:           the same, of all lines up to the next empty one
 -- name: NAME          begins a statement; the comment lines below it say what it does
 -- then                what stands above it is run once for each row handed in (SQLite)
 """
@@ -97,9 +98,8 @@ def _parse(text: str) -> list[Entry]:
     lets: dict[str, str] = {}
     entries: list[Entry] = []
     head, *sections = re.split(r"^-- name: ", text, flags=re.MULTILINE)
-    for line in head.splitlines():
-        if found := re.match(r"-- let (\w+): (.+)", line):
-            lets[found.group(1)] = fill(found.group(2), lets)
+    for name, line, lines in re.findall(r"^-- let (\w+):(?: (.+)|((?:\n.+)+))", head, flags=re.MULTILINE):
+        lets[name] = fill(line or lines.strip(), lets)
     for section in sections:
         name, *lines = section.splitlines()
         comments = [line for line in lines if line.startswith("-- ") and line != "-- then"]

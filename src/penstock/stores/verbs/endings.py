@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from penstock.core import event as kinds
 from penstock.core.job import Held
-from penstock.core.outcome import Settlement
+from penstock.core.outcome import RETURNED_NOTHING, Settlement
 from penstock.core.plan import Rows, Statement, Steps
 from penstock.core.transitions import Status
 from penstock.core.worker import SettleReport
@@ -17,28 +17,37 @@ def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[Settl
     """Apply endings where the fence still matches; tell those already on record from those refused."""
     if not settlements:
         return SettleReport([], [], [])
-    # Of several endings of one job only the newest fence can hold, and only once.
-    newest: dict[str, Settlement] = {}
-    for each in settlements:
-        if each.job_id not in newest or each.fence > newest[each.job_id].fence:
-            newest[each.job_id] = each
+    newest = left = _newest(settlements)
     ended: Rows = []
     fresh: dict[str, int] = {}
-    done: dict[int, list[Settlement]] = {}
-    rest: list[Settlement] = []
-    for each in newest.values():
-        (done.setdefault(each.fence, []) if rows.is_plain_success(each) else rest).append(each)
-    for fence, alike in done.items():
-        values = {"worker": worker, "fence": fence, "count": len(alike)}
-        (_, count, *_), *told = yield Statement("settle_done", values, columns=rows.success_columns(alike))
+    if worker is not None and _are_lone(newest):
+        told = yield _success(worker, newest[0].fence, newest, {each.lane for each in newest}, nothing=True, alone=True)
+        if told[0][1] == len(settlements):
+            return SettleReport([each.job_id for each in settlements], [], [])
+        # Which ones they were is told only where some were not ended.
+        every = told[0][1] == len(newest)
+        fresh = {each.job_id: each.fence for each in newest} if every else {row[0]: row[1] for row in told[1:]}
+        left = [each for each in newest if each.job_id not in fresh]
+    for (fence, nothing), alike in _plain_by_kind(left):
+        lanes = {each.lane for each in alike}
+        if 0 in lanes:
+            ids = [each.job_id for each in alike]
+            lanes = {lane for (lane,) in (yield Statement("lanes_of", columns={"id": ids}))}
+        # Only a worker's name says that a job's own row tells of the attempt.
+        nothing = nothing and worker is not None
+        (_, count, *_), *told = yield _success(worker, fence, alike, lanes, nothing=nothing)
         if count == len(alike):
+            if not told and count == len(settlements):
+                # All of them are ended, and nothing follows from it.
+                return SettleReport([each.job_id for each in settlements], [], [])
             fresh |= {each.job_id: fence for each in alike}
         ended += told
+    rest = [each for each in left if not rows.is_plain_success(each)]
     if rest:
         ended += yield Statement("settle", {"worker": worker}, columns=rows.settlement_columns(rest))
     yield from limits.admit((row[3], row[4]) for row in ended if row[3] is not None)
     if any(hooked for *_, hooked in ended):
-        yield from hooks.save(_calls(newest, [row for row in ended if row[-1]]))
+        yield from hooks.save(_calls({each.job_id: each for each in newest}, [row for row in ended if row[-1]]))
     fresh |= {job_id: fence for job_id, fence, *_ in ended}
     applied: list[str] = []
     others: list[Settlement] = []
@@ -57,6 +66,43 @@ def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[Settl
         else:
             refused.append(Held(each.job_id, each.fence))
     return SettleReport(applied, repeated, refused)
+
+
+def _success(
+    worker: str | None, fence: int, alike: Sequence[Settlement], lanes: set[int], *, nothing: bool, alone: bool = False
+) -> Statement:
+    """End attempts with one fence that returned; `alone`: only those from whose end nothing follows."""
+    values = {
+        "worker": worker, "fence": fence, "nothing": nothing, "alone": alone, "count": len(alike),
+        "lanes": sorted(lanes),
+    }  # fmt: skip
+    return Statement("settle_done", values, columns=rows.success_columns(alike, nothing=nothing), alone=alone)
+
+
+def _are_lone(settlements: Sequence[Settlement]) -> bool:
+    """Whether they can be ended by one statement, unless the store knows better."""
+    fence = settlements[0].fence
+    return False not in [each.lone and each.outcome is RETURNED_NOTHING and each.fence == fence for each in settlements]
+
+
+def _newest(settlements: Sequence[Settlement]) -> Sequence[Settlement]:
+    """Of several endings of one job only the newest fence can hold, and only once."""
+    if len({each.job_id for each in settlements}) == len(settlements):
+        return settlements
+    newest: dict[str, Settlement] = {}
+    for each in settlements:
+        if each.job_id not in newest or each.fence > newest[each.job_id].fence:
+            newest[each.job_id] = each
+    return list(newest.values())
+
+
+def _plain_by_kind(settlements: Sequence[Settlement]) -> Iterable[tuple[tuple[int, bool], Sequence[Settlement]]]:
+    """Those of attempts that returned and ask for nothing more, by their fence and whether they returned nothing."""
+    done: dict[tuple[int, bool], list[Settlement]] = {}
+    for each in settlements:
+        if rows.is_plain_success(each):
+            done.setdefault((each.fence, each.outcome == RETURNED_NOTHING), []).append(each)
+    return done.items()
 
 
 def _calls(settlements: Mapping[str, Settlement], ended: Iterable[rows.Row]) -> Iterator[hooks.Call]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import repeat
 from operator import attrgetter
 
 from penstock.core import event as kinds
 from penstock.core.errors import Conflict, IdempotencyConflict, LeaseLost, NotFound, StoreUnavailable
-from penstock.core.job import Alike, Claimed, Created, Draft, Held, LogLine, Phase, Place
+from penstock.core.job import FRONT, Alike, Claimed, Created, Draft, Held, LogLine, Phase, Place
 from penstock.core.outcome import Settlement
-from penstock.core.plan import Statement, Steps, reads, writes, writes_jointly, writes_once
-from penstock.core.transitions import BY_CODE
+from penstock.core.plan import Rows, Statement, Steps, reads, writes, writes_jointly, writes_once
+from penstock.core.transitions import BY_CODE, Status
 from penstock.core.worker import Duty, Pulse, SettleReport, WorkerInfo
 from penstock.stores.verbs import duties as reports
 from penstock.stores.verbs import endings, limits, rows
@@ -30,6 +31,8 @@ _ONCE = tuple(name for name in _PLAIN_COLUMNS if name not in ("id", "params", "i
 _SAID_ONCE = attrgetter(*_ONCE)
 _LEVELS = ("debug", "info", "warning", "error")
 _TRIES = 5
+_created: Callable[[tuple[str, Status, bool]], Created] = partial(tuple.__new__, Created)
+"""For many at once: their own way takes three times as long."""
 
 
 @writes_jointly(attrgetter("is_plain"))
@@ -52,7 +55,7 @@ def create(drafts: Sequence[Draft]) -> Steps[list[Created]]:
         if job_id == draft.id:
             answers.append(made[job_id])
         elif job_id in made:
-            answers.append(replace(made[job_id], created=False))
+            answers.append(made[job_id]._replace(created=False))
         else:
             answers.append(Created(job_id, statuses.get(job_id, rows.GONE), created=False))
     return answers
@@ -90,13 +93,23 @@ def claim(
 ) -> Steps[list[Claimed]]:
     if not lanes or limit < 1:
         return []
-    quotas = yield from limits.quotas(lanes, limited, limit, behind)
     values = {"worker": worker, "limit": limit, "start": start}
-    taken = yield Statement("claim", values, columns=quotas.columns(behind), alone=not limited)
+    if len(lanes) == 1 and not limited:
+        place = behind.get(lanes[0], FRONT)
+        values |= {"lane": lanes[0], "behind_rank": place.rank, "behind_id": place.job_id}
+        taken = yield Statement("claim_lane", values, alone=True)
+        _refuse_the_dead(worker, taken)
+    else:
+        quotas = yield from limits.quotas(lanes, limited, limit, behind)
+        taken = yield Statement("claim", values, columns=quotas.columns(behind), alone=not limited)
+        _refuse_the_dead(worker, taken)
+        yield from limits.spend(quotas, taken)
+    return rows.claimed(taken)
+
+
+def _refuse_the_dead(worker: str, taken: Rows) -> None:
     if taken and taken[0][0] is None:
         raise LeaseLost(f"The lease of worker {worker} has ended; it may claim nothing any more.")
-    yield from limits.spend(quotas, taken)
-    return [rows.claimed(row) for row in taken]
 
 
 @writes
@@ -261,7 +274,7 @@ def _insert_alike(drafts: Alike) -> Steps[list[Created]]:
     ((count, code, ids),) = yield Statement("create_alike", values, columns=columns, alone=True)
     status = BY_CODE[code]
     if count == len(drafts):
-        return [Created(job_id, status, True) for job_id in drafts.ids]
+        return list(map(_created, zip(drafts.ids, repeat(status), repeat(True))))
     made = set((ids or "").split(","))
     answers = {job_id: Created(job_id, status, created=True) for job_id in drafts.ids if job_id in made}
     answers |= yield from _explain([each for each in drafts if each.id not in made])

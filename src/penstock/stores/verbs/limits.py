@@ -10,10 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from penstock.core.job import Draft, Place
+from penstock.core.job import FRONT, Draft, Place
 from penstock.core.plan import Rows, Statement, Steps
-
-_FRONT = Place(-(2**63), "00000000-0000-0000-0000-000000000000")
 
 
 @dataclass(slots=True)
@@ -66,8 +64,8 @@ class Quotas:
             "quota": [quota for _, quota, _, _ in shares],
             "granted": [granted for _, _, granted, _ in shares],
             "paid": [paid for *_, paid in shares],
-            "behind_rank": [behind.get(lane, _FRONT).rank for lane, *_ in shares],
-            "behind_id": [behind.get(lane, _FRONT).job_id for lane, *_ in shares],
+            "behind_rank": [behind.get(lane, FRONT).rank for lane, *_ in shares],
+            "behind_id": [behind.get(lane, FRONT).job_id for lane, *_ in shares],
         }
 
 
@@ -156,7 +154,7 @@ def _ripest(lanes: Sequence[int], limit: int, behind: Mapping[int, Place]) -> St
     found: list[Ripe] = []
     if limit > 0:
         for lane in lanes:
-            place = behind.get(lane, _FRONT)
+            place = behind.get(lane, FRONT)
             values = {"lane": lane, "limit": limit, "behind_rank": place.rank, "behind_id": place.job_id}
             rows = yield Statement("peek_keyed", values)
             found += [Ripe(rank, job_id, lane, *facts) for job_id, rank, *facts in rows]

@@ -76,9 +76,12 @@ CREATE TABLE {schema}.job (
     stale_at bigint,
     retire_at bigint,
     worker uuid,
+    -- Who ran an attempt that returned nothing. It has no row in attempt: all that is known of it stands here.
+    done_by uuid,
     limit_key text,
     unique_key text,
     CONSTRAINT job_owned CHECK ((worker IS NOT NULL) = (status IN (2, 3))),
+    CONSTRAINT job_done CHECK (done_by IS NULL OR status = 5),
     CONSTRAINT job_ended CHECK ((finished_at IS NOT NULL) = (status >= 5)),
     CONSTRAINT job_retained CHECK ((retire_at IS NOT NULL) = (status >= 5) AND (stale_at IS NOT NULL) = (status >= 5)),
     CONSTRAINT job_held_back CHECK (NOT blocked OR (status = 1 AND limit_key IS NOT NULL)),
@@ -144,6 +147,7 @@ CREATE TABLE {schema}.idempotency (
 );
 CREATE INDEX idempotency_expiry ON {schema}.idempotency (expires_at);
 
+-- Attempts that have ended, but for those that a job's own row tells of (done_by).
 CREATE TABLE {schema}.attempt (
     job_id uuid NOT NULL,
     fence integer NOT NULL,

@@ -79,26 +79,29 @@ CREATE TABLE job (
     stale_at INTEGER,
     retire_at INTEGER,
     worker TEXT,
+    -- Who ran an attempt that returned nothing. It has no row in attempt: all that is known of it stands here.
+    done_by TEXT,
     limit_key TEXT,
     unique_key TEXT,
     CONSTRAINT job_owned CHECK ((worker IS NOT NULL) = (status IN (2, 3))),
+    CONSTRAINT job_done CHECK (done_by IS NULL OR status = 5),
     CONSTRAINT job_ended CHECK ((finished_at IS NOT NULL) = (status >= 5)),
     CONSTRAINT job_retained CHECK ((retire_at IS NOT NULL) = (status >= 5) AND (stale_at IS NOT NULL) = (status >= 5)),
     CONSTRAINT job_held_back CHECK (NOT blocked OR (status = 1 AND limit_key IS NOT NULL)),
-    CONSTRAINT job_was_queued CHECK (status NOT IN (1, 2, 3) OR queued_at IS NOT NULL),
+    CONSTRAINT job_was_queued CHECK (queued_at IS NOT NULL OR status NOT BETWEEN 1 AND 3),
     CONSTRAINT job_asked_to_stop CHECK (status <> 3 OR cancel_at IS NOT NULL),
-    CONSTRAINT job_was_claimed CHECK (status NOT IN (2, 3, 4, 5) OR fence > 0)
+    CONSTRAINT job_was_claimed CHECK (fence > 0 OR status NOT BETWEEN 2 AND 5)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX job_ready ON job (lane, rank, id) WHERE status = 1 AND NOT blocked;
 CREATE INDEX job_due ON job (due_at, id) WHERE status = 0;
 CREATE INDEX job_running ON job (worker, lane) WHERE worker IS NOT NULL;
 CREATE INDEX job_retire ON job (retire_at, id) WHERE retire_at IS NOT NULL;
-CREATE INDEX job_attention ON job (status, id) WHERE status IN (4, 6, 7);
+CREATE INDEX job_attention ON job (status, id) WHERE status > 3 AND status <> 5;
 -- Lists of what has ended, by its end and by its priority; written once, when a job ends. Their conditions mean the
 -- same and are said in two ways, so that no planner takes the one for the other; all that they name stands in the index itself.
 CREATE INDEX job_ended_at ON job (lane, status, retired, finished_at, id) WHERE finished_at IS NOT NULL;
 CREATE INDEX job_ended_priority ON job (lane, status, retired, priority, id) WHERE status >= 5;
-CREATE INDEX job_admitted ON job (limit_key) WHERE limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3);
+CREATE INDEX job_admitted ON job (limit_key) WHERE limit_key IS NOT NULL AND NOT blocked AND status BETWEEN 1 AND 3;
 CREATE INDEX job_blocked ON job (limit_key, rank, id) WHERE blocked;
 CREATE UNIQUE INDEX job_unique ON job (unique_key) WHERE unique_key IS NOT NULL AND status < 5;
 
@@ -147,6 +150,7 @@ CREATE TABLE idempotency (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idempotency_expiry ON idempotency (expires_at);
 
+-- Attempts that have ended, but for those that a job's own row tells of (done_by).
 CREATE TABLE attempt (
     job_id TEXT NOT NULL,
     fence INTEGER NOT NULL,

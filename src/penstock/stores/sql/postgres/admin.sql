@@ -105,7 +105,11 @@ SELECT count(*) FROM folded;
 -- The attempts at a job that have ended, in their order.
 SELECT job_id::text, fence, number, worker::text, status, cause, started_at, ended_at, result, error_type, error,
     traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds
-FROM {schema}.attempt WHERE job_id = %(id)s::uuid ORDER BY fence;
+FROM {schema}.attempt WHERE job_id = %(id)s::uuid
+UNION ALL
+SELECT id::text, fence, attempt, done_by::text, status, 'returned', started_at, finished_at, 'null', NULL, NULL,
+    NULL, NULL, NULL, NULL, NULL, NULL
+FROM {schema}.job WHERE id = %(id)s::uuid AND done_by IS NOT NULL ORDER BY fence;
 
 -- name: read_logs
 -- Lines that the attempts at a job wrote, from a level on.

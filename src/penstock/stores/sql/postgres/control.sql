@@ -74,15 +74,21 @@ FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
 WHERE job.id = ANY(%(id)s::uuid[]) ORDER BY job.id FOR UPDATE OF job;
 
 -- name: move_jobs
--- Held jobs change their status, each from the one it was seen in; renewed ones begin another generation.
+-- Held jobs change their status, each from the one it was seen in; renewed ones begin another generation. The attempt
+-- that a job's own row tells of gets a row of its own.
 WITH clock AS (SELECT {now} AS now),
 input AS (
     SELECT * FROM unnest(%(id)s::uuid[], %(before)s::smallint[], %(status)s::smallint[], %(due)s::bigint[], %(renewed)s::boolean[])
         AS input (id, before, status, due, renewed)
 ),
+kept AS (
+    INSERT INTO {schema}.attempt (job_id, fence, number, status, cause, worker, started_at, ended_at, result)
+    SELECT id, fence, attempt, job.status, 'returned', done_by, started_at, finished_at, 'null'
+    FROM input JOIN {schema}.job USING (id) WHERE done_by IS NOT NULL AND job.status = input.before
+),
 moved AS (
     UPDATE {schema}.job SET
-        status = input.status, updated_at = now, rate_paid = false,
+        done_by = NULL, status = input.status, updated_at = now, rate_paid = false,
         blocked = input.status = 1 AND limit_key IS NOT NULL,
         due_at = coalesce(input.due, due_at),
         rank = coalesce(input.due - priority * %(ageing)s::bigint, rank),
@@ -134,7 +140,8 @@ WHERE job_id = %(id)s::uuid AND fence = %(fence)s;
 -- name: delete_jobs
 -- Ended jobs and everything that belongs to them; their events, told where to find them, and their idempotency keys stay.
 WITH doomed AS MATERIALIZED (
-    SELECT job.id, job.lane, job.status, job.fence, job.created_at, definition.key, definition.hooked
+    SELECT job.id, job.lane, job.status, job.fence, job.created_at, job.started_at, job.finished_at,
+        definition.key, definition.hooked
     FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
     WHERE job.id = ANY(%(id)s::uuid[]) AND job.status >= 5 ORDER BY job.id FOR UPDATE OF job
 ),
@@ -150,7 +157,7 @@ told AS (
     INSERT INTO {schema}.event (at, kind, job_id, data, times)
     SELECT {now}, 'job.deleted', id, json_build_object('definition', key, 'status', {outcome})::text, (
         SELECT array_agg(at) FROM (
-            SELECT created_at AS at
+            SELECT unnest(ARRAY[created_at, started_at, finished_at]) AS at
             UNION SELECT unnest(ARRAY[started_at, ended_at]) FROM {schema}.attempt WHERE attempt.job_id = doomed.id
         ) AS told_at WHERE {bundled}
     ) FROM doomed

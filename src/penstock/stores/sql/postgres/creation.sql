@@ -74,6 +74,7 @@ SELECT id::text, status FROM born;
 
 -- name: create_alike
 -- Jobs that differ in their ids and parameters only; how many were made, in which status, and if not all, which.
+-- Those that are there already are left out; that is looked for only when it has turned out to be so.
 WITH clock AS (SELECT {now} AS now),
 time AS MATERIALIZED (SELECT now, greatest(coalesce(%(due)s::bigint, now + %(delay)s::bigint), now) AS at FROM clock),
 detailed AS (
@@ -89,7 +90,7 @@ detailed AS (
         SELECT FROM {schema}.definition JOIN {schema}.control USING (key)
         WHERE definition.lane = %(lane)s::integer AND control.enabled
     )
-    ON CONFLICT (id) DO NOTHING
+    {unless_there}
     RETURNING id
 ),
 born AS (

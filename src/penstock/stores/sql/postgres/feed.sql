@@ -109,7 +109,7 @@ FROM (SELECT (xid::text::bigint + 1)::text AS after FROM edge) AS cut;
 -- name: job_events
 -- The events of one job, in order: its own rows, and its place in the bundles of the times that its rows name.
 WITH told_at AS MATERIALIZED (
-    SELECT unnest(ARRAY[created_at, started_at]) AS at FROM {schema}.job WHERE id = %(id)s::uuid
+    SELECT unnest(ARRAY[created_at, started_at, finished_at]) AS at FROM {schema}.job WHERE id = %(id)s::uuid
     UNION SELECT unnest(ARRAY[started_at, ended_at]) FROM {schema}.attempt WHERE job_id = %(id)s::uuid
     UNION SELECT unnest(times) FROM {schema}.event WHERE job_id = %(id)s::uuid AND times IS NOT NULL
 )

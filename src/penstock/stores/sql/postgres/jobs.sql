@@ -9,7 +9,49 @@
 -- let of_one: CASE WHEN cardinality(ids) = 1 THEN ids[1] END
 -- let of_many: CASE WHEN cardinality(ids) > 1 THEN ids[place:place + 999] END
 -- let places: generate_series(1, cardinality(ids), 1000) AS place
+-- let kept: coalesce(kinds.usual, kinds.kept[width_bucket(job.lane, kinds.lanes)])
 -- let bounds: '{1000,2500,5000,10000,25000,50000,100000,250000,500000,1000000,2500000,5000000,10000000,30000000,60000000,120000000,300000000,600000000,1800000000,3600000000,14400000000,86400000000}'::bigint[]
+-- let live_worker: SELECT 1 FROM {schema}.worker WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > (SELECT now FROM clock) FOR KEY SHARE
+-- let system_pause: SELECT FROM {schema}.control WHERE key = '*' AND pause_at IS NOT NULL AND (pause_until IS NULL OR pause_until > (SELECT now FROM clock))
+
+-- let to_the_worker:
+claimed AS (
+    UPDATE {schema}.job SET
+        status = 2, fence = fence + 1, attempt = attempt + 1, worker = %(worker)s::uuid, rate_paid = false,
+        started_at = CASE WHEN %(start)s::boolean AND lost = 0 THEN now END, updated_at = now
+    FROM clock WHERE job.id = ANY(ARRAY(SELECT id FROM taken))
+    RETURNING job.id, job.lane, fence, attempt, max_attempts, lost, rank, updated_at, limit_key,
+        greatest(0, updated_at - queued_at) AS waited
+),
+told AS (
+    INSERT INTO {schema}.event (at, kind, fence, job_id, jobs) SELECT at, 'job.started', fence, {of_one}, {of_many}
+    FROM (
+        SELECT min(updated_at) AS at, fence, array_agg(id) AS ids FROM claimed
+        WHERE %(start)s::boolean AND lost = 0 GROUP BY fence
+    ) AS batch CROSS JOIN {places}
+),
+counted AS (
+    INSERT INTO {schema}.tally_delta (lane, minute, status, n, took, lengths)
+    SELECT lane, minute, step.status, step.n, step.took, step.lengths
+    FROM (
+        SELECT lane, min(updated_at) / 60000000 AS minute, count(*) AS n, sum(waited) AS took,
+            string_agg(chr(65 + width_bucket(waited - 1, {bounds})), '') AS lengths
+        FROM claimed GROUP BY lane
+    ) AS sums
+    CROSS JOIN LATERAL (VALUES (1, -n, 0, NULL), (2, n, sums.took, sums.lengths)) AS step (status, n, took, lengths)
+)
+(
+    SELECT claimed.id::text, claimed.lane, fence, attempt, max_attempts, lost, params, reference_type, reference_id,
+        traceparent, schedule, scheduled_for, rank, tags, limit_key
+    FROM claimed FULL JOIN (
+        SELECT id, params, reference_type, reference_id, traceparent, schedule, scheduled_for, tags
+        FROM {schema}.job_detail WHERE id = ANY(ARRAY(SELECT id FROM claimed))
+    ) AS detail ON detail.id = claimed.id
+    ORDER BY rank, claimed.id
+)
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+WHERE NOT EXISTS (SELECT FROM alive)
 
 -- name: admit
 -- Let as many waiting jobs of these concurrency keys through as their limit allows; the keys are held.
@@ -124,10 +166,7 @@ WHERE paid.status = 0 GROUP BY lane, step.status, step.n;
 -- What was taken is found by its key, one by one: where much waits, the planner would rather read all jobs.
 -- A row of nothing says that the lease has ended.
 WITH clock AS (SELECT {now} AS now),
-alive AS MATERIALIZED (
-    SELECT 1 FROM {schema}.worker
-    WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > (SELECT now FROM clock) FOR KEY SHARE
-),
+alive AS MATERIALIZED ({live_worker}),
 lanes AS MATERIALIZED (
     SELECT wanted.lane, wanted.quota, wanted.paid, wanted.behind_rank, wanted.behind_id
     FROM unnest(
@@ -139,10 +178,7 @@ lanes AS MATERIALIZED (
     WHERE EXISTS (SELECT FROM alive)
         AND (wanted.granted OR (control.concurrency = 0 AND control.rate_count = 0))
         AND (control.pause_at IS NULL OR control.pause_until <= (SELECT now FROM clock))
-        AND NOT EXISTS (
-            SELECT FROM {schema}.control WHERE key = '*'
-                AND pause_at IS NOT NULL AND (pause_until IS NULL OR pause_until > (SELECT now FROM clock))
-        )
+        AND NOT EXISTS ({system_pause})
 ),
 heads AS MATERIALIZED (
     SELECT lanes.*, CASE WHEN quota < %(limit)s::integer THEN quota ELSE greatest(8, %(limit)s::integer / (
@@ -181,43 +217,27 @@ taken AS MATERIALIZED (
         ORDER BY rank, id LIMIT shares.n FOR UPDATE SKIP LOCKED
     ) AS job
 ),
-claimed AS (
-    UPDATE {schema}.job SET
-        status = 2, fence = fence + 1, attempt = attempt + 1, worker = %(worker)s::uuid, rate_paid = false,
-        started_at = CASE WHEN %(start)s::boolean AND lost = 0 THEN now END, updated_at = now
-    FROM clock WHERE job.id = ANY(ARRAY(SELECT id FROM taken))
-    RETURNING job.id, job.lane, fence, attempt, max_attempts, lost, rank, updated_at, limit_key,
-        greatest(0, updated_at - queued_at) AS waited
+{to_the_worker};
+
+-- name: claim_lane
+-- The best-ranked jobs of one lane become this worker's, as with `claim`, when its definition has no limits: there is
+-- nothing to choose between.
+WITH clock AS (SELECT {now} AS now),
+alive AS MATERIALIZED ({live_worker}),
+taken AS MATERIALIZED (
+    SELECT id FROM {schema}.job
+    WHERE lane = %(lane)s::integer AND status = 1 AND NOT blocked
+        AND (rank, id) > (%(behind_rank)s::bigint, %(behind_id)s::uuid)
+        AND EXISTS (SELECT FROM alive)
+        AND EXISTS (
+            SELECT FROM {schema}.definition JOIN {schema}.control USING (key)
+            WHERE definition.lane = %(lane)s::integer AND control.concurrency = 0 AND control.rate_count = 0
+                AND (control.pause_at IS NULL OR control.pause_until <= (SELECT now FROM clock))
+        )
+        AND NOT EXISTS ({system_pause})
+    ORDER BY rank, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ),
-told AS (
-    INSERT INTO {schema}.event (at, kind, fence, job_id, jobs) SELECT at, 'job.started', fence, {of_one}, {of_many}
-    FROM (
-        SELECT min(updated_at) AS at, fence, array_agg(id) AS ids FROM claimed
-        WHERE %(start)s::boolean AND lost = 0 GROUP BY fence
-    ) AS batch CROSS JOIN {places}
-),
-counted AS (
-    INSERT INTO {schema}.tally_delta (lane, minute, status, n, took, lengths)
-    SELECT lane, minute, step.status, step.n, step.took, step.lengths
-    FROM (
-        SELECT lane, min(updated_at) / 60000000 AS minute, count(*) AS n, sum(waited) AS took,
-            string_agg(chr(65 + width_bucket(waited - 1, {bounds})), '') AS lengths
-        FROM claimed GROUP BY lane
-    ) AS sums
-    CROSS JOIN LATERAL (VALUES (1, -n, 0, NULL), (2, n, sums.took, sums.lengths)) AS step (status, n, took, lengths)
-)
-(
-    SELECT claimed.id::text, claimed.lane, fence, attempt, max_attempts, lost, params, reference_type, reference_id,
-        traceparent, schedule, scheduled_for, rank, tags, limit_key
-    FROM claimed FULL JOIN (
-        SELECT id, params, reference_type, reference_id, traceparent, schedule, scheduled_for, tags
-        FROM {schema}.job_detail WHERE id = ANY(ARRAY(SELECT id FROM claimed))
-    ) AS detail ON detail.id = claimed.id
-    ORDER BY rank, claimed.id
-)
-UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-WHERE NOT EXISTS (SELECT FROM alive);
+{to_the_worker};
 
 -- name: claimable
 -- Whether a job of these lanes can be claimed that was created by then, or whose parent was.
@@ -318,30 +338,42 @@ SELECT id::text, fence, status, limit_key, key, lane, hooked FROM ended;
 -- name: settle_done
 -- Attempts with one fence that returned and ask for nothing more: the common ending, told in few columns. The first row
 -- says how many were ended; others follow where there is more to do, and all of them when some were not ended.
+-- Where nothing may follow because this is the whole transaction (alone), what has a concurrency key is left out, and
+-- everything if there are hooks.
+-- What returned nothing and was not to be cancelled needs no row but the job's own.
+-- How long ended jobs are kept is looked up once for each lane; where it is not the same for all, it is found by halving.
 -- A full join is never done by comparing each with each, whatever the planner expects.
 WITH clock AS (SELECT {now} AS now),
+kinds AS MATERIALIZED (
+    SELECT array_agg(lane ORDER BY lane) AS lanes, array_agg(stale_after ORDER BY lane) AS kept,
+        array_agg(lane) FILTER (WHERE hooked) AS hooked,
+        CASE WHEN min(stale_after) = max(stale_after) THEN min(stale_after) END AS usual
+    FROM {schema}.definition WHERE lane = ANY(%(lanes)s::integer[])
+),
 ended AS (
     UPDATE {schema}.job SET
         status = CASE job.status WHEN 3 THEN 7 ELSE 5 END, worker = NULL, updated_at = now, finished_at = now,
-        stale_at = now + definition.stale_after, retire_at = now + definition.stale_after
-    FROM clock CROSS JOIN {schema}.definition
+        done_by = CASE WHEN %(nothing)s::boolean AND job.status = 2 THEN %(worker)s::uuid END,
+        stale_at = now + {kept}, retire_at = now + {kept}
+    FROM clock CROSS JOIN kinds
     WHERE job.id = ANY(%(id)s::uuid[]) AND job.fence = %(fence)s::integer AND job.status IN (2, 3)
-        AND definition.lane = job.lane
-    RETURNING job.id, job.fence, job.lane, job.status, job.attempt, started_at, job.updated_at, limit_key,
-        definition.key, definition.hooked,
+        AND (NOT %(alone)s::boolean OR (limit_key IS NULL AND kinds.hooked IS NULL))
+    RETURNING job.id, job.fence, job.lane, job.status, job.attempt, started_at, job.updated_at, limit_key, done_by,
         greatest(0, job.updated_at - coalesce(started_at, job.updated_at)) AS ran
 ),
 tried AS (
     INSERT INTO {schema}.attempt (
         job_id, fence, number, status, cause, worker, started_at, ended_at, result, exit_code, peak_memory, cpu_seconds
     )
-    SELECT ended.id, fence, attempt, status, 'returned', %(worker)s::uuid, started_at, updated_at, result, exit_code,
-        peak_memory, cpu_seconds
-    FROM ended FULL JOIN unnest(
-        %(id)s::uuid[], %(result)s::text[], %(exit_code)s::integer[], %(peak_memory)s::bigint[],
-        %(cpu_seconds)s::double precision[]
-    ) AS input (id, result, exit_code, peak_memory, cpu_seconds) ON input.id = ended.id
-    WHERE coalesce(ended.fence, 0) > 0
+    SELECT ended.id, fence, attempt, status, 'returned', %(worker)s::uuid, started_at, updated_at,
+        CASE WHEN %(nothing)s::boolean THEN 'null' ELSE result END, exit_code, peak_memory, cpu_seconds
+    FROM ended FULL JOIN (
+        SELECT * FROM unnest(
+            %(id)s::uuid[], %(result)s::text[], %(exit_code)s::integer[], %(peak_memory)s::bigint[],
+            %(cpu_seconds)s::double precision[]
+        ) AS input (id, result, exit_code, peak_memory, cpu_seconds) WHERE NOT %(nothing)s::boolean
+    ) AS input ON input.id = ended.id
+    WHERE coalesce(ended.fence, 0) > 0 AND done_by IS NULL
 ),
 told AS (
     INSERT INTO {schema}.event (at, kind, fence, job_id, jobs)
@@ -363,14 +395,23 @@ counted AS (
 )
 SELECT NULL, count(*)::integer, NULL, NULL, NULL, NULL, NULL FROM ended
 UNION ALL
-SELECT id::text, fence, status, limit_key, key, lane, hooked FROM ended
-WHERE limit_key IS NOT NULL OR hooked OR (SELECT count(*) FROM ended) < %(count)s::integer;
+SELECT id::text, fence, status, limit_key, key, ended.lane, hooked
+FROM ended JOIN {schema}.definition ON definition.lane = ended.lane
+WHERE limit_key IS NOT NULL OR ended.lane = ANY((SELECT hooked FROM kinds)::integer[])
+    OR (SELECT count(*) FROM ended) < %(count)s::integer;
+
+-- name: lanes_of
+-- The lanes of these jobs.
+SELECT DISTINCT lane FROM {schema}.job WHERE id = ANY(%(id)s::uuid[]);
 
 -- name: find_attempts
 -- Which of these attempts are on record, and how they ended.
+WITH input AS (SELECT * FROM unnest(%(id)s::uuid[], %(fence)s::integer[]) AS input (id, fence))
 SELECT attempt.job_id::text, attempt.fence, attempt.cause FROM {schema}.attempt
-JOIN unnest(%(id)s::uuid[], %(fence)s::integer[]) AS input (id, fence)
-    ON attempt.job_id = input.id AND attempt.fence = input.fence;
+JOIN input ON attempt.job_id = input.id AND attempt.fence = input.fence
+UNION ALL
+SELECT job.id::text, job.fence, 'returned' FROM {schema}.job
+JOIN input ON job.id = input.id AND job.fence = input.fence AND job.done_by IS NOT NULL;
 
 -- name: save_progress
 -- How far attempts have come; the answer names those that were still allowed to say so.

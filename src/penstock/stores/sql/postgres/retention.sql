@@ -27,16 +27,22 @@ SELECT id::text, retired FROM {schema}.job WHERE retire_at <= (SELECT {now}) AND
 ORDER BY retire_at, job.id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: hold_archived
--- Hold those of these jobs that are still what they were when they were read.
+-- Hold those of these jobs that are still what they were when they were read. Whoever looked for jobs with an older
+-- snapshot may hold some of them for a moment, although it got none: to pass over those would leave their lines behind
+-- and write them once more.
 SELECT job.id::text FROM unnest(%(id)s::uuid[], %(updated_at)s::bigint[]) AS input (id, updated_at)
 JOIN {schema}.job ON job.id = input.id AND job.updated_at = input.updated_at
-WHERE job.retired ORDER BY job.id FOR UPDATE OF job SKIP LOCKED;
+WHERE job.retired ORDER BY job.id FOR UPDATE OF job;
 
 -- name: attempts_of
 -- The attempts at these jobs that have ended.
 SELECT job_id::text, fence, number, worker::text, status, cause, started_at, ended_at, result, error_type, error,
     traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds
-FROM {schema}.attempt WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, fence;
+FROM {schema}.attempt WHERE job_id = ANY(%(id)s::uuid[])
+UNION ALL
+SELECT id::text, fence, attempt, done_by::text, status, 'returned', started_at, finished_at, 'null', NULL, NULL,
+    NULL, NULL, NULL, NULL, NULL, NULL
+FROM {schema}.job WHERE id = ANY(%(id)s::uuid[]) AND done_by IS NOT NULL ORDER BY job_id, fence;
 
 -- name: phases_of
 -- The phases of these jobs.
@@ -56,7 +62,7 @@ WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, seq;
 -- name: events_of
 -- The events of these jobs: their own rows, and their places in the bundles of the times that their rows name.
 WITH told_at AS MATERIALIZED (
-    SELECT id, unnest(ARRAY[created_at, started_at]) AS at FROM {schema}.job WHERE id = ANY(%(id)s::uuid[])
+    SELECT id, unnest(ARRAY[created_at, started_at, finished_at]) AS at FROM {schema}.job WHERE id = ANY(%(id)s::uuid[])
     UNION SELECT job_id, unnest(ARRAY[started_at, ended_at]) FROM {schema}.attempt WHERE job_id = ANY(%(id)s::uuid[])
     UNION SELECT job_id, unnest(times) FROM {schema}.event WHERE job_id = ANY(%(id)s::uuid[]) AND times IS NOT NULL
 )

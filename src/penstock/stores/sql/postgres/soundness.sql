@@ -17,9 +17,12 @@ SELECT DISTINCT child.id::text FROM (
 ) AS child WHERE NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = child.id) LIMIT %(limit)s;
 
 -- name: unsound_running
--- An attempt that still runs has no ending on record.
+-- An attempt that still runs has no ending on record, and one that its job's own row tells of has no other.
 SELECT job.id::text FROM {schema}.job JOIN {schema}.attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
-WHERE job.worker IS NOT NULL AND job.status IN (2, 3) LIMIT %(limit)s;
+WHERE job.worker IS NOT NULL AND job.status IN (2, 3)
+UNION ALL
+SELECT job.id::text FROM {schema}.job JOIN {schema}.attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
+WHERE job.done_by IS NOT NULL LIMIT %(limit)s;
 
 -- name: unsound_fences
 -- No attempt is on record under a fence that was never given.
@@ -37,7 +40,7 @@ WHERE blocked AND (key_concurrency = 0 OR key_concurrency > (
 -- name: unsound_bundles
 -- Every event of a bundle is found by its job.
 SELECT named.id::text FROM {schema}.event CROSS JOIN unnest(jobs) AS named (id) WHERE jobs IS NOT NULL AND named.id IS NOT NULL
-    AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = named.id AND event.at IN (created_at, started_at))
+    AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = named.id AND event.at IN (created_at, started_at, finished_at))
     AND NOT EXISTS (SELECT FROM {schema}.attempt WHERE attempt.job_id = named.id AND event.at IN (started_at, ended_at))
     AND NOT EXISTS (
         SELECT FROM {schema}.event AS last WHERE last.job_id = named.id AND last.times IS NOT NULL AND event.at = ANY(last.times)

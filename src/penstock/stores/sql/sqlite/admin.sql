@@ -2,7 +2,7 @@
 -- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
 
 -- let live: ended IS NULL AND boot = :boot AND lease_until > :steady
--- let unused: NOT EXISTS (SELECT 1 FROM job WHERE job.limit_key = limiter.limit_key AND job.limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3)) AND NOT EXISTS (SELECT 1 FROM job WHERE job.limit_key = limiter.limit_key AND blocked)
+-- let unused: NOT EXISTS (SELECT 1 FROM job WHERE job.limit_key = limiter.limit_key AND job.limit_key IS NOT NULL AND NOT blocked AND status BETWEEN 1 AND 3) AND NOT EXISTS (SELECT 1 FROM job WHERE job.limit_key = limiter.limit_key AND blocked)
 -- let every_lane: (SELECT lane FROM definition UNION ALL SELECT 0) AS lanes
 
 -- name: register_controls
@@ -87,7 +87,11 @@ SELECT changes();
 -- The attempts at a job that have ended, in their order.
 SELECT job_id, fence, number, worker, status, cause, started_at, ended_at, result, error_type, error,
     traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds
-FROM attempt WHERE job_id = :id ORDER BY fence;
+FROM attempt WHERE job_id = :id
+UNION ALL
+SELECT id, fence, attempt, done_by, status, 'returned', started_at, finished_at, 'null', NULL, NULL,
+    NULL, NULL, NULL, NULL, NULL, NULL
+FROM job WHERE id = :id AND done_by IS NOT NULL ORDER BY fence;
 
 -- name: read_logs
 -- Lines that the attempts at a job wrote, from a level on.

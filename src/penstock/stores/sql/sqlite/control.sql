@@ -15,7 +15,7 @@ job.status IN (SELECT value FROM json_each(:filter_stored)) AND {told_now} IN (S
 
 -- name: filter_attention
 -- What the index of jobs that need attention holds.
-job.status IN (4, 6, 7)
+job.status > 3 AND job.status <> 5
 
 -- name: filter_live
 -- What the index of live jobs holds.
@@ -73,14 +73,18 @@ SELECT job.id, {told_now}, job.status, job.fence, job.priority, job.due_at, job.
 FROM {input} AS input CROSS JOIN job ON job.id = input.id JOIN definition ON definition.lane = job.lane ORDER BY job.id;
 
 -- name: move_jobs
--- Held jobs change their status, each from the one it was seen in; renewed ones begin another generation.
+-- Held jobs change their status, each from the one it was seen in; renewed ones begin another generation. The attempt
+-- that a job's own row tells of gets a row of its own.
 INSERT INTO tally_delta (lane, minute, status, n)
 SELECT lane, :now / 60000000, CASE step.column1 WHEN 1 THEN input.status ELSE input.before END AS counted,
     step.column1 * count(*)
 FROM {input} AS input CROSS JOIN job USING (id) CROSS JOIN (VALUES (-1), (1)) AS step
 WHERE input.before <> input.status AND job.status = input.before GROUP BY lane, counted, step.column1;
+INSERT INTO attempt (job_id, fence, number, status, cause, worker, started_at, ended_at, result)
+SELECT id, fence, attempt, job.status, 'returned', done_by, started_at, finished_at, 'null'
+FROM {input} AS input CROSS JOIN job USING (id) WHERE done_by IS NOT NULL AND job.status = input.before;
 UPDATE job SET
-    status = input.status, updated_at = :now, rate_paid = 0,
+    done_by = NULL, status = input.status, updated_at = :now, rate_paid = 0,
     blocked = input.status = 1 AND limit_key IS NOT NULL,
     due_at = coalesce(input.due, due_at),
     rank = coalesce(input.due - priority * :ageing, rank),
@@ -122,7 +126,8 @@ DELETE FROM {input} WHERE id NOT IN (SELECT job.id FROM {input} AS input CROSS J
 INSERT INTO event (at, kind, job_id, data, times)
 SELECT :now, 'job.deleted', job.id, json_object('definition', key, 'status', {outcome}), (
     SELECT json_group_array(at) FROM (
-        SELECT job.created_at AS at UNION SELECT started_at FROM attempt WHERE attempt.job_id = job.id
+        SELECT job.created_at AS at UNION SELECT job.started_at UNION SELECT job.finished_at
+        UNION SELECT started_at FROM attempt WHERE attempt.job_id = job.id
         UNION SELECT ended_at FROM attempt WHERE attempt.job_id = job.id
     ) AS told_at WHERE {bundled} HAVING count(*) > 0
 )

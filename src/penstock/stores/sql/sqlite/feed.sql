@@ -36,6 +36,7 @@ SELECT NULL;
 -- The events of one job, in order: its own rows, and its place in the bundles of the times that its rows name.
 WITH told_at (at) AS MATERIALIZED (
     SELECT created_at FROM job WHERE id = :id UNION SELECT started_at FROM job WHERE id = :id
+    UNION SELECT finished_at FROM job WHERE id = :id
     UNION SELECT started_at FROM attempt WHERE job_id = :id UNION SELECT ended_at FROM attempt WHERE job_id = :id
     UNION SELECT past.value FROM event CROSS JOIN json_each(times) AS past WHERE job_id = :id AND times IS NOT NULL
 ),

@@ -8,9 +8,34 @@
 -- let put_back: job.status = 2 AND input.status = 1
 -- let of_one: CASE count(*) WHEN 1 THEN min(id) END
 -- let of_many: CASE WHEN count(*) > 1 THEN json_group_array(id) END
+-- let usual: (SELECT lane FROM temp.ended LIMIT 1)
+-- let kept: CASE lane WHEN {usual} THEN (SELECT stale_after FROM definition WHERE lane = {usual}) ELSE (SELECT stale_after FROM definition WHERE lane = job.lane) END
 -- let live: ended IS NULL AND boot = :boot AND +lease_until > :steady
--- let bucket_of_wait: char(65 + (waited > 1000) + (waited > 2500) + (waited > 5000) + (waited > 10000) + (waited > 25000) + (waited > 50000) + (waited > 100000) + (waited > 250000) + (waited > 500000) + (waited > 1000000) + (waited > 2500000) + (waited > 5000000) + (waited > 10000000) + (waited > 30000000) + (waited > 60000000) + (waited > 120000000) + (waited > 300000000) + (waited > 600000000) + (waited > 1800000000) + (waited > 3600000000) + (waited > 14400000000) + (waited > 86400000000))
--- let bucket_of_run: char(65 + (ran > 1000) + (ran > 2500) + (ran > 5000) + (ran > 10000) + (ran > 25000) + (ran > 50000) + (ran > 100000) + (ran > 250000) + (ran > 500000) + (ran > 1000000) + (ran > 2500000) + (ran > 5000000) + (ran > 10000000) + (ran > 30000000) + (ran > 60000000) + (ran > 120000000) + (ran > 300000000) + (ran > 600000000) + (ran > 1800000000) + (ran > 3600000000) + (ran > 14400000000) + (ran > 86400000000))
+-- let bucket_of_wait: CASE WHEN waited <= 1000 THEN 'A' WHEN waited <= 1000000 THEN char(66 + (waited > 2500) + (waited > 5000) + (waited > 10000) + (waited > 25000) + (waited > 50000) + (waited > 100000) + (waited > 250000) + (waited > 500000) + (waited > 1000000)) ELSE char(75 + (waited > 2500000) + (waited > 5000000) + (waited > 10000000) + (waited > 30000000) + (waited > 60000000) + (waited > 120000000) + (waited > 300000000) + (waited > 600000000) + (waited > 1800000000) + (waited > 3600000000) + (waited > 14400000000) + (waited > 86400000000)) END
+-- let bucket_of_run: CASE WHEN ran <= 1000 THEN 'A' WHEN ran <= 1000000 THEN char(66 + (ran > 2500) + (ran > 5000) + (ran > 10000) + (ran > 25000) + (ran > 50000) + (ran > 100000) + (ran > 250000) + (ran > 500000) + (ran > 1000000)) ELSE char(75 + (ran > 2500000) + (ran > 5000000) + (ran > 10000000) + (ran > 30000000) + (ran > 60000000) + (ran > 120000000) + (ran > 300000000) + (ran > 600000000) + (ran > 1800000000) + (ran > 3600000000) + (ran > 14400000000) + (ran > 86400000000)) END
+
+-- let claiming:
+DELETE FROM temp.claimed;
+INSERT INTO temp.claimed (id, lane, fence, attempt, max_attempts, lost, rank, limit_key, waited)
+SELECT job.id, job.lane, fence + 1, attempt + 1, max_attempts, lost, job.rank, limit_key, max(0, :now - queued_at)
+
+-- let to_the_worker:
+UPDATE job SET status = 2, fence = fence + 1, attempt = attempt + 1, worker = :worker, rate_paid = 0,
+    started_at = CASE WHEN :start AND lost = 0 THEN :now END, updated_at = :now
+WHERE id IN (SELECT id FROM temp.claimed);
+INSERT INTO event (at, kind, fence, job_id, jobs)
+SELECT :now, 'job.started', fence, {of_one}, {of_many} FROM temp.claimed
+WHERE :start AND lost = 0 GROUP BY fence, position / 1000;
+INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
+SELECT lane, :now / 60000000, step.column1, step.column2 * n, step.column3 * took, iif(step.column3, lengths, NULL)
+FROM (SELECT lane, count(*) AS n, sum(waited) AS took, group_concat({bucket_of_wait}, '') AS lengths FROM temp.claimed GROUP BY lane)
+CROSS JOIN (VALUES (1, -1, 0), (2, 1, 1)) AS step;
+SELECT claimed.id AS id, claimed.lane, fence, attempt, max_attempts, lost, params, reference_type, reference_id,
+    traceparent, schedule, scheduled_for, rank, tags, limit_key
+FROM temp.claimed CROSS JOIN job_detail USING (id)
+UNION ALL
+SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+WHERE NOT EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live})
 
 -- name: admit
 -- Let as many waiting jobs of these concurrency keys through as their limit allows.
@@ -18,7 +43,7 @@ UPDATE job SET blocked = 0 WHERE id IN (
     SELECT id FROM job WHERE limit_key = :limit_key AND blocked ORDER BY rank, id
     LIMIT (
         SELECT CASE control.key_concurrency WHEN 0 THEN -1 ELSE max(0, control.key_concurrency - (
-            SELECT count(*) FROM job WHERE limit_key = :limit_key AND limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3)
+            SELECT count(*) FROM job WHERE limit_key = :limit_key AND limit_key IS NOT NULL AND NOT blocked AND status BETWEEN 1 AND 3
         )) END
         FROM limiter JOIN control ON control.key = limiter.definition WHERE limiter.limit_key = :limit_key
     )
@@ -111,29 +136,25 @@ SELECT rank, id, :lane FROM job WHERE lane = :lane AND status = 1 AND NOT blocke
     )
 ORDER BY rank, id LIMIT :quota;
 -- then
-DELETE FROM temp.taken;
-INSERT INTO temp.taken (id) SELECT id FROM temp.ripe ORDER BY rank, id LIMIT :limit;
+{claiming} FROM (SELECT id FROM temp.ripe ORDER BY rank, id LIMIT :limit) AS best CROSS JOIN job ON job.id = best.id;
 DELETE FROM temp.ripe;
-UPDATE job SET status = 2, fence = fence + 1, attempt = attempt + 1, worker = :worker, rate_paid = 0,
-    started_at = CASE WHEN :start AND lost = 0 THEN :now END, updated_at = :now
-WHERE id IN (SELECT id FROM temp.taken);
-DELETE FROM temp.claimed;
-INSERT INTO temp.claimed (position, id, lane, fence, attempt, max_attempts, lost, rank, limit_key, waited)
-SELECT position, job.id, job.lane, fence, attempt, max_attempts, lost, rank, limit_key, max(0, :now - queued_at)
-FROM temp.taken CROSS JOIN job USING (id);
-INSERT INTO event (at, kind, fence, job_id, jobs)
-SELECT :now, 'job.started', fence, {of_one}, {of_many} FROM temp.claimed
-WHERE :start AND lost = 0 GROUP BY fence, position / 1000;
-INSERT INTO tally_delta (lane, minute, status, n) SELECT lane, :now / 60000000, 1, -count(*) FROM temp.claimed GROUP BY lane;
-INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
-SELECT lane, :now / 60000000, 2, count(*), sum(waited), group_concat({bucket_of_wait}, '') FROM temp.claimed GROUP BY lane;
-SELECT claimed.id AS id, claimed.lane, fence, attempt, max_attempts, lost, params, reference_type, reference_id,
-    traceparent, schedule, scheduled_for, rank, tags, limit_key
-FROM temp.claimed CROSS JOIN job_detail USING (id)
-UNION ALL
-SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
-WHERE NOT EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live})
-ORDER BY rank, id;
+{to_the_worker};
+
+-- name: claim_lane
+-- The best-ranked jobs of one lane become this worker's, as with `claim`, when its definition has no limits: there is
+-- nothing to choose between.
+{claiming}
+FROM job WHERE lane = :lane AND status = 1 AND NOT blocked AND (rank, id) > (:behind_rank, :behind_id)
+    AND EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live})
+    AND EXISTS (
+        SELECT 1 FROM definition JOIN control USING (key) WHERE definition.lane = :lane
+            AND concurrency = 0 AND rate_count = 0 AND (pause_at IS NULL OR pause_until <= :now)
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM control WHERE key = '*' AND pause_at IS NOT NULL AND (pause_until IS NULL OR pause_until > :now)
+    )
+ORDER BY rank, id LIMIT :limit;
+{to_the_worker};
 
 -- name: claimable
 -- Whether a job of these lanes can be claimed that was created by then, or whose parent was.
@@ -206,38 +227,55 @@ FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.la
 -- name: settle_done
 -- Attempts with one fence that returned and ask for nothing more: the common ending, told in few columns. The first row
 -- says how many were ended; others follow where there is more to do, and all of them when some were not ended.
+-- Where nothing may follow (alone), what has a concurrency key is left out, and everything if there are hooks.
+-- What returned nothing and was not to be cancelled needs no row but the job's own.
+-- How long ended jobs are kept is looked up once for the lane of the first, which most often is that of all.
 -- Each job is looked up twice: for what is known of it, and to be changed.
 DELETE FROM temp.ended;
-INSERT INTO temp.ended (position, id, lane, status, number, started_at, limit_key)
-SELECT input.rowid, job.id, job.lane, CASE job.status WHEN 3 THEN 7 ELSE 5 END, attempt, started_at, limit_key
-FROM {input} AS input CROSS JOIN job USING (id) WHERE job.fence = :fence AND job.status IN (2, 3);
+INSERT INTO temp.ended (position, id, lane, status, number, started_at, limit_key, ran)
+SELECT input.rowid, job.id, job.lane, CASE job.status WHEN 3 THEN 7 ELSE 5 END, attempt, started_at, limit_key,
+    max(0, :now - coalesce(started_at, :now))
+FROM {input} AS input CROSS JOIN job USING (id) WHERE job.fence = :fence AND job.status IN (2, 3)
+    AND (NOT :alone OR (limit_key IS NULL AND NOT EXISTS (
+        SELECT 1 FROM definition WHERE lane IN (SELECT value FROM json_each(:lanes)) AND hooked
+    )));
 UPDATE job SET status = CASE status WHEN 3 THEN 7 ELSE 5 END, worker = NULL, updated_at = :now, finished_at = :now,
-    stale_at = :now + (SELECT stale_after FROM definition WHERE lane = job.lane),
-    retire_at = :now + (SELECT stale_after FROM definition WHERE lane = job.lane)
+    done_by = CASE WHEN :nothing AND status = 2 THEN :worker END, stale_at = :now + {kept}, retire_at = :now + {kept}
 WHERE id IN (SELECT id FROM temp.ended);
 INSERT INTO attempt (
     job_id, fence, number, status, cause, worker, started_at, ended_at, result, exit_code, peak_memory, cpu_seconds
 )
-SELECT ended.id, :fence, number, status, 'returned', :worker, started_at, :now, result, exit_code, peak_memory, cpu_seconds
-FROM temp.ended CROSS JOIN {input} AS input ON input.rowid = ended.position;
+SELECT ended.id, :fence, number, status, 'returned', :worker, started_at, :now,
+    CASE WHEN :nothing THEN 'null' ELSE result END, exit_code, peak_memory, cpu_seconds
+FROM temp.ended CROSS JOIN {input} AS input ON input.rowid = ended.position WHERE NOT :nothing OR status = 7;
 INSERT INTO event (at, kind, fence, job_id, jobs)
 SELECT :now, CASE status WHEN 7 THEN 'job.cancelled' ELSE 'job.succeeded' END, :fence, {of_one}, {of_many}
 FROM temp.ended GROUP BY status, position / 1000;
-INSERT INTO tally_delta (lane, minute, status, n)
-SELECT lane, :now / 60000000, CASE status WHEN 7 THEN 3 ELSE 2 END AS counted, -count(*) FROM temp.ended GROUP BY lane, counted;
 INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
-SELECT lane, :now / 60000000, status, count(*), sum(ran), group_concat({bucket_of_run}, '')
-FROM (SELECT lane, status, max(0, :now - coalesce(started_at, :now)) AS ran FROM temp.ended) GROUP BY lane, status;
+SELECT lane, :now / 60000000, iif(step.column2, status, CASE status WHEN 7 THEN 3 ELSE 2 END), step.column1 * n,
+    step.column2 * took, iif(step.column2, lengths, NULL)
+FROM (
+    SELECT lane, status, count(*) AS n, sum(ran) AS took, group_concat({bucket_of_run}, '') AS lengths
+    FROM temp.ended GROUP BY lane, status
+)
+CROSS JOIN (VALUES (-1, 0), (1, 1)) AS step;
 SELECT NULL, count(*), NULL, NULL, NULL, NULL, NULL FROM temp.ended
 UNION ALL
 SELECT ended.id, :fence, ended.status, limit_key, key, ended.lane, hooked
 FROM temp.ended JOIN definition ON definition.lane = ended.lane
 WHERE limit_key IS NOT NULL OR hooked OR (SELECT count(*) FROM temp.ended) < :count;
 
+-- name: lanes_of
+-- The lanes of these jobs.
+SELECT DISTINCT lane FROM {input} AS input CROSS JOIN job USING (id);
+
 -- name: find_attempts
 -- Which of these attempts are on record, and how they ended.
 SELECT attempt.job_id, attempt.fence, attempt.cause FROM {input} AS input
-JOIN attempt ON attempt.job_id = input.id AND attempt.fence = input.fence;
+JOIN attempt ON attempt.job_id = input.id AND attempt.fence = input.fence
+UNION ALL
+SELECT job.id, job.fence, 'returned' FROM {input} AS input
+JOIN job ON job.id = input.id AND job.fence = input.fence AND job.done_by IS NOT NULL;
 
 -- name: save_progress
 -- How far attempts have come; the answer names those that were still allowed to say so.

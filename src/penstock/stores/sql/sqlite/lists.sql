@@ -3,7 +3,7 @@
 -- A list finds the ids of its page first; `walked` is what is walked along. Ids lie between after and before.
 
 -- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= :now THEN 8 ELSE job.status END
--- let job: job.id, definition.key, definition.version, {told_now}, job.status, detail.params, CASE WHEN job.status = 5 THEN coalesce(review.result, attempt.result) END, coalesce(CASE review.decision WHEN 'rejected' THEN coalesce(review.decided_note, 'Rejected.') END, attempt.error), CASE review.decision WHEN 'rejected' THEN 'Rejected' ELSE attempt.error_type END, job.attempt, job.max_attempts, job.lost, job.fence, job.generation, job.priority, progress.percent, progress.message, progress.phase, detail.reference_type, detail.reference_id, detail.tags, detail.idempotency_key, job.limit_key, job.unique_key, job.blocked, detail.webhook_url, detail.schedule, detail.scheduled_for, detail.parent, detail.rerun_of, detail.actor, job.created_at, job.due_at, job.queued_at, job.started_at, job.finished_at, job.updated_at, job.stale_at, job.cancel_at, job.worker, (SELECT max(delivery.status = 'delivered') FROM delivery WHERE delivery.job_id = job.id)
+-- let job: job.id, definition.key, definition.version, {told_now}, job.status, detail.params, CASE WHEN job.status = 5 THEN coalesce(review.result, attempt.result, CASE WHEN job.done_by IS NOT NULL THEN 'null' END) END, coalesce(CASE review.decision WHEN 'rejected' THEN coalesce(review.decided_note, 'Rejected.') END, attempt.error), CASE review.decision WHEN 'rejected' THEN 'Rejected' ELSE attempt.error_type END, job.attempt, job.max_attempts, job.lost, job.fence, job.generation, job.priority, progress.percent, progress.message, progress.phase, detail.reference_type, detail.reference_id, detail.tags, detail.idempotency_key, job.limit_key, job.unique_key, job.blocked, detail.webhook_url, detail.schedule, detail.scheduled_for, detail.parent, detail.rerun_of, detail.actor, job.created_at, job.due_at, job.queued_at, job.started_at, job.finished_at, job.updated_at, job.stale_at, job.cancel_at, job.worker, (SELECT max(delivery.status = 'delivered') FROM delivery WHERE delivery.job_id = job.id)
 -- let whole: FROM page AS walked CROSS JOIN job ON job.id = walked.id JOIN job_detail AS detail ON detail.id = job.id JOIN definition ON definition.lane = job.lane LEFT JOIN attempt ON attempt.job_id = job.id AND attempt.fence = job.fence LEFT JOIN review ON review.job_id = job.id AND review.fence = job.fence LEFT JOIN progress ON progress.job_id = job.id
 -- let its_job: CROSS JOIN job ON job.id = walked.id
 -- let job_between: job.id > :after AND job.id < :before
@@ -11,11 +11,11 @@
 -- let groups: definition CROSS JOIN json_each(:groups) AS stood
 -- let of_key: (:key IS NULL OR definition.key = :key)
 -- let overdue: :overdue AND job.retire_at <= :now AND NOT job.retired AND job.status * 2 NOT IN (SELECT value FROM json_each(:groups))
--- let live: SELECT id FROM job WHERE :scheduled AND job.status = 0 UNION ALL SELECT id FROM job WHERE :queued AND job.status = 1 AND NOT job.blocked UNION ALL SELECT id FROM job WHERE :queued AND job.blocked UNION ALL SELECT id FROM job WHERE :running AND job.worker IS NOT NULL UNION ALL SELECT id FROM job WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7)
+-- let live: SELECT id FROM job WHERE :scheduled AND job.status = 0 UNION ALL SELECT id FROM job WHERE :queued AND job.status = 1 AND NOT job.blocked UNION ALL SELECT id FROM job WHERE :queued AND job.blocked UNION ALL SELECT id FROM job WHERE :running AND job.worker IS NOT NULL UNION ALL SELECT id FROM job WHERE :review AND job.status = 4 AND job.status > 3 AND job.status <> 5
 -- let sortable: job.id, job.priority
 -- let by_end: job.id, job.finished_at
 -- let fits: CASE WHEN {filters} THEN 1 END AS fits
--- let not_ended: UNION ALL SELECT {sortable} FROM job INDEXED BY job_due WHERE :scheduled AND job.status = 0 AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_ready WHERE :queued AND job.status = 1 AND NOT job.blocked AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7) AND {filters}
+-- let not_ended: UNION ALL SELECT {sortable} FROM job INDEXED BY job_due WHERE :scheduled AND job.status = 0 AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_ready WHERE :queued AND job.status = 1 AND NOT job.blocked AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status > 3 AND job.status <> 5 AND {filters}
 -- let first_of_found: page AS MATERIALIZED (SELECT job.id FROM (SELECT * FROM found) AS job ORDER BY {order} LIMIT :limit) SELECT {job} {whole} ORDER BY {order}
 
 -- name: order_created_up
@@ -388,7 +388,7 @@ SELECT count(fits), count(*) FROM (
     UNION ALL
     SELECT {fits} FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {along}
     UNION ALL
-    SELECT {fits} FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status IN (4, 6, 7) AND {along}
+    SELECT {fits} FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status > 3 AND job.status <> 5 AND {along}
     LIMIT :look
 );
 

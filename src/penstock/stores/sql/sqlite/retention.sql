@@ -29,7 +29,11 @@ WHERE job.retired ORDER BY job.id;
 -- The attempts at these jobs that have ended.
 SELECT job_id, fence, number, worker, status, cause, started_at, ended_at, result, error_type, error,
     traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds
-FROM {input} AS input CROSS JOIN attempt ON attempt.job_id = input.id ORDER BY job_id, fence;
+FROM {input} AS input CROSS JOIN attempt ON attempt.job_id = input.id
+UNION ALL
+SELECT id, fence, attempt, done_by, status, 'returned', started_at, finished_at, 'null', NULL, NULL,
+    NULL, NULL, NULL, NULL, NULL, NULL
+FROM {input} CROSS JOIN job USING (id) WHERE done_by IS NOT NULL ORDER BY job_id, fence;
 
 -- name: phases_of
 -- The phases of these jobs.
@@ -51,6 +55,7 @@ FROM {input} AS input CROSS JOIN log ON log.job_id = input.id ORDER BY job_id, s
 WITH told_at (id, at) AS MATERIALIZED (
     SELECT id, created_at FROM {input} CROSS JOIN job USING (id)
     UNION SELECT id, started_at FROM {input} CROSS JOIN job USING (id)
+    UNION SELECT id, finished_at FROM {input} CROSS JOIN job USING (id)
     UNION SELECT id, started_at FROM {input} CROSS JOIN attempt ON job_id = id
     UNION SELECT id, ended_at FROM {input} CROSS JOIN attempt ON job_id = id
     UNION SELECT input.id, past.value FROM {input} AS input CROSS JOIN event ON job_id = input.id AND times IS NOT NULL

@@ -7,5 +7,5 @@ CREATE TABLE IF NOT EXISTS temp.claimed (
 );
 CREATE TABLE IF NOT EXISTS temp.ended (
     position INTEGER PRIMARY KEY, id TEXT NOT NULL, lane INTEGER NOT NULL, status INTEGER, number INTEGER, started_at INTEGER,
-    limit_key TEXT
+    limit_key TEXT, ran INTEGER
 );

@@ -36,7 +36,7 @@ WHERE definition.key = :key ORDER BY running.id LIMIT :limit;
 -- name: admitted_of
 -- Jobs that a concurrency key has let through, the oldest first.
 SELECT id FROM job
-WHERE limit_key = :limit_key AND limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3)
+WHERE limit_key = :limit_key AND limit_key IS NOT NULL AND NOT blocked AND status BETWEEN 1 AND 3
 ORDER BY id LIMIT :limit;
 
 -- name: bucket_of

@@ -1,0 +1,133 @@
+"""Inline attempts take turns in one task for as long as none of them has to wait.
+
+A task and a context of its own for each would cost more than most of them do. So one task runs what waits for a slot,
+one after the other, each by a plain call. The first attempt that has to wait keeps the task for itself, and the others
+go on in a new one; so they do when an attempt leaves context variables changed behind it, or after a while, for the
+loop to do other things.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
+from typing import Any
+
+from penstock.core.transitions import Trigger
+from penstock.engine import tracing
+from penstock.engine.inline import InlineAttempt
+from penstock.engine.loaded import Loaded
+from penstock.engine.log_lines import JOB
+from penstock.engine.pool import Pool
+from penstock.engine.recorder import Recorder
+from penstock.engine.settler import Settler
+from penstock.engine.tasks import Tasks
+
+_SLICE = 0.005
+"""So long one task runs attempts before the loop gets its turn."""
+
+_MOST_AT_ONCE = 64
+"""So many tasks are begun together where attempts do wait."""
+
+
+class Turns:
+    """The tasks in which the attempts of a pool run."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        tasks: Tasks,
+        recorder: Recorder,
+        settler: Settler,
+        *,
+        loaded: Callable[[], Loaded],
+        finish: Callable[[InlineAttempt], Coroutine[Any, Any, None]],
+        freed: Callable[[], None],
+    ) -> None:
+        """`finish` runs an attempt that has to wait and hands in how it ended; `freed`: there may be free slots."""
+        self._pool = pool
+        self._tasks = tasks
+        self._recorder = recorder
+        self._settler = settler
+        self._loaded = loaded
+        self._finish = finish
+        self._freed = freed
+        self._clean = copy_context()
+        """Whoever calls may have another by then."""
+        self._at_once = 1
+        self._begun = 0
+
+    def go_on(self) -> None:
+        """Have what waits run, as far as there are slots."""
+        for _ in range(min(self._at_once, self._pool.startable) - self._begun):
+            self._begun += 1
+            self._tasks.add(self._run(), self._clean.copy())
+
+    async def _run(self) -> None:
+        task, turn = asyncio.current_task(), _Turn()
+        asyncio.get_running_loop().call_soon(self._look, turn)
+        self._begun -= 1
+        JOB.set(None)
+        clean, loaded = copy_context(), self._loaded()
+        plain = () if tracing.on() else loaded.plain
+        try:
+            while (holding := self._pool.next()) is not None:
+                attempt = InlineAttempt(holding, loaded, task)
+                JOB.set(attempt)
+                self._pool.running.add(holding)
+                if holding.claimed.lane not in plain or not self._is_over(attempt):
+                    turn.attempt = attempt
+                    self._freed()
+                    await self._finish(attempt)
+                if turn.has_waited or time.monotonic() >= turn.until or not _is_as_it_was(clean):
+                    break
+        finally:
+            turn.attempt = None
+            self._freed()
+            self.go_on()
+
+    def _is_over(self, attempt: InlineAttempt) -> bool:
+        """Begin an attempt, and hand in its end if it has succeeded without having waited for anything."""
+        holding = attempt.holding
+        if not holding.started or holding.claimed.fence > 1:
+            return False
+        outcome = attempt.step()
+        if outcome is None or outcome.trigger is not Trigger.SUCCEED:
+            return False
+        if self._recorder.busy and self._recorder.owes(holding.held):
+            return False
+        self._pool.running.discard(holding)
+        self._settler.add(holding.worker, holding.settlement(outcome, 0.0), holding)
+        return True
+
+    def _look(self, turn: _Turn) -> None:
+        """The first step of a task is over: with its end, or because an attempt has to wait."""
+        if turn.attempt is None:
+            self._at_once = 1
+        else:
+            turn.has_waited = True
+            turn.attempt.wait()
+            self._at_once = min(2 * self._at_once, _MOST_AT_ONCE)
+            self.go_on()
+
+
+class _Turn:
+    """One task, and the attempt that it runs."""
+
+    __slots__ = ("attempt", "has_waited", "until")
+
+    def __init__(self) -> None:
+        self.until = time.monotonic() + _SLICE
+        self.attempt: InlineAttempt | None = None
+        self.has_waited = False
+
+
+def _is_as_it_was(clean: Context) -> bool:
+    """Whether no context variable has another value than before the last attempt."""
+    JOB.set(None)
+    try:
+        return copy_context() == clean
+    except Exception:
+        # Values that cannot be compared are others.
+        return False
