@@ -12,6 +12,7 @@ from typing import Self
 import psycopg
 
 from penstock.stores.postgres import _NOW
+from penstock.stores.sqlite_programs import call
 from penstock.stores.statements import Catalogue, read
 from tests.services import PostgresServer
 
@@ -93,7 +94,7 @@ def _names(dialect: str) -> Mapping[str, str]:
     names: dict[str, str] = {}
     for name in read(dialect):
         entry = catalogue[name, (), ""]
-        texts = {entry.text, entry.each, *entry.steps} - {""}
+        texts = {entry.text, entry.each, *entry.steps, *([call(entry)] if entry.at_once else ())} - {""}
         for text in texts:
             names.setdefault(_plain(text), name)
     return names

@@ -60,7 +60,9 @@ def sqlite_ways(store: Any, plan: Plan[Any], now: int) -> list[Way]:
     def execute(statement: Statement) -> list[tuple[Any, ...]]:
         seen.clear()
         rows = store._execute(connection, statement, store._values(now))
-        steps.setdefault(statement.name, []).extend(dict.fromkeys(seen))
+        entry = store._catalogue[statement.name, statement.parts, statement.order]
+        # What a trigger does is not told with the statement that sets it off.
+        steps.setdefault(statement.name, []).extend(dict.fromkeys((*entry.before, *entry.at_once, *seen)))
         return list(rows)
 
     def trace(_: Any, text: str, __: Any) -> bool:

@@ -20,7 +20,7 @@ import apsw
 
 from penstock.core.errors import StoreUnavailable
 from penstock.core.plan import Plan, Rows, Statement
-from penstock.stores import forking, migrations, network_files
+from penstock.stores import forking, migrations, network_files, sqlite_programs
 from penstock.stores.clock import Clock, HostClock
 from penstock.stores.forking import Gate
 from penstock.stores.line import Line, Task
@@ -224,6 +224,8 @@ class SqliteStore:
                 connection.executemany(entry.each, ({**values, **dict(zip(names, row, strict=True))} for row in rows))
             else:
                 _hand_in(connection, statement.name, statement.columns)
+        if entry.at_once:
+            sqlite_programs.carry_out(connection, entry, values)
         rows_out: Rows = []
         for step in entry.steps:
             rows_out = connection.execute(step, values).fetchall()

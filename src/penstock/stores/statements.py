@@ -3,7 +3,12 @@
 -- let NAME: TEXT      an expression that statements of the file may use as {NAME}
 -- let NAME:           the same, of all lines up to the next empty one
 -- name: NAME          begins a statement; the comment lines below it say what it does
--- then                what stands above it is run once for each row handed in (SQLite)
+
+And in those of SQLite, in this order:
+
+-- then                what stands above it is run once for each row handed in
+-- with NAME, …        what stands above it ends with a query, whose row gives these values to what stands below
+-- at once             what stands above it is done in one step; what stands below gives the answer
 """
 
 from __future__ import annotations
@@ -20,6 +25,8 @@ FILES = (
 _PLACES = {"along": ("along_", "past_span", "filter_ids"), "among": ("among_",)}
 """How parts are named that have a place of their own, where a statement has that; the others stand in {filters}."""
 _FIELD = re.compile(r"\{(\w+)\}")
+_THEN, _AT_ONCE = "-- then", "-- at once"
+_GIVING = re.compile(r"^-- with (.+)$", flags=re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +37,14 @@ class Entry:
     sentence: str
     text: str
     each: str = ""
+    given: tuple[str, ...] = ()
+    """The names of values that a query gives to what stands behind it."""
+    before: tuple[str, ...] = ()
+    """Of the single statements of the text that query, and what stands in front of it."""
+    at_once: tuple[str, ...] = ()
+    """Those behind it that are done in one step, and `before` in the same."""
     steps: tuple[str, ...] = ()
-    """The single statements of the text: SQLite keeps each of them prepared, but not all in one."""
+    """All others: SQLite keeps each of them prepared, but not all in one."""
 
 
 @cache
@@ -87,11 +100,24 @@ class Catalogue:
         if order:
             fields["order"] = self._entries[order].text
         text = fill(fill(entry.text, fields), fields)
-        steps = tuple(step for step in (part.strip().rstrip(";") for part in re.split(r";\n", text)) if step)
-        return replace(entry, text=text, each=fill(fill(entry.each, fields), fields), steps=steps)
+        at_once, _, steps = text.rpartition(_AT_ONCE)
+        *before, at_once = re.split(_GIVING, at_once)
+        return replace(
+            entry, text=text, each=fill(fill(entry.each, fields), fields), at_once=_single(at_once),
+            before=_single("".join(before[:1])), steps=_single(steps),
+        )  # fmt: skip
 
     def _all(self, parts: Sequence[str]) -> str:
         return " AND ".join(f"({self._entries[part].text})" for part in parts) or "true"
+
+
+def _is_mark(line: str) -> bool:
+    return line in (_THEN, _AT_ONCE) or _GIVING.match(line) is not None
+
+
+def _single(text: str) -> tuple[str, ...]:
+    """The statements of a text."""
+    return tuple(step for step in (part.strip().rstrip(";") for part in re.split(r";\n", text)) if step)
 
 
 def _parse(text: str) -> list[Entry]:
@@ -102,15 +128,17 @@ def _parse(text: str) -> list[Entry]:
         lets[name] = fill(line or lines.strip(), lets)
     for section in sections:
         name, *lines = section.splitlines()
-        comments = [line for line in lines if line.startswith("-- ") and line != "-- then"]
+        comments = [line for line in lines if line.startswith("-- ") and not _is_mark(line)]
         body = "\n".join(line for line in lines if line not in comments).strip()
-        each, _, once = body.rpartition("-- then")
+        each, _, once = body.rpartition(_THEN)
+        giving = _GIVING.search(once)
         entries.append(
             Entry(
                 name=name.strip(),
                 sentence=" ".join(line[3:] for line in comments),
                 text=fill(once.strip().rstrip(";") if not each else once.strip(), lets),
                 each=fill(each.strip(), lets),
+                given=tuple(giving[1].split(", ")) if giving else (),
             )
         )
     return entries

@@ -1,7 +1,8 @@
 -- Statements of the jobs port: claiming, settling, and what attempts write meanwhile.
 -- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
--- What stands before a line "-- then" is run once for each row handed in. The plus in `live` keeps the planner from
--- looking a worker up by its lease, whatever statistics say.
+-- What stands before a line "-- then" is run once for each row handed in, before "-- at once" in one step; the query before
+-- "-- with" gives values to what comes after it. The plus in `live` keeps the planner from looking a worker up by its
+-- lease, whatever statistics say, and those behind `in_row` from looking jobs up by anything but their ids.
 
 -- let after: CASE job.status WHEN 3 THEN 7 ELSE input.status END
 -- let put_off: job.status = 2 AND input.status = 0
@@ -10,6 +11,8 @@
 -- let of_many: CASE WHEN count(*) > 1 THEN json_group_array(id) END
 -- let usual: (SELECT lane FROM temp.ended LIMIT 1)
 -- let kept: CASE lane WHEN {usual} THEN (SELECT stale_after FROM definition WHERE lane = {usual}) ELSE (SELECT stale_after FROM definition WHERE lane = job.lane) END
+-- let in_row: id BETWEEN :lowest AND :highest
+-- let in_span: id BETWEEN lowest AND highest
 -- let live: ended IS NULL AND boot = :boot AND +lease_until > :steady
 -- let bucket_of_wait: CASE WHEN waited <= 1000 THEN 'A' WHEN waited <= 1000000 THEN char(66 + (waited > 2500) + (waited > 5000) + (waited > 10000) + (waited > 25000) + (waited > 50000) + (waited > 100000) + (waited > 250000) + (waited > 500000) + (waited > 1000000)) ELSE char(75 + (waited > 2500000) + (waited > 5000000) + (waited > 10000000) + (waited > 30000000) + (waited > 60000000) + (waited > 120000000) + (waited > 300000000) + (waited > 600000000) + (waited > 1800000000) + (waited > 3600000000) + (waited > 14400000000) + (waited > 86400000000)) END
 -- let bucket_of_run: CASE WHEN ran <= 1000 THEN 'A' WHEN ran <= 1000000 THEN char(66 + (ran > 2500) + (ran > 5000) + (ran > 10000) + (ran > 25000) + (ran > 50000) + (ran > 100000) + (ran > 250000) + (ran > 500000) + (ran > 1000000)) ELSE char(75 + (ran > 2500000) + (ran > 5000000) + (ran > 10000000) + (ran > 30000000) + (ran > 60000000) + (ran > 120000000) + (ran > 300000000) + (ran > 600000000) + (ran > 1800000000) + (ran > 3600000000) + (ran > 14400000000) + (ran > 86400000000)) END
@@ -19,23 +22,39 @@ DELETE FROM temp.claimed;
 INSERT INTO temp.claimed (id, lane, fence, attempt, max_attempts, lost, rank, limit_key, waited)
 SELECT job.id, job.lane, fence + 1, attempt + 1, max_attempts, lost, job.rank, limit_key, max(0, :now - queued_at)
 
--- let to_the_worker:
+-- let span_of_claimed:
+SELECT lowest, highest, (
+    SELECT count(*) <= 2 * n AND sum(status = 1 AND NOT blocked) = n
+    FROM (SELECT status, blocked FROM job WHERE {in_span} LIMIT (SELECT 2 * count(*) + 1 FROM temp.claimed))
+) AS in_a_row
+FROM (SELECT min(id) AS lowest, max(id) AS highest, count(*) AS n FROM temp.claimed)
+
+-- let run:
 UPDATE job SET status = 2, fence = fence + 1, attempt = attempt + 1, worker = :worker, rate_paid = 0,
     started_at = CASE WHEN :start AND lost = 0 THEN :now END, updated_at = :now
-WHERE id IN (SELECT id FROM temp.claimed);
+
+-- let to_the_worker:
+{run} WHERE :in_a_row AND {in_row} AND +status = 1 AND NOT +blocked;
+{run} WHERE NOT :in_a_row AND id IN (SELECT id FROM temp.claimed);
 INSERT INTO event (at, kind, fence, job_id, jobs)
 SELECT :now, 'job.started', fence, {of_one}, {of_many} FROM temp.claimed
 WHERE :start AND lost = 0 GROUP BY fence, position / 1000;
 INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
 SELECT lane, :now / 60000000, step.column1, step.column2 * n, step.column3 * took, iif(step.column3, lengths, NULL)
 FROM (SELECT lane, count(*) AS n, sum(waited) AS took, group_concat({bucket_of_wait}, '') AS lengths FROM temp.claimed GROUP BY lane)
-CROSS JOIN (VALUES (1, -1, 0), (2, 1, 1)) AS step;
+CROSS JOIN (VALUES (1, -1, 0), (2, 1, 1)) AS step
+
+-- let of_the_worker:
 SELECT claimed.id AS id, claimed.lane, fence, attempt, max_attempts, lost, params, reference_type, reference_id,
     traceparent, schedule, scheduled_for, rank, tags, limit_key
 FROM temp.claimed CROSS JOIN job_detail USING (id)
 UNION ALL
 SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 WHERE NOT EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live})
+
+-- let end:
+UPDATE job SET status = CASE status WHEN 3 THEN 7 ELSE 5 END, worker = NULL, updated_at = :now, finished_at = :now,
+    done_by = CASE WHEN :nothing AND status = 2 THEN :worker END, stale_at = :now + {kept}, retire_at = :now + {kept}
 
 -- name: admit
 -- Let as many waiting jobs of these concurrency keys through as their limit allows.
@@ -138,7 +157,11 @@ ORDER BY rank, id LIMIT :quota;
 -- then
 {claiming} FROM (SELECT id FROM temp.ripe ORDER BY rank, id LIMIT :limit) AS best CROSS JOIN job ON job.id = best.id;
 DELETE FROM temp.ripe;
+{span_of_claimed};
+-- with lowest, highest, in_a_row
 {to_the_worker};
+-- at once
+{of_the_worker};
 
 -- name: claim_lane
 -- The best-ranked jobs of one lane become this worker's, as with `claim`, when its definition has no limits: there is
@@ -154,7 +177,11 @@ FROM job WHERE lane = :lane AND status = 1 AND NOT blocked AND (rank, id) > (:be
         SELECT 1 FROM control WHERE key = '*' AND pause_at IS NOT NULL AND (pause_until IS NULL OR pause_until > :now)
     )
 ORDER BY rank, id LIMIT :limit;
+{span_of_claimed};
+-- with lowest, highest, in_a_row
 {to_the_worker};
+-- at once
+{of_the_worker};
 
 -- name: claimable
 -- Whether a job of these lanes can be claimed that was created by then, or whose parent was.
@@ -230,7 +257,8 @@ FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.la
 -- Where nothing may follow (alone), what has a concurrency key is left out, and everything if there are hooks.
 -- What returned nothing and was not to be cancelled needs no row but the job's own.
 -- How long ended jobs are kept is looked up once for the lane of the first, which most often is that of all.
--- Each job is looked up twice: for what is known of it, and to be changed.
+-- Each job is looked up twice: for what is known of it, and to be changed. Where those between the first and the last of
+-- them are all of them, they are changed in one pass, in which SQLite need not write down first which ones they are.
 DELETE FROM temp.ended;
 INSERT INTO temp.ended (position, id, lane, status, number, started_at, limit_key, ran)
 SELECT input.rowid, job.id, job.lane, CASE job.status WHEN 3 THEN 7 ELSE 5 END, attempt, started_at, limit_key,
@@ -239,9 +267,14 @@ FROM {input} AS input CROSS JOIN job USING (id) WHERE job.fence = :fence AND job
     AND (NOT :alone OR (limit_key IS NULL AND NOT EXISTS (
         SELECT 1 FROM definition WHERE lane IN (SELECT value FROM json_each(:lanes)) AND hooked
     )));
-UPDATE job SET status = CASE status WHEN 3 THEN 7 ELSE 5 END, worker = NULL, updated_at = :now, finished_at = :now,
-    done_by = CASE WHEN :nothing AND status = 2 THEN :worker END, stale_at = :now + {kept}, retire_at = :now + {kept}
-WHERE id IN (SELECT id FROM temp.ended);
+SELECT lowest, highest, (
+    SELECT count(*) <= 2 * n AND sum(fence = :fence AND status BETWEEN 2 AND 3) = n
+    FROM (SELECT fence, status FROM job WHERE {in_span} LIMIT (SELECT 2 * count(*) + 1 FROM temp.ended))
+) AS in_a_row
+FROM (SELECT min(id) AS lowest, max(id) AS highest, count(*) AS n FROM temp.ended);
+-- with lowest, highest, in_a_row
+{end} WHERE :in_a_row AND {in_row} AND fence = :fence AND +status BETWEEN 2 AND 3;
+{end} WHERE NOT :in_a_row AND id IN (SELECT id FROM temp.ended);
 INSERT INTO attempt (
     job_id, fence, number, status, cause, worker, started_at, ended_at, result, exit_code, peak_memory, cpu_seconds
 )
@@ -259,6 +292,7 @@ FROM (
     FROM temp.ended GROUP BY lane, status
 )
 CROSS JOIN (VALUES (-1, 0), (1, 1)) AS step;
+-- at once
 SELECT NULL, count(*), NULL, NULL, NULL, NULL, NULL FROM temp.ended
 UNION ALL
 SELECT ended.id, :fence, ended.status, limit_key, key, ended.lane, hooked
