@@ -4,8 +4,9 @@
 
 -- let expired: idempotency.expires_at <= :now AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = idempotency.job_id AND job.status < 5)
 -- let at: max(coalesce(:due, :now + :delay), :now)
--- let of_one: CASE count(*) WHEN 1 THEN min(id) END
--- let of_many: CASE WHEN count(*) > 1 THEN json_group_array(id) END
+-- let joined: group_concat(id, '","')
+-- let of_one: CASE count(*) WHEN 1 THEN {joined} END
+-- let of_many: CASE WHEN count(*) > 1 THEN '["' || {joined} || '"]' END
 
 -- name: claim_keys
 -- Take idempotency keys in order; a key that is taken and not expired answers with the job that has it.

@@ -7,15 +7,16 @@
 -- let after: CASE job.status WHEN 3 THEN 7 ELSE input.status END
 -- let put_off: job.status = 2 AND input.status = 0
 -- let put_back: job.status = 2 AND input.status = 1
--- let of_one: CASE count(*) WHEN 1 THEN min(id) END
--- let of_many: CASE WHEN count(*) > 1 THEN json_group_array(id) END
+-- let joined: group_concat(id, '","')
+-- let of_one: CASE count(*) WHEN 1 THEN {joined} END
+-- let of_many: CASE WHEN count(*) > 1 THEN '["' || {joined} || '"]' END
 -- let usual: (SELECT lane FROM temp.ended LIMIT 1)
 -- let kept: CASE lane WHEN {usual} THEN (SELECT stale_after FROM definition WHERE lane = {usual}) ELSE (SELECT stale_after FROM definition WHERE lane = job.lane) END
 -- let in_row: id BETWEEN :lowest AND :highest
 -- let in_span: id BETWEEN lowest AND highest
 -- let live: ended IS NULL AND boot = :boot AND +lease_until > :steady
--- let bucket_of_wait: CASE WHEN waited <= 1000 THEN 'A' WHEN waited <= 1000000 THEN char(66 + (waited > 2500) + (waited > 5000) + (waited > 10000) + (waited > 25000) + (waited > 50000) + (waited > 100000) + (waited > 250000) + (waited > 500000) + (waited > 1000000)) ELSE char(75 + (waited > 2500000) + (waited > 5000000) + (waited > 10000000) + (waited > 30000000) + (waited > 60000000) + (waited > 120000000) + (waited > 300000000) + (waited > 600000000) + (waited > 1800000000) + (waited > 3600000000) + (waited > 14400000000) + (waited > 86400000000)) END
--- let bucket_of_run: CASE WHEN ran <= 1000 THEN 'A' WHEN ran <= 1000000 THEN char(66 + (ran > 2500) + (ran > 5000) + (ran > 10000) + (ran > 25000) + (ran > 50000) + (ran > 100000) + (ran > 250000) + (ran > 500000) + (ran > 1000000)) ELSE char(75 + (ran > 2500000) + (ran > 5000000) + (ran > 10000000) + (ran > 30000000) + (ran > 60000000) + (ran > 120000000) + (ran > 300000000) + (ran > 600000000) + (ran > 1800000000) + (ran > 3600000000) + (ran > 14400000000) + (ran > 86400000000)) END
+-- let bucket_of_wait: CASE WHEN waited <= 50000 THEN CASE WHEN waited <= 1000 THEN 'A' WHEN waited <= 2500 THEN 'B' WHEN waited <= 5000 THEN 'C' WHEN waited <= 10000 THEN 'D' WHEN waited <= 25000 THEN 'E' ELSE 'F' END WHEN waited <= 1000000 THEN CASE WHEN waited <= 100000 THEN 'G' WHEN waited <= 250000 THEN 'H' WHEN waited <= 500000 THEN 'I' ELSE 'J' END ELSE CASE WHEN waited <= 2500000 THEN 'K' WHEN waited <= 5000000 THEN 'L' WHEN waited <= 10000000 THEN 'M' WHEN waited <= 30000000 THEN 'N' WHEN waited <= 60000000 THEN 'O' WHEN waited <= 120000000 THEN 'P' WHEN waited <= 300000000 THEN 'Q' WHEN waited <= 600000000 THEN 'R' WHEN waited <= 1800000000 THEN 'S' WHEN waited <= 3600000000 THEN 'T' WHEN waited <= 14400000000 THEN 'U' WHEN waited <= 86400000000 THEN 'V' ELSE 'W' END END
+-- let bucket_of_run: CASE WHEN ran <= 50000 THEN CASE WHEN ran <= 1000 THEN 'A' WHEN ran <= 2500 THEN 'B' WHEN ran <= 5000 THEN 'C' WHEN ran <= 10000 THEN 'D' WHEN ran <= 25000 THEN 'E' ELSE 'F' END WHEN ran <= 1000000 THEN CASE WHEN ran <= 100000 THEN 'G' WHEN ran <= 250000 THEN 'H' WHEN ran <= 500000 THEN 'I' ELSE 'J' END ELSE CASE WHEN ran <= 2500000 THEN 'K' WHEN ran <= 5000000 THEN 'L' WHEN ran <= 10000000 THEN 'M' WHEN ran <= 30000000 THEN 'N' WHEN ran <= 60000000 THEN 'O' WHEN ran <= 120000000 THEN 'P' WHEN ran <= 300000000 THEN 'Q' WHEN ran <= 600000000 THEN 'R' WHEN ran <= 1800000000 THEN 'S' WHEN ran <= 3600000000 THEN 'T' WHEN ran <= 14400000000 THEN 'U' WHEN ran <= 86400000000 THEN 'V' ELSE 'W' END END
 
 -- let claiming:
 DELETE FROM temp.claimed;
