@@ -42,6 +42,31 @@ def test_after_a_slow_one_the_next_go_on_behind_it_for_a_second() -> None:
     assert mark.start(11.0) == {}
 
 
+@pytest.mark.parametrize(
+    ("quickest", "took", "is_slow"),
+    [(0.003, 0.010, True), (0.003, 0.0085, False), (0.001, 0.007, False), (0.008, 0.020, False), (0.012, 0.026, True)],
+)
+def test_a_claim_is_slow_beside_the_quickest_of_its_kind(quickest: float, took: float, is_slow: bool) -> None:
+    mark = Mark()
+    mark.start(10.0)
+    mark.note(_jobs(1, *range(100)), full=True, took=quickest, from_front=True)
+    assert mark.start(10.0) == {}
+
+    mark.note(_jobs(1, *range(100, 200)), full=True, took=took, from_front=True)
+
+    assert bool(mark.start(10.1)) == is_slow
+
+
+def test_a_claim_of_few_jobs_is_not_slow_because_one_of_many_took_less_for_each() -> None:
+    mark = Mark()
+    mark.start(10.0)
+    mark.note(_jobs(1, *range(100)), full=True, took=0.003, from_front=True)
+
+    mark.note(_jobs(1, 100), full=True, took=0.002, from_front=True)
+
+    assert mark.start(10.1) == {}
+
+
 def test_where_nothing_is_left_behind_the_front_is_looked_at_again() -> None:
     mark = Mark()
     mark.start(10.0)

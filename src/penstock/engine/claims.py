@@ -19,6 +19,9 @@ from penstock.engine.service import log
 _SLOW = 0.025
 """A look from the front of the queue that takes longer is not made for every claim."""
 
+_NOTICED = 0.008
+"""Nor is one that takes longer than this and thrice as long for each job as the quickest."""
+
 _AGAIN = 1.0
 """So long a worker goes on from where it was, before it looks from the front once more."""
 
@@ -83,6 +86,8 @@ class Mark:
     places: dict[int, Place] = field(default_factory=dict)
     looked_at: float = 0.0
     slow: bool = False
+    quickest: float = 1.0
+    """Seconds that each job of a look from the front took when it took least."""
 
     def start(self, now: float) -> Mapping[int, Place]:
         """From where on to claim; empty: from the front."""
@@ -92,8 +97,10 @@ class Mark:
 
     def note(self, claimed: list[Claimed], *, full: bool, took: float, from_front: bool) -> None:
         """What a claim has brought, and how long it took."""
-        if from_front:
-            self.slow = took > _SLOW
+        if from_front and claimed:
+            each = took / len(claimed)
+            self.quickest = min(self.quickest, each)
+            self.slow = took > _SLOW or (took > _NOTICED and each > 3 * self.quickest)
         if not full:
             # Nothing more behind: what there is stands in front.
             self.slow = False

@@ -52,6 +52,7 @@ CREATE TABLE {schema}.worker (
 CREATE INDEX worker_lease ON {schema}.worker (lease_until) WHERE ended IS NULL;
 
 -- The hot row: what changes while a job lives. Everything about it that never changes is in job_detail.
+-- Pages are filled by less than half: a claimed row stays in its page, and when it ends, in the place of what it was.
 CREATE TABLE {schema}.job (
     id uuid PRIMARY KEY,
     lane integer NOT NULL,
@@ -88,7 +89,7 @@ CREATE TABLE {schema}.job (
     CONSTRAINT job_was_queued CHECK (status NOT IN (1, 2, 3) OR queued_at IS NOT NULL),
     CONSTRAINT job_asked_to_stop CHECK (status <> 3 OR cancel_at IS NOT NULL),
     CONSTRAINT job_was_claimed CHECK (status NOT IN (2, 3, 4, 5) OR fence > 0)
-) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
+) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX job_ready ON {schema}.job (lane, rank, id) WHERE status = 1 AND NOT blocked;
 CREATE INDEX job_due ON {schema}.job (due_at, id) WHERE status = 0;
 CREATE INDEX job_running ON {schema}.job (worker, lane) WHERE worker IS NOT NULL;
