@@ -23,7 +23,7 @@ class Contender:
     store: Store
     program: str
     jobs: int
-    """How many jobs it drains in two or three seconds, about."""
+    """How many jobs it drains in one to three seconds, about; peers that grow slower with more of them have fewer."""
     configuration: str
     package: str | None = None
     appendfsync: str | None = None
@@ -62,7 +62,7 @@ class Contender:
 
 
 PENSTOCK = Contender(
-    "penstock", "penstock", "PostgreSQL", "penstock", 50_000,
+    "penstock", "penstock", "PostgreSQL", "penstock", 200_000,
     "inline async jobs, `penstock worker --inline-slots 1000`; sync `enqueue`, 32 threads, `enqueue_many`",
     package="penstock",
     worker=(
@@ -71,7 +71,7 @@ PENSTOCK = Contender(
     ),
 )  # fmt: skip
 RAW = Contender(
-    "raw", "raw", "PostgreSQL", "raw", 50_000,
+    "raw", "raw", "PostgreSQL", "raw", 200_000,
     "one table with two indexes, psycopg, prepared; 500 rows claimed and completed by two statements on one "
     "connection; 32 threads with a connection each",
 )  # fmt: skip
@@ -82,7 +82,7 @@ GRAPHILE = Contender(
     package="graphile-worker", settings=(("BENCH_LOCAL_QUEUE", "500"),),
 )  # fmt: skip
 CELERY = Contender(
-    "celery", "Celery", "Redis", "celery", 3_000,
+    "celery", "Celery", "Redis", "celery", 6_000,
     "solo pool, prefetch 100, results ignored, no gossip, mingle, heartbeat and remote control; acknowledged before "
     "the job runs (its default); no call for many",
     package="celery", appendfsync="everysec",
@@ -99,15 +99,15 @@ RQ = Contender(
 
 CONTENDERS = (
     PENSTOCK,
-    replace(PENSTOCK, store="SQLite"),
+    replace(PENSTOCK, store="SQLite", jobs=300_000),
     RAW,
     replace(
-        RAW, store="SQLite",
+        RAW, store="SQLite", jobs=300_000,
         configuration="one table with two indexes, apsw, WAL, synchronous=FULL; 500 rows claimed and completed in two "
         "transactions; 32 threads with a connection each",
     ),
     Contender(
-        "raw", "raw asyncio", "memory", "tasks", 500_000,
+        "raw", "raw asyncio", "memory", "tasks", 2_000_000,
         "nothing is stored: a task for each coroutine that does nothing, 500 at a time, uvloop where it is installed",
         full=False,
     ),
@@ -117,7 +117,7 @@ CONTENDERS = (
         package="pgqueuer",
     ),
     Contender(
-        "procrastinate", "Procrastinate", "PostgreSQL", "procrastinate", 1_500,
+        "procrastinate", "Procrastinate", "PostgreSQL", "procrastinate", 2_500,
         "psycopg, `concurrency=30`, LISTEN; sync `defer`, 32 threads over a pool of 32; `batch_defer`",
         package="procrastinate",
     ),
@@ -139,7 +139,7 @@ CONTENDERS = (
     RQ,
     replace(RQ, appendfsync="always", full=False),
     Contender(
-        "huey", "Huey", "SQLite", "huey", 6_000,
+        "huey", "Huey", "SQLite", "huey", 20_000,
         "fsync on, WAL, one thread, looks every 10 ms, results not kept; no call for many",
         package="huey",
     ),

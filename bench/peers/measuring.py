@@ -106,6 +106,7 @@ class Entrant(AbstractContextManager["Entrant"]):
         """Start-up until the first job runs, memory when there is nothing to do, and the time to pick a job up."""
         if self.contender.drains_itself:
             return
+        self._rest()
         tally = self._tally()
         self._tell("stamp")
         began = time.perf_counter()
@@ -197,6 +198,13 @@ class Entrant(AbstractContextManager["Entrant"]):
         if self.contender.store == "PostgreSQL":
             with psycopg.connect(self._server.url(), autocommit=True) as connection:
                 connection.execute("CHECKPOINT")
+
+    def _rest(self) -> None:
+        """So that the server is as idle as the worker: what the drains have left to be cleared away is cleared away."""
+        if self.contender.store == "PostgreSQL":
+            with psycopg.connect(self._address, autocommit=True) as connection:
+                connection.execute("VACUUM ANALYZE")
+            self._checkpoint()
 
     def _tally(self) -> Path:
         self._tallies += 1

@@ -237,6 +237,8 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
     def _route(self, orders: Sequence[Order], routes: Routes, register_on: Any) -> Talk[None]:
         """Learn where the jobs go; what this process has defined is registered on the way."""
         wanted = {(order.key, order.version) for order in orders} - routes.keys()
+        if not wanted:
+            return
         if wanted & self._definitions.keys():
             due = self._definitions.keys() - routes.keys() if register_on is None else wanted
             yield from self._register_on(due, routes, register_on)

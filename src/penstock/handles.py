@@ -60,6 +60,8 @@ class DefinitionHandle(Generic[P, R]):
         self.signature = code.signature
         self.steps = code.steps
         """The functions of its phases, in order; a plain job has one, called `run`."""
+        self.bare = _bare(code)
+        """Its function, when a job without parameters is a call without arguments."""
         self.hooks = code.hooks
         self.retry_on = code.retry_on
         """Only these errors are tried again; empty: any."""
@@ -283,6 +285,12 @@ class JobHandle(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<job {self.id} {self.status}>"
+
+
+def _bare(code: Code) -> Callable[[], Any] | None:
+    only = code.steps[0]
+    is_bare = len(code.steps) == 1 and not (only.takes_context or only.defaults or code.signature.required)
+    return only.function if is_bare else None
 
 
 def _result(job: Job) -> Any:

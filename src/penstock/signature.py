@@ -43,7 +43,8 @@ class Signature:
         self.names = [each.name for each in self._parameters if each.kind is not _Kind.VAR_KEYWORD]
         self._fields = {f"field_{index}": name for index, name in enumerate(self.names)}
         self.defaults = {each.name: each.default for each in self._parameters if each.default is not _Kind.empty}
-        self._required = len(self.names) > len(self.defaults)
+        self.required = len(self.names) > len(self.defaults)
+        """Whether there are parameters that must be given."""
         self._positional = [each.name for each in self._parameters if each.kind is _Kind.POSITIONAL_OR_KEYWORD]
         self._model: type[BaseModel] | None = None
         self._schema: str | None = None
@@ -64,7 +65,7 @@ class Signature:
 
     def arguments(self, params: str) -> dict[str, Any]:
         """The arguments to call the handler with, made from JSON text into what its type hints ask for."""
-        if params == "{}" and not self._required:
+        if params == "{}" and not self.required:
             return {}
         from pydantic_core import ValidationError
 

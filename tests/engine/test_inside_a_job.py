@@ -172,3 +172,11 @@ class TestForks:
         assert (ended.status, ended.error) == ("succeeded", None)
         assert house.journal(job, "pool")[0]["total"] == 5050
         assert house.logs(job) == []
+
+    def test_a_fork_that_is_asked_to_end_does_so_however_young_it_is(self, house: Stage) -> None:
+        job = house.enqueue("script", [["end_forks", 200], ["return", 1]])
+
+        ended = house.end(job)
+
+        assert ended.status == "succeeded"
+        assert house.journal(job, "ended")[0]["forks"] == 200

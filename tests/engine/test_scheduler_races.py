@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -44,7 +45,8 @@ def test_schedulers_at_once_make_what_the_timetable_says_and_nothing_twice(
     number, seconds = counts(ci=8, soak=200), counts(ci=12, soak=60)
     for each in range(number):
         clockwork.app.save_schedule(f"s{each}", "work", every=RHYTHMS[each % 4], missed="all", missed_max=1000)
-    parties = [Party(new_store(kind, request, tmp_path), seed=each) for each in range(schedulers)]
+    in_step = threading.Barrier(schedulers)
+    parties = [Party(new_store(kind, request, tmp_path), each, in_step) for each in range(schedulers)]
 
     with ThreadPoolExecutor(schedulers) as threads:
         killed = sum(threads.map(lambda party: party.run(seconds), parties))
@@ -116,10 +118,11 @@ async def test_by_the_clock_of_the_store_two_services_make_each_second_once(
 class Party:
     """A scheduler as another process would have it; its clock is not quite right, and it is often killed."""
 
-    def __init__(self, store: Any, seed: int) -> None:
+    def __init__(self, store: Any, seed: int, in_step: threading.Barrier | None = None) -> None:
         self.store = TimedStore(store)
         self.app = Penstock(self.store)
         self.random = random.Random(seed)
+        self.in_step = in_step
         self.scheduler = Scheduler(self.store, ports.schedules, ports.admin, self._draft, lambda _: None)
 
     def run(self, seconds: int) -> int:
@@ -130,6 +133,9 @@ class Party:
         killed = 0
         try:
             for second in range(seconds + 1):
+                if self.in_step is not None:
+                    # Nobody is a second ahead: one that is has made all ticks before the others look.
+                    self.in_step.wait(60)
                 self.store.now = START + second * SECOND + self.random.randrange(SECOND)
                 for _ in range(2):
                     look = asyncio.create_task(self.scheduler.tick())

@@ -52,7 +52,7 @@ class Desk:
 
     def add(self, job_id: str) -> None:
         ending = Settlement(job_id, 1, RETURNED_NOTHING, Status.SUCCEEDED)
-        self.settler.add(WORKER, ending)
+        self.settler.add((WORKER, ending, None))
 
     def _settled(self, report: SettleReport, endings: Sequence[Ending]) -> None:
         self.reports.append(report)

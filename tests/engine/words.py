@@ -311,6 +311,24 @@ def _pool(ctx: Context, processes: int) -> None:
         note(ctx, "pool", total=sum(pool.map(abs, range(-100, 0))))
 
 
+def _end_forks(ctx: Context, most: int) -> None:
+    """Ask forks of this process to end as soon as they are there, until one does not."""
+    for count in range(most):
+        if (pid := os.fork()) == 0:
+            time.sleep(60)
+            os._exit(0)
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + 10
+        while not (ended := os.waitpid(pid, os.WNOHANG)[0]) and time.monotonic() < deadline:
+            time.sleep(0.0005)
+        if not ended:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            note(ctx, "ended", forks=count)
+            return
+    note(ctx, "ended", forks=most)
+
+
 def _facts(ctx: Context) -> None:
     note(
         ctx,
@@ -394,6 +412,7 @@ WORDS: dict[str, Callable[..., Any]] = {
     "fork_and_go_on": _fork_and_go_on,
     "speak_below": _speak_below,
     "pool": _pool,
+    "end_forks": _end_forks,
     "facts": _facts,
     "log_exception": _log_exception,
     "write_bytes": lambda ctx, descriptor, data: os.write(descriptor, bytes.fromhex(data)),

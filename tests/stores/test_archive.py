@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from penstock.core.admin import Sweep
+from penstock.core.admin import Remains, Sweep
 from penstock.core.errors import StoreError
 from penstock.core.job import Held, LogLine
 from penstock.core.secrets import MASK
@@ -210,6 +212,39 @@ def test_what_cannot_be_written_down_is_not_deleted(kit: Kit, tmp_path: Path) ->
     rounds.once()
     assert kit.run(admin.get([job_id])) == []
     assert len(lines(next((tmp_path / "archive").iterdir()))) == 1
+
+
+def test_a_stop_waits_until_what_is_written_down_is_gone(kit: Kit, tmp_path: Path) -> None:
+    job_id = doomed(kit)
+    archive = Slow(tmp_path)
+    rounds = Rounds(kit, archive)
+
+    async def stop_meanwhile() -> None:
+        loop, round_ = asyncio.get_running_loop(), asyncio.create_task(rounds.housekeeper.once())
+        await loop.run_in_executor(None, archive.begun.wait, 30)
+        round_.cancel()
+        archive.may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await round_
+
+    asyncio.run(stop_meanwhile())
+
+    assert kit.run(admin.get([job_id])) == []
+    (path,) = tmp_path.glob("*.jsonl")
+    assert [line["job"]["jobId"] for line in lines(path)] == [job_id]
+
+
+class Slow(Archive):
+    """Tells when it begins to write, and waits until it may."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.begun, self.may_end = threading.Event(), threading.Event()
+
+    def keep(self, remains: Sequence[Remains], now: datetime | None = None) -> Path:
+        self.begun.set()
+        assert self.may_end.wait(30)
+        return super().keep(remains, now)
 
 
 def test_who_dies_between_line_and_deletion_doubles_a_line_and_loses_none(kit: Kit, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_what_is_done_at_once_is_known_by_its_names() -> None:
     assert found == {"claim", "claim_lane", "settle_done"}
     for name in found:
         entry = EVERY[name, (), ""]
-        assert entry.given == ("lowest", "highest", "in_a_row")
+        assert entry.given == ("lowest", "highest", "in_a_row", "alike")
         assert all(f" AS {each}" in entry.before[-1] for each in entry.given)
         assert "-- " not in "".join((*entry.before, *entry.at_once, *entry.steps))
 

@@ -116,7 +116,9 @@ def _take_over(app: Application, reporter: LineReporter, ctx: AttemptContext, st
     _records.attach(reporter, ctx)
     app.enter_job(reporter)
     _signal.signal(_signal.SIGTERM, stopper)
-    os.register_at_fork(after_in_child=reporter.disown)
+    os.register_at_fork(
+        before=reporter.about_to_fork, after_in_parent=reporter.has_forked, after_in_child=reporter.disown
+    )
 
 
 def _flush() -> None:
@@ -141,12 +143,24 @@ class LineReporter:
         self.disowned = False
         """This is no longer the process of the attempt, but a fork of it."""
         self.stopper: Stopper | None = None
+        self._masks: dict[int, set[int]] = {}
+        """What each thread that forks has blocked otherwise."""
+
+    def about_to_fork(self) -> None:
+        """Hold SIGTERM back: a fork that has not come to `disown` yet would take it and live on."""
+        self._masks[threading.get_ident()] = _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGTERM,))
+
+    def has_forked(self) -> None:
+        mask = self._masks.pop(threading.get_ident(), None)
+        if mask is not None:
+            _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
 
     def disown(self) -> None:
         """In a fork of the attempt: words of two processes must not mix on the line, and SIGTERM is not for Python."""
         self.disowned = True
         with contextlib.suppress(ValueError):
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self.has_forked()
 
     def progress(self, percent: float, message: str | None, phase: str) -> None:
         self.say({"say": "progress", "percent": percent, "message": message, "phase": phase})

@@ -54,6 +54,11 @@ class Handle(Protocol):
     def steps(self) -> Sequence[Step]: ...
 
     @property
+    def bare(self) -> Callable[[], Any] | None:
+        """The function of its only phase, when a job without parameters is a call without arguments."""
+        ...
+
+    @property
     def hooks(self) -> Mapping[str, Callable[..., Any]]: ...
 
     @property

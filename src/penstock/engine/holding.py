@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from penstock.core.context import Errands
@@ -13,7 +14,7 @@ from penstock.core.definition import Definition
 from penstock.core.errors import LeaseLost
 from penstock.core.instant import SECOND
 from penstock.core.job import Claimed, Held, LogLine
-from penstock.core.outcome import Outcome, Settlement, Standing, decide
+from penstock.core.outcome import RETURNED_NOTHING, Outcome, Settlement, Standing, decide
 from penstock.core.ports import AdminPort, JobsPort, Store
 from penstock.core.secrets import Scrubber, SecretPolicy
 from penstock.core.transitions import Status, Trigger
@@ -29,6 +30,9 @@ log = logger("penstock.jobs")
 
 _LONGEST_ERROR = 65_536
 _LONGEST_PROGRESS = 500
+_settlement: Callable[[tuple[Any, ...]], Settlement] = partial(tuple.__new__, Settlement)
+"""For the most common of all: its own way takes twice as long."""
+_SUCCEEDED = Status.SUCCEEDED
 _NO_RESULTS: Mapping[str, str] = {}
 
 
@@ -179,11 +183,9 @@ class Holding:
     def settlement(self, outcome: Outcome, random: float) -> Settlement:
         """What the outcome means for the job."""
         claimed = self.claimed
-        if outcome.trigger is Trigger.SUCCEED:
+        if outcome is RETURNED_NOTHING or outcome.trigger is Trigger.SUCCEED:
             lone = claimed.concurrency_key is None and not self.definition.hooks
-            settlement = Settlement(
-                claimed.job_id, claimed.fence, outcome, Status.SUCCEEDED, 0, 0, 0, claimed.lane, lone
-            )
+            settlement = _settlement((claimed.job_id, claimed.fence, outcome, _SUCCEEDED, 0, 0, 0, claimed.lane, lone))
         else:
             standing = Standing(claimed.attempt, claimed.max_attempts, claimed.lost)
             settlement = decide(claimed.job_id, claimed.fence, outcome, standing, self.definition.backoff, random)

@@ -14,6 +14,7 @@ from penstock.core.ports import AdminPort, FeedPort, Store
 from penstock.engine.archive import Archive
 from penstock.engine.pace import ALONE, Pace
 from penstock.engine.service import log
+from penstock.engine.tasks import to_its_end
 
 T = TypeVar("T")
 
@@ -25,6 +26,9 @@ _CLEAN_EVERY = 60.0
 _BATCH = 1000
 _FOLDED = 10_000
 _ARCHIVED_AT_ONCE = 50
+_PATIENCE = 5.0
+"""So long a stop waits for what is being archived."""
+
 _AGE = 7 * DAY
 _FEED_AGE = 14 * DAY
 
@@ -89,12 +93,17 @@ class Housekeeper:
         swept = await self._store.arun(self._admin.retire(_BATCH, delete=self._archive is None))
         if self._archive is None:
             return len(swept.deleted), len(swept.deleted) + len(swept.stale) >= _BATCH
+        # Nobody else gets for a minute what is taken: a stop in between would leave it there as long.
+        gone = await to_its_end(self._archive_some(self._archive), _PATIENCE)
+        return gone, gone >= _ARCHIVED_AT_ONCE or len(swept.stale) >= _BATCH
+
+    async def _archive_some(self, archive: Archive) -> int:
         remains = await self._store.arun(self._admin.take_remains(_ARCHIVED_AT_ONCE))
         if not remains:
-            return 0, len(swept.stale) >= _BATCH
-        await asyncio.to_thread(self._archive.keep, remains)
+            return 0
+        await asyncio.to_thread(archive.keep, remains)
         gone = await self._store.arun(self._admin.delete_remains({each.job.id: each.mark for each in remains}))
-        return len(gone), len(gone) >= _ARCHIVED_AT_ONCE or len(swept.stale) >= _BATCH
+        return len(gone)
 
     async def _part(self, name: str, work: Awaitable[T]) -> T | None:
         """What a part gives; None when it failed, which is counted and told."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.core.errors import LeaseLost
 from penstock.core.job import Created, Job
-from penstock.core.outcome import Cause, Failure, Outcome
+from penstock.core.outcome import RETURNED_NOTHING, Cause, Failure, Outcome
 from penstock.core.secrets import Scrubber
 from penstock.core.transitions import Status, Trigger
 from penstock.engine import running
@@ -57,7 +57,7 @@ class InlineAttempt(Inline):
 
     @property
     def over(self) -> bool:
-        return self._work is None
+        return self.task is None
 
     @property
     def reporter(self) -> DirectReporter:
@@ -75,14 +75,15 @@ class InlineAttempt(Inline):
 
     def step(self) -> Outcome | None:
         """Begin an attempt that is plain: what came of it, when there was nothing to wait for; else `run` goes on."""
-        holding, here = self.holding, self.task
-        self._work = here
-        self._begun = outcome = running.step_plain(self._handle, holding.claimed.params, self._context)
+        here = self.task
+        self._begun = outcome = running.step_plain(self._handle, self.holding.claimed.params, self._context)
         if not isinstance(outcome, Outcome) or here is None or here.cancelling():
             return None
-        self.task = self._work = None
+        self.task = None
+        if outcome is RETURNED_NOTHING:
+            return outcome
         try:
-            return holding.without_secrets(outcome)
+            return self.holding.without_secrets(outcome)
         except Exception:
             # The same happens to `run`, where it is told.
             return None

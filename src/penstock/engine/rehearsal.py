@@ -56,6 +56,7 @@ class _Nothing:
     takes_context = False
     schema = "{}"
     definition = Definition("rehearsal")
+    bare: Callable[[], Any] | None = None
     hooks: Mapping[str, Callable[..., Any]] = {}
     retry_on: tuple[type[BaseException], ...] = ()
     fatal_on: tuple[type[BaseException], ...] = ()

@@ -70,9 +70,12 @@ async def arun_plain(handle: Handle, params: str, ctx: Callable[[], AttemptConte
 
 def step_plain(handle: Handle, params: str, ctx: Callable[[], AttemptContext]) -> Outcome | Awaitable[Any]:
     """The same as far as it gets without waiting: its end, or what `go_on` is to await."""
-    step = handle.steps[0]
     try:
-        value = step.call(ctx() if step.takes_context else None, handle.signature.arguments(params))
+        if params == "{}" and (bare := handle.bare) is not None:
+            value = bare()
+        else:
+            step = handle.steps[0]
+            value = step.call(ctx() if step.takes_context else None, handle.signature.arguments(params))
         if type(value) is CoroutineType:
             try:
                 return coroutines.Begun(value, value.send(None))

@@ -56,13 +56,13 @@ class Settler:
         self._empty = asyncio.Event()
         self._empty.set()
 
-    def add(self, worker: str, settlement: Settlement, holding: Holding | None = None) -> None:
-        """End an attempt."""
+    def add(self, *endings: Ending) -> None:
+        """End attempts."""
         if not self._waiting:
             self._empty.clear()
             self._awaited(self._empty_again())
             self._came.set()
-        self._waiting.append((worker, settlement, holding))
+        self._waiting += endings
 
     async def _empty_again(self) -> None:
         await self._empty.wait()

@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import Coroutine
 from contextvars import Context
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 _LOOK = 0.5
 
@@ -44,3 +46,14 @@ class Tasks:
             await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
             for each in hurrying:
                 each.cancel()
+
+
+async def to_its_end(work: Coroutine[Any, Any, T], patience: float) -> T:
+    """What it gives; whoever is cancelled meanwhile is so only after its end, or so many seconds later."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task], timeout=patience)
+        task.cancel()
+        raise

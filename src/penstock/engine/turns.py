@@ -21,11 +21,14 @@ from penstock.engine.loaded import Loaded
 from penstock.engine.log_lines import JOB
 from penstock.engine.pool import Pool
 from penstock.engine.recorder import Recorder
-from penstock.engine.settler import Settler
+from penstock.engine.settler import Ending, Settler
 from penstock.engine.tasks import Tasks
 
 _SLICE = 0.005
 """So long one task runs attempts before the loop gets its turn."""
+
+_SUCCEED = Trigger.SUCCEED
+"""To look it up takes longer than to compare with it."""
 
 _MOST_AT_ONCE = 64
 """So many tasks are begun together where attempts do wait."""
@@ -68,38 +71,49 @@ class Turns:
         task, turn = asyncio.current_task(), _Turn()
         asyncio.get_running_loop().call_soon(self._look, turn)
         self._begun -= 1
-        JOB.set(None)
-        clean, loaded = copy_context(), self._loaded()
+        loaded = self._loaded()
         plain = () if tracing.on() else loaded.plain
+        pool, now = self._pool, time.monotonic
+        ended: list[Ending] = []
         try:
-            while (holding := self._pool.next()) is not None:
+            while (holding := pool.next()) is not None:
                 attempt = InlineAttempt(holding, loaded, task)
                 JOB.set(attempt)
-                self._pool.running.add(holding)
-                if holding.claimed.lane not in plain or not self._is_over(attempt):
+                before = copy_context()
+                if holding.claimed.lane in plain and (ending := self._ending(attempt)) is not None:
+                    ended.append(ending)
+                else:
+                    # Only now anything else runs beside it.
+                    pool.running.add(holding)
+                    ended = self._hand_in(ended)
                     turn.attempt = attempt
                     self._freed()
                     await self._finish(attempt)
-                if turn.has_waited or time.monotonic() >= turn.until or not _is_as_it_was(clean):
+                if turn.has_waited or now() >= turn.until or not _is_as_it_was(before):
                     break
         finally:
+            self._hand_in(ended)
             turn.attempt = None
             self._freed()
             self.go_on()
 
-    def _is_over(self, attempt: InlineAttempt) -> bool:
-        """Begin an attempt, and hand in its end if it has succeeded without having waited for anything."""
+    def _ending(self, attempt: InlineAttempt) -> Ending | None:
+        """Begin an attempt; its ending if it has succeeded without having waited for anything."""
         holding = attempt.holding
         if not holding.started or holding.claimed.fence > 1:
-            return False
+            return None
         outcome = attempt.step()
-        if outcome is None or outcome.trigger is not Trigger.SUCCEED:
-            return False
+        if outcome is None or outcome.trigger is not _SUCCEED:
+            return None
         if self._recorder.busy and self._recorder.owes(holding.held):
-            return False
-        self._pool.running.discard(holding)
-        self._settler.add(holding.worker, holding.settlement(outcome, 0.0), holding)
-        return True
+            return None
+        return holding.worker, holding.settlement(outcome, 0.0), holding
+
+    def _hand_in(self, ended: list[Ending]) -> list[Ending]:
+        """Have these endings written; those that come next."""
+        if ended:
+            self._settler.add(*ended)
+        return []
 
     def _look(self, turn: _Turn) -> None:
         """The first step of a task is over: with its end, or because an attempt has to wait."""
@@ -123,11 +137,10 @@ class _Turn:
         self.has_waited = False
 
 
-def _is_as_it_was(clean: Context) -> bool:
+def _is_as_it_was(before: Context) -> bool:
     """Whether no context variable has another value than before the last attempt."""
-    JOB.set(None)
     try:
-        return copy_context() == clean
+        return copy_context() == before
     except Exception:
         # Values that cannot be compared are others.
         return False

@@ -208,8 +208,7 @@ class Worker:
 
     async def _register(self) -> None:
         """Introduce this worker under a new id, and begin its lease."""
-        present = self._zygotes.present.definitions
-        self._use(await register(self.store, self._admin, present, self._loaded.inline))
+        self._use(await register(self.store, self._admin, self._zygotes.present.definitions, self._loaded.inline))
         await self._controls.read(self._loaded.definitions)
         worker = WorkerInfo(
             id=self._ids.new_id(), name=self.settings.name or platform.node(), host=platform.node(), pid=os.getpid(),
@@ -348,7 +347,7 @@ class Worker:
                 self._rests_until = time.monotonic() + _REST_SECONDS
             if self._recorder.owes(held):
                 await self._recorder.finish_surely(held, lambda: self.id == holding.worker)
-            self._settler.add(holding.worker, holding.settlement(outcome, random.random()), holding)
+            self._settler.add((holding.worker, holding.settlement(outcome, random.random()), holding))
         except BaseException:
             self._running.pop(held, None)
             pool.running.discard(holding)
@@ -378,8 +377,7 @@ class Worker:
         return Outcome(Trigger.RELEASE, Cause.RELEASED)
 
     def _cancel(self, held: Held) -> None:
-        attempt = self._running.get(held)
-        if attempt is not None:
+        if (attempt := self._running.get(held)) is not None:
             attempt.stop(Stop.CANCEL, attempt.holding.definition.cancel_grace / 1e6)
         else:
             self._give_back_waiting(held)
@@ -388,13 +386,12 @@ class Worker:
         for pool in (self._forked, self._inlined):
             for holding in pool.give_up(held):
                 settlement = holding.settlement(Outcome(Trigger.RELEASE, Cause.RELEASED), random.random())
-                self._settler.add(holding.worker, settlement)
+                self._settler.add((holding.worker, settlement, None))
 
     def _refused(self, held: Held) -> None:
         """A write of this attempt was refused: the job is somebody else's now."""
         self.counts["refused"] += 1
-        attempt = self._running.get(held)
-        if attempt is not None:
+        if (attempt := self._running.get(held)) is not None:
             log.warning("job %s is somebody else's now; its attempt is killed", held.job_id, extra=about(held.job_id))
             attempt.kill(Stop.LOST_FENCE)
 
@@ -405,7 +402,7 @@ class Worker:
         for held in report.refused:
             log.warning("the ending of job %s came too late: another has it", held.job_id, extra=about(held.job_id))
         limited = self._controls.limited
-        for _, settlement, holding in endings:
+        for _, settlement, holding in (each for each in endings if limited or self._running or not each[1].lone):
             if holding is not None and self._running:
                 self._running.pop(holding.held, None)
             if settlement.status is Status.SCHEDULED:

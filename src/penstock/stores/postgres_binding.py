@@ -16,9 +16,10 @@ def bound(common: Mapping[str, Any], statement: Statement) -> dict[str, Any]:
     """The values of a statement, ready for the driver."""
     values = {**common, **statement.values}
     for name, value in statement.values.items():
-        if type(value) is int:
+        kind = type(value)
+        if kind is int:
             values[name] = str(value)
-        elif isinstance(value, list | tuple):
+        elif kind is list or kind is tuple:
             values[name] = array(value)
     if statement.columns is not None:
         for name, column in statement.columns.items():

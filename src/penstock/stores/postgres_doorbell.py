@@ -141,7 +141,8 @@ class _Ringer:
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._run, name="penstock-bell", daemon=True)
                     self._thread.start()
-        self._woken.set()
+        if not self._woken.is_set():
+            self._woken.set()
 
     def close(self) -> None:
         """Send what is still to be sent, and end."""

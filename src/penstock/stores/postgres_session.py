@@ -60,7 +60,9 @@ class Session:
     ) -> PQGen[list[PGresult]]:
         """Send a statement; what is given back waits for the answer, which `rows` reads."""
         statement = numbered(text)
-        given = [_written(values[name], self._encoding) for name in statement.names]
+        given = [
+            None if (value := values[name]) is None else _written(value, self._encoding) for name in statement.names
+        ]
         link = connection.pgconn
         if statement.name in self._prepared:
             link.send_query_prepared(statement.name, given)
@@ -120,9 +122,7 @@ def numbered(text: str) -> Numbered:
     return Numbered(data, tuple(places), b"penstock_" + hashlib.sha256(data).hexdigest()[:24].encode())
 
 
-def _written(value: Any, encoding: str) -> bytes | None:
-    if value is None:
-        return None
+def _written(value: Any, encoding: str) -> bytes:
     if isinstance(value, str):
         data = value.encode(encoding)
         if b"\0" in data:

@@ -20,8 +20,8 @@ def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[Settl
     newest = left = _newest(settlements)
     ended: Rows = []
     fresh: dict[str, int] = {}
-    if worker is not None and _are_lone(newest):
-        told = yield _success(worker, newest[0].fence, newest, {each.lane for each in newest}, nothing=True, alone=True)
+    if worker is not None and (lanes := _lone_lanes(newest)):
+        told = yield _success(worker, newest[0].fence, newest, lanes, nothing=True, alone=True)
         if told[0][1] == len(settlements):
             return SettleReport([each.job_id for each in settlements], [], [])
         # Which ones they were is told only where some were not ended.
@@ -79,10 +79,11 @@ def _success(
     return Statement("settle_done", values, columns=rows.success_columns(alike, nothing=nothing), alone=alone)
 
 
-def _are_lone(settlements: Sequence[Settlement]) -> bool:
-    """Whether they can be ended by one statement, unless the store knows better."""
-    fence = settlements[0].fence
-    return False not in [each.lone and each.outcome is RETURNED_NOTHING and each.fence == fence for each in settlements]
+def _lone_lanes(settlements: Sequence[Settlement]) -> set[int]:
+    """The lanes of endings that one statement can write, unless the store knows better; empty when it cannot."""
+    _, fences, outcomes, _, _, _, _, lanes, lone = zip(*settlements, strict=True)
+    alike = len(set(fences)) == 1 and set(map(id, outcomes)) == {id(RETURNED_NOTHING)}
+    return set(lanes) if alike and all(lone) else set()
 
 
 def _newest(settlements: Sequence[Settlement]) -> Sequence[Settlement]:

@@ -48,7 +48,11 @@ SELECT :id, {at} <= :now WHERE changes() = 1;
 
 -- name: create_alike
 -- Jobs that differ in their ids and parameters only; how many were made, in which status, and if not all, which.
-DELETE FROM {input} WHERE id IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id)
+-- Those that are there already are looked for only when there is one that is not older than all of these.
+DELETE FROM {input} WHERE (
+        (SELECT min(id) FROM {input}) <= (SELECT max(id) FROM job)
+        AND id IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id)
+    )
     OR :lane NOT IN (SELECT lane FROM definition JOIN control USING (key) WHERE enabled);
 INSERT INTO job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
 SELECT id, :lane, {at} <= :now, :priority, :max_attempts, {at}, {at} - :priority * :ageing, :now, :now,

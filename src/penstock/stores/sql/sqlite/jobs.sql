@@ -3,6 +3,7 @@
 -- What stands before a line "-- then" is run once for each row handed in, before "-- at once" in one step; the query before
 -- "-- with" gives values to what comes after it. The plus in `live` keeps the planner from looking a worker up by its
 -- lease, whatever statistics say, and those behind `in_row` from looking jobs up by anything but their ids.
+-- Where all jobs of a batch are `alike`, which is most often so, nothing is grouped: SQLite would sort them for it.
 
 -- let after: CASE job.status WHEN 3 THEN 7 ELSE input.status END
 -- let put_off: job.status = 2 AND input.status = 0
@@ -27,8 +28,8 @@ SELECT job.id, job.lane, fence + 1, attempt + 1, max_attempts, lost, job.rank, l
 SELECT lowest, highest, (
     SELECT count(*) <= 2 * n AND sum(status = 1 AND NOT blocked) = n
     FROM (SELECT status, blocked FROM job WHERE {in_span} LIMIT (SELECT 2 * count(*) + 1 FROM temp.claimed))
-) AS in_a_row
-FROM (SELECT min(id) AS lowest, max(id) AS highest, count(*) AS n FROM temp.claimed)
+) AS in_a_row, newest = 1 AND n <= 1000 AS alike
+FROM (SELECT min(id) AS lowest, max(id) AS highest, count(*) AS n, max(fence) AS newest FROM temp.claimed)
 
 -- let run:
 UPDATE job SET status = 2, fence = fence + 1, attempt = attempt + 1, worker = :worker, rate_paid = 0,
@@ -38,12 +39,17 @@ UPDATE job SET status = 2, fence = fence + 1, attempt = attempt + 1, worker = :w
 {run} WHERE :in_a_row AND {in_row} AND +status = 1 AND NOT +blocked;
 {run} WHERE NOT :in_a_row AND id IN (SELECT id FROM temp.claimed);
 INSERT INTO event (at, kind, fence, job_id, jobs)
+SELECT :now, 'job.started', 1, {of_one}, {of_many} FROM temp.claimed WHERE :start AND :alike HAVING count(*) > 0;
+INSERT INTO event (at, kind, fence, job_id, jobs)
 SELECT :now, 'job.started', fence, {of_one}, {of_many} FROM temp.claimed
-WHERE :start AND lost = 0 GROUP BY fence, position / 1000;
+WHERE :start AND NOT :alike AND lost = 0 GROUP BY fence, position / 1000
+
+-- let count_claimed:
 INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
 SELECT lane, :now / 60000000, step.column1, step.column2 * n, step.column3 * took, iif(step.column3, lengths, NULL)
-FROM (SELECT lane, count(*) AS n, sum(waited) AS took, group_concat({bucket_of_wait}, '') AS lengths FROM temp.claimed GROUP BY lane)
-CROSS JOIN (VALUES (1, -1, 0), (2, 1, 1)) AS step
+
+-- let sums_of_claimed: count(*) AS n, sum(waited) AS took, group_concat({bucket_of_wait}, '') AS lengths FROM temp.claimed
+-- let steps_of_claimed: (VALUES (1, -1, 0), (2, 1, 1)) AS step
 
 -- let of_the_worker:
 SELECT claimed.id AS id, claimed.lane, fence, attempt, max_attempts, lost, params, reference_type, reference_id,
@@ -56,6 +62,14 @@ WHERE NOT EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live})
 -- let end:
 UPDATE job SET status = CASE status WHEN 3 THEN 7 ELSE 5 END, worker = NULL, updated_at = :now, finished_at = :now,
     done_by = CASE WHEN :nothing AND status = 2 THEN :worker END, stale_at = :now + {kept}, retire_at = :now + {kept}
+
+-- let count_ended:
+INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
+SELECT lane, :now / 60000000, iif(step.column2, status, CASE status WHEN 7 THEN 3 ELSE 2 END), step.column1 * n,
+    step.column2 * took, iif(step.column2, lengths, NULL)
+
+-- let sums_of_ended: count(*) AS n, sum(ran) AS took, group_concat({bucket_of_run}, '') AS lengths FROM temp.ended
+-- let steps_of_ended: (VALUES (-1, 0), (1, 1)) AS step
 
 -- name: admit
 -- Let as many waiting jobs of these concurrency keys through as their limit allows.
@@ -159,8 +173,9 @@ ORDER BY rank, id LIMIT :quota;
 {claiming} FROM (SELECT id FROM temp.ripe ORDER BY rank, id LIMIT :limit) AS best CROSS JOIN job ON job.id = best.id;
 DELETE FROM temp.ripe;
 {span_of_claimed};
--- with lowest, highest, in_a_row
+-- with lowest, highest, in_a_row, alike
 {to_the_worker};
+{count_claimed} FROM (SELECT lane, {sums_of_claimed} GROUP BY lane) CROSS JOIN {steps_of_claimed};
 -- at once
 {of_the_worker};
 
@@ -179,8 +194,9 @@ FROM job WHERE lane = :lane AND status = 1 AND NOT blocked AND (rank, id) > (:be
     )
 ORDER BY rank, id LIMIT :limit;
 {span_of_claimed};
--- with lowest, highest, in_a_row
+-- with lowest, highest, in_a_row, alike
 {to_the_worker};
+{count_claimed} FROM (SELECT :lane AS lane, {sums_of_claimed}) CROSS JOIN {steps_of_claimed} WHERE n > 0;
 -- at once
 {of_the_worker};
 
@@ -271,9 +287,9 @@ FROM {input} AS input CROSS JOIN job USING (id) WHERE job.fence = :fence AND job
 SELECT lowest, highest, (
     SELECT count(*) <= 2 * n AND sum(fence = :fence AND status BETWEEN 2 AND 3) = n
     FROM (SELECT fence, status FROM job WHERE {in_span} LIMIT (SELECT 2 * count(*) + 1 FROM temp.ended))
-) AS in_a_row
-FROM (SELECT min(id) AS lowest, max(id) AS highest, count(*) AS n FROM temp.ended);
--- with lowest, highest, in_a_row
+) AS in_a_row, last = 5 AND n <= 1000 AND json_array_length(:lanes) = 1 AS alike
+FROM (SELECT min(id) AS lowest, max(id) AS highest, count(*) AS n, max(status) AS last FROM temp.ended);
+-- with lowest, highest, in_a_row, alike
 {end} WHERE :in_a_row AND {in_row} AND fence = :fence AND +status BETWEEN 2 AND 3;
 {end} WHERE NOT :in_a_row AND id IN (SELECT id FROM temp.ended);
 INSERT INTO attempt (
@@ -283,16 +299,12 @@ SELECT ended.id, :fence, number, status, 'returned', :worker, started_at, :now,
     CASE WHEN :nothing THEN 'null' ELSE result END, exit_code, peak_memory, cpu_seconds
 FROM temp.ended CROSS JOIN {input} AS input ON input.rowid = ended.position WHERE NOT :nothing OR status = 7;
 INSERT INTO event (at, kind, fence, job_id, jobs)
+SELECT :now, 'job.succeeded', :fence, {of_one}, {of_many} FROM temp.ended WHERE :alike HAVING count(*) > 0;
+INSERT INTO event (at, kind, fence, job_id, jobs)
 SELECT :now, CASE status WHEN 7 THEN 'job.cancelled' ELSE 'job.succeeded' END, :fence, {of_one}, {of_many}
-FROM temp.ended GROUP BY status, position / 1000;
-INSERT INTO tally_delta (lane, minute, status, n, took, lengths)
-SELECT lane, :now / 60000000, iif(step.column2, status, CASE status WHEN 7 THEN 3 ELSE 2 END), step.column1 * n,
-    step.column2 * took, iif(step.column2, lengths, NULL)
-FROM (
-    SELECT lane, status, count(*) AS n, sum(ran) AS took, group_concat({bucket_of_run}, '') AS lengths
-    FROM temp.ended GROUP BY lane, status
-)
-CROSS JOIN (VALUES (-1, 0), (1, 1)) AS step;
+FROM temp.ended WHERE NOT :alike GROUP BY status, position / 1000;
+{count_ended} FROM (SELECT lane, 5 AS status, {sums_of_ended} WHERE :alike HAVING n > 0) CROSS JOIN {steps_of_ended};
+{count_ended} FROM (SELECT lane, status, {sums_of_ended} WHERE NOT :alike GROUP BY lane, status) CROSS JOIN {steps_of_ended};
 -- at once
 SELECT NULL, count(*), NULL, NULL, NULL, NULL, NULL FROM temp.ended
 UNION ALL
