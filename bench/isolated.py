@@ -41,6 +41,8 @@ async def coroutine() -> None: ...
 """
 
 RAW = """
+from penstock.engine import large_pages
+room = large_pages.reserve()
 import asyncio, gc, os, sys, time
 from penstock.core import payload
 from penstock.engine import child, confinement, handlers, preload, processes, rehearsal
@@ -48,8 +50,8 @@ app = handlers.load("bench_jobs:app", sys.argv[1])
 preload.description(app)
 output = os.dup(1)
 confinement.prepare([]); child.prepare_output(); payload.prepare()
-gc.collect(); processes.give_back_memory(); gc.freeze(); gc.disable()
-rehearsal.rehearse(app)
+room.clear(); gc.collect(); processes.give_back_memory(); gc.freeze(); gc.disable()
+rehearsal.rehearse(app); large_pages.gather()
 count = int(sys.argv[2])
 
 
@@ -72,7 +74,7 @@ RAW_LOOP = "raw fork + `asyncio.run`"
 Measure = Callable[[int], float]
 
 
-def run(rounds: int, scale: float, *, with_peers: bool = True, slots: int = 16) -> dict[str, float]:
+def run(rounds: int, scale: float, *, with_peers: bool = True, slots: int = 32) -> dict[str, float]:
     """Jobs a second by name; `memory` is the PSS of an idle worker and its zygote in MB."""
     count = max(50, round(1000 * scale))
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:

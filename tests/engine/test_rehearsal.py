@@ -52,6 +52,10 @@ def test_a_child_copies_fewer_pages_of_a_zygote_that_has_rehearsed() -> None:
     assert rehearsed < int(_said_by(_FAULTS))
 
 
+def test_threads_that_a_zygote_has_are_still_known_to_it() -> None:
+    assert _said_by(_THREADS).split() == ["2", "True"]
+
+
 def _said_by(program: str, *arguments: str) -> str:
     """What a process of its own prints, in which nothing else happens."""
     command = [sys.executable, "-c", textwrap.dedent(program), *arguments]
@@ -98,4 +102,16 @@ _FAULTS = """
         print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, flush=True)
         os._exit(0)
     os.wait()
+"""
+
+_THREADS = """
+    import threading
+    from penstock import Penstock
+    from penstock.engine.rehearsal import rehearse
+
+    done = threading.Event()
+    other = threading.Thread(target=done.wait, daemon=True)
+    other.start()
+    rehearse(Penstock("sqlite://"))
+    print(threading.active_count(), other.is_alive())
 """

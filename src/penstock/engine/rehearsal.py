@@ -6,7 +6,9 @@ into memory that a child shares with its zygote, so that a child that has to lea
 
 from __future__ import annotations
 
+import logging
 import socket
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,7 +32,10 @@ def rehearse(app: Application) -> None:
         return
     rules = Rules("/", {"TZ": "UTC"}, memory=1, cpu=1, files=1, file_size=1)
     first = pack({"task": _TASK.to_json(), "rules": rules.to_json()})
+    forked = _after_fork()
     for _ in range(_TIMES):
+        for each in forked:
+            each()
         ours, theirs = socket.socketpair()
         with ours, theirs:
             send(ours.fileno(), first)
@@ -40,6 +45,14 @@ def rehearse(app: Application) -> None:
             confinement.rehearse()
             child.perform(app, _Nothing(), task, theirs.fileno(), _leave_alone)
             coroutines.run_stoppable(_nothing(), _leave_alone)
+
+
+def _after_fork() -> list[Callable[[], object]]:
+    """What Python's own library does in every fork. To a process of one thread it does nothing."""
+    if threading.active_count() > 1:
+        return []
+    named = ((threading, "_after_fork"), (logging, "_after_at_fork_child_reinit_locks"))
+    return [each for module, name in named if (each := getattr(module, name, None)) is not None]
 
 
 def _leave_alone(*_: object) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from penstock.core import payload
 from penstock.core.errors import PenstockError
-from penstock.engine import child, confinement, handlers, preload, processes
+from penstock.engine import child, confinement, handlers, large_pages, preload, processes
 from penstock.engine.handlers import Application
 from penstock.engine.rehearsal import rehearse
 from penstock.engine.wire import FORKS_AT_ONCE, Frame, Unpacker, pack, pack_text
@@ -215,8 +215,8 @@ class Zygote:
             return
 
 
-def main() -> None:
-    """Load what the first frame names, report what is in it, then serve."""
+def main(room: list[bytes]) -> None:
+    """Load what the first frame names, report what is in it, then serve; `room` is memory for what is loaded."""
     line = socket.socket(fileno=int(sys.argv[1]))
     line.set_inheritable(False)
     unpacker = Unpacker()
@@ -240,12 +240,14 @@ def main() -> None:
     confinement.prepare([name for each in app.definitions for name in each.definition.environment])
     child.prepare_output()
     payload.prepare()
+    room.clear()
     gc.collect()
     processes.give_back_memory()
     gc.freeze()
     gc.disable()
     zygote = Zygote(line, app)
     rehearse(app)
+    large_pages.gather()
     try:
         zygote.serve()
     finally:
@@ -270,7 +272,3 @@ def _traceback(error: BaseException) -> str:
     frames = [each for each in traceback.extract_tb(error.__traceback__) if "penstock/engine" not in each.filename]
     shown: list[Any] = [each for each in frames if "importlib" not in each.filename]
     return "".join(traceback.format_list(shown))
-
-
-if __name__ == "__main__":
-    main()

@@ -92,7 +92,7 @@ class ZygoteProcess:
     ) -> ZygoteProcess:
         """Start a zygote and have it load an application; `InvalidDefinition` says why it could not."""
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "penstock.engine.zygote", str(theirs.fileno())]
+        command = [sys.executable, "-m", "penstock.engine.zygote_start", str(theirs.fileno())]
         process = await asyncio.to_thread(_give_birth, command, theirs.fileno(), folder)
         theirs.close()
         ours.setblocking(False)
