@@ -19,8 +19,8 @@ _MOST_SECONDS = 0.25
 _WORTHWHILE = 0.75
 """A large page is there as a whole: what is in use for less than this part of it stays in small ones."""
 
-_RESERVED = 16 << 20
-"""Somewhat more than Python and penstock take before the user's own modules are loaded."""
+_RESERVED = 10 << 20
+"""Most of what Python and penstock take before the user's own modules are loaded; more would stay half used."""
 
 _BLOCK = 512
 """The largest that Python's own allocator deals with. It takes a MiB at a time from the system for them."""
