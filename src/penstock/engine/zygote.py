@@ -117,8 +117,7 @@ class Zygote:
     def _obey(self, frame: Frame) -> None:
         match frame["do"]:
             case "fork":
-                for number in frame["numbers"]:
-                    self._fork(number)
+                self._fork(frame["numbers"])
             case "trust":
                 self._trusted_until = frame["until"]
                 self._trusted = frame["until"] > processes.boot_time()
@@ -133,24 +132,33 @@ class Zygote:
             case "leave":
                 self._leaving = True
 
-    def _fork(self, number: int) -> None:
-        given, self._descriptors = self._descriptors[:3], self._descriptors[3:]
-        line, output, errors = given
-        try:
-            if not self._trusted:
-                raise OSError("the lease of the worker cannot be proved")
-            pid = os.fork()
-        except OSError as error:
-            self._say(pack({"say": "unforked", "number": number, "error": str(error)}))
-            for fd in given:
-                os.close(fd)
-            return
-        if pid == 0:
-            child.live(self._app, self._handles, (line, output, errors), self._pid, self._inherited)
-        attempt = _Attempt(number, pid, processes.boot_time())
-        self._attempts[pid] = self._by_number[number] = self._unannounced[pid] = attempt
+    def _fork(self, numbers: list[int]) -> None:
+        """Fork a child for each of these attempts, and only then write anything down: what is written to between two
+        forks is copied between them."""
+        count = 3 * len(numbers)
+        given, self._descriptors = self._descriptors[:count], self._descriptors[count:]
+        pids: list[int | OSError] = [0] * len(numbers)
+        for place in range(len(numbers)):
+            try:
+                if not self._trusted:
+                    raise OSError("the lease of the worker cannot be proved")
+                forked = os.fork()
+            except OSError as error:
+                pids[place] = error
+                continue
+            if forked == 0:
+                line, output, errors = given[3 * place : 3 * place + 3]
+                child.live(self._app, self._handles, (line, output, errors), self._pid, self._inherited)
+            pids[place] = forked
         for fd in given:
             os.close(fd)
+        now = processes.boot_time()
+        for number, pid in zip(numbers, pids, strict=True):
+            if isinstance(pid, OSError):
+                self._say(pack({"say": "unforked", "number": number, "error": str(pid)}))
+                continue
+            attempt = _Attempt(number, pid, now)
+            self._attempts[pid] = self._by_number[number] = self._unannounced[pid] = attempt
 
     def _reap(self) -> None:
         while True:
