@@ -15,7 +15,7 @@ from collections.abc import Iterator
 _MADV_COLLAPSE = 25
 """Since Linux 6.1; older ones refuse it."""
 
-_MOST_SECONDS = 0.25
+_MOST_SECONDS = 0.5
 _WORTHWHILE = 0.75
 """A large page is there as a whole: what is in use for less than this part of it stays in small ones."""
 
