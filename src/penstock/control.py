@@ -73,15 +73,28 @@ class Control(Reading):
         return await self._ado(self._delete_job(job_id, by))
 
     def reschedule_job(
-        self, job_id: str, *, at: datetime | None = None, delay: Duration = 0, by: str | None = None
+        self,
+        job_id: str,
+        *,
+        at: datetime | None = None,
+        delay: Duration = 0,
+        priority: int | None = None,
+        by: str | None = None,
     ) -> Status:
-        """Give a job that waits another time; without `at` and `delay` it is due now. The status it has now."""
-        return self._do(self._reschedule_job(job_id, at, delay, by))
+        """Give a job that waits another time, and another priority at once; without `at` and `delay` it is due now. The
+        status it has now."""
+        return self._do(self._reschedule_job(job_id, at, delay, priority, by))
 
     async def areschedule_job(
-        self, job_id: str, *, at: datetime | None = None, delay: Duration = 0, by: str | None = None
+        self,
+        job_id: str,
+        *,
+        at: datetime | None = None,
+        delay: Duration = 0,
+        priority: int | None = None,
+        by: str | None = None,
     ) -> Status:
-        return await self._ado(self._reschedule_job(job_id, at, delay, by))
+        return await self._ado(self._reschedule_job(job_id, at, delay, priority, by))
 
     def reprioritise_job(self, job_id: str, priority: int, *, by: str | None = None) -> None:
         """Change the priority of a job that waits; it keeps its place in time."""
@@ -191,10 +204,15 @@ class Control(Reading):
         if not gone:
             raise _cannot((yield from self._stored_job(asked)), "be deleted")
 
-    def _reschedule_job(self, job_id: str, at: datetime | None, delay: Duration, by: str | None) -> Talk[Status]:
+    def _reschedule_job(
+        self, job_id: str, at: datetime | None, delay: Duration, priority: int | None, by: str | None
+    ) -> Talk[Status]:
         due, later = given.due(at, delay)
         asked = given.job_id(job_id)
-        status: Status = yield control.reschedule(asked, due=due, delay=later, by=given.actor(by))
+        if priority is not None:
+            check_priority(priority, asked)
+        actor = given.actor(by)
+        status: Status = yield control.reschedule(asked, due=due, delay=later, priority=priority, by=actor)
         self.queue.publish([asked])
         return status
 

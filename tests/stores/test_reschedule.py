@@ -45,6 +45,32 @@ def test_a_time_that_has_come_puts_the_job_into_the_queue_now(kit: Kit, status: 
     check_soundness(kit.store)
 
 
+@pytest.mark.parametrize("status", WAITING)
+def test_time_and_priority_are_changed_together(kit: Kit, status: Status) -> None:
+    job_id = kit.job_in(status)
+    urgent = kit.create(priority=10)
+    kit.run(control.reschedule(urgent, delay=MINUTE))
+
+    kit.run(control.reschedule(job_id, delay=MINUTE, priority=15, by="ada"))
+
+    assert (kit.job(job_id).priority, kit.job(job_id).due_at) == (15, to_datetime(kit.now + MINUTE))
+    assert kit.events(job_id)[-2:] == ["job.rescheduled", "job.rescheduled"]
+    check_soundness(kit.store)
+
+    kit.advance(60)
+    kit.run(jobs.promote())
+    assert [each.job_id for each in kit.claim()][:2] == [job_id, urgent]
+
+
+def test_a_job_that_is_refused_another_time_keeps_its_priority(kit: Kit) -> None:
+    running = kit.running()
+
+    with pytest.raises(Conflict):
+        kit.run(control.reschedule(running.job_id, delay=MINUTE, priority=15))
+
+    assert kit.job(running.job_id).priority == 10
+
+
 def test_a_delay_counts_from_the_store_s_now(kit: Kit) -> None:
     job_id = kit.job_in(Status.QUEUED)
 

@@ -209,8 +209,10 @@ class ControlPort(Protocol):
         ids that do not exist are left out, an ended job keeps its status."""
         ...
 
-    def reschedule(self, job_id: str, *, due: int | None = None, delay: int = 0, by: str | None = None) -> Plan[Status]:
-        """Give a scheduled or queued job another time. Any other: `Conflict`."""
+    def reschedule(
+        self, job_id: str, *, due: int | None = None, delay: int = 0, priority: int | None = None, by: str | None = None
+    ) -> Plan[Status]:
+        """Give a scheduled or queued job another time, and another priority with it. Any other: `Conflict`."""
         ...
 
     def reprioritise(self, job_ids: Sequence[str], priority: int, *, by: str | None = None) -> Plan[list[str]]:

@@ -81,9 +81,15 @@ def cancel(job_ids: Sequence[str], *, by: str | None = None) -> Steps[dict[str, 
 
 
 @writes
-def reschedule(job_id: str, *, due: int | None = None, delay: int = 0, by: str | None = None) -> Steps[Status]:
+def reschedule(
+    job_id: str, *, due: int | None = None, delay: int = 0, priority: int | None = None, by: str | None = None
+) -> Steps[Status]:
+    if priority is not None:
+        check_priority(priority, "The job")
     job = yield from _hold_one(job_id)
     _check(job, Trigger.RESCHEDULE, "be given another time")
+    if priority is not None:
+        yield from _reprioritise([job], priority, by)
     at = max(job.now + delay if due is None else due, job.now)
     target = Status.SCHEDULED if at > job.now else Status.QUEUED
     move = _Move(job, target, (kinds.RESCHEDULED,), due=at, facts={"due": at})
@@ -98,13 +104,9 @@ def reprioritise(job_ids: Sequence[str], priority: int, *, by: str | None = None
     waiting = [job for job in found if allowed(job.status, Trigger.RESCHEDULE)]
     if not waiting:
         return []
-    changed = [job.job_id for job in waiting]
-    yield Statement("reprioritise_jobs", {"priority": priority}, columns={"id": changed})
-    yield _events([(job, kinds.RESCHEDULED, {"priority": priority}) for job in waiting], by)
-    if by is not None:
-        changes = [(job.job_id, {"priority": job.priority}, {"priority": priority}) for job in waiting]
-        yield audit.entries(by, "job.reprioritise", changes)
-    return [job_id for job_id in dict.fromkeys(job_ids) if job_id in set(changed)]
+    yield from _reprioritise(waiting, priority, by)
+    changed = {job.job_id for job in waiting}
+    return [job_id for job_id in dict.fromkeys(job_ids) if job_id in changed]
 
 
 @writes
@@ -171,6 +173,14 @@ def select(which: JobFilter, limit: int, after: str | None = None) -> Steps[list
     parts, values = filters(which)
     values |= {"limit": limit, "after": after or _BEFORE_ALL_IDS}
     return [job_id for (job_id,) in (yield Statement("select_jobs", values, parts=parts))]
+
+
+def _reprioritise(waiting: Sequence[_Seen], priority: int, by: str | None) -> Steps[None]:
+    yield Statement("reprioritise_jobs", {"priority": priority}, columns={"id": [job.job_id for job in waiting]})
+    yield _events([(job, kinds.RESCHEDULED, {"priority": priority}) for job in waiting], by)
+    if by is not None:
+        changes = [(job.job_id, {"priority": job.priority}, {"priority": priority}) for job in waiting]
+        yield audit.entries(by, "job.reprioritise", changes)
 
 
 def _hold(job_ids: Sequence[str]) -> Steps[list[_Seen]]:

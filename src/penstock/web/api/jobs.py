@@ -16,7 +16,6 @@ from penstock.core.errors import Conflict, InvalidInput
 from penstock.core.job import Created
 from penstock.core.shape import attempt_text, created_text, listed, log_text, reason_text, spliced
 from penstock.core.transitions import Status
-from penstock.options import due
 from penstock.orders import PLAIN, EnqueueOptions, Order
 from penstock.web.callers import Call, Caller
 from penstock.web.intake import Wanted
@@ -167,12 +166,12 @@ async def patch_job(call: Call, jobId: str, asked: shapes.JobPatch) -> Response:
     """Give a job that waits another priority or another time."""
     if asked.priority is None and asked.run_at is None and asked.delay is None:
         raise InvalidInput("Nothing is to be changed.", hint="Give priority, runAt or delay.")
-    # Before the priority is changed, for all of it is to be refused or none.
-    due(asked.run_at, asked.delay or 0)
-    if asked.priority is not None:
-        await call.app.areprioritise_job(jobId, asked.priority, by=call.by)
     if asked.run_at is not None or asked.delay is not None:
-        await call.app.areschedule_job(jobId, at=asked.run_at, delay=asked.delay or 0, by=call.by)
+        await call.app.areschedule_job(
+            jobId, at=asked.run_at, delay=asked.delay or 0, priority=asked.priority, by=call.by
+        )
+    elif asked.priority is not None:
+        await call.app.areprioritise_job(jobId, asked.priority, by=call.by)
     job = await call.app.aread_job(jobId)
     return _changed(job.id, job.status)
 
