@@ -70,10 +70,10 @@ _GATHERED = """
         with open("/proc/self/smaps_rollup") as file:
             return next(int(line.split()[1]) for line in file if line.startswith("AnonHugePages"))
 
-    kept = [str(number) * 40 for number in range(60_000)]
+    kept = [str(number) * 40 for number in range(120_000)]
     before = large()
     made = large_pages.gather()
-    print(made, before, large(), kept == [str(number) * 40 for number in range(60_000)])
+    print(made, before, large(), kept == [str(number) * 40 for number in range(120_000)])
 """
 
 _SPARSE = """

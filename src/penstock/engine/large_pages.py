@@ -1,6 +1,6 @@
 """Memory of a zygote in large pages: a fork copies, and an exit removes, one entry for each instead of hundreds.
 
-Those entries are a third of what a small job costs the system. What a child writes to is copied in small pages as ever.
+Those entries were a quarter of what a small job costs. What a child writes to is copied in small pages as ever.
 Where the system has no large pages, nothing changes.
 """
 
@@ -29,7 +29,7 @@ _HEADER = bytes.__basicsize__
 _EVERY = 1900
 """Fewer than there are blocks in a MiB: one of so many is kept, so that none is given back meanwhile."""
 
-_libc = ctypes.CDLL(None, use_errno=True)
+_libc = ctypes.CDLL(None)
 
 
 def reserve() -> list[bytes]:
