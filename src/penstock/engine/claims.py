@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -112,10 +112,13 @@ class Mark:
 class Claims:
     """Asks the store for jobs in the name of a worker."""
 
-    def __init__(self, store: Store, jobs: JobsPort, controls: Controls) -> None:
+    def __init__(
+        self, store: Store, jobs: JobsPort, controls: Controls, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._store = store
         self._jobs = jobs
         self._controls = controls
+        self._clock = clock
         self._marks: dict[Pool, Mark] = {}
         # SQLite clears an entry away with the change that takes it out of the index.
         self._trails: dict[Pool, Trail] | None = {} if store.dialect == "postgres" else None
@@ -131,7 +134,7 @@ class Claims:
         limited = [] if ahead and pool.free < 1 else [lane for lane in pool.lanes if lane in self._controls.limited]
         limit = room if not limited else min(room, max(1, pool.free))
         mark = self._marks.setdefault(pool, Mark())
-        begun = time.monotonic()
+        begun = self._clock()
         ask = partial(self._jobs.claim, worker, [*free, *limited], limit, limited=limited, start=not ahead)
         behind = mark.start(begun)
         trail = None if self._trails is None else self._trails.setdefault(pool, Trail())
@@ -140,10 +143,10 @@ class Claims:
             if claimed:
                 trail.note(claimed)
                 return claimed, len(claimed) == limit
-            begun = time.monotonic()
+            begun = self._clock()
         claimed = await self._run(ask(behind=behind))
         full = len(claimed) == limit
-        mark.note(claimed, full=full, took=time.monotonic() - begun, from_front=not behind)
+        mark.note(claimed, full=full, took=self._clock() - begun, from_front=not behind)
         if trail is not None:
             trail.note_front(claimed, full=full or bool(behind))
         # What came from further on says nothing of what stands in front.

@@ -42,12 +42,22 @@ class Rescuer:
 
     It owns the store that it is given."""
 
-    def __init__(self, store: Store, jobs: JobsPort, every: float, fit: Callable[[], bool], pace: Pace = ALONE) -> None:
+    def __init__(
+        self,
+        store: Store,
+        jobs: JobsPort,
+        every: float,
+        fit: Callable[[], bool],
+        pace: Pace = ALONE,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
         self._pace = pace
         self._jobs = jobs
         self._every = every
         self._fit = fit
+        self._clock = clock
         self._repaired_at = 0.0
         self._after = ""
 
@@ -60,11 +70,11 @@ class Rescuer:
         freed = 0
         if await self._store.arun(self._jobs.forsaken(_GRACE)):
             freed = await self._reclaim()
-        if time.monotonic() - self._repaired_at >= _REPAIR_EVERY:
+        if self._clock() - self._repaired_at >= _REPAIR_EVERY:
             looked_at = await self._store.arun(self._jobs.repair_limits(after=self._after))
             self._after = looked_at or ""
             if not self._after:
-                self._repaired_at = time.monotonic()
+                self._repaired_at = self._clock()
         return 0.0 if freed >= _BATCH else self._pace.rest(self._every)
 
     async def _reclaim(self) -> int:

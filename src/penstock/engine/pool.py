@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from penstock.core.job import Held
 from penstock.engine.holding import Holding
@@ -21,11 +21,14 @@ _MOST_AT_ONCE = 500
 class Pool:
     """A number of slots; jobs with a loss behind them get theirs one at a time."""
 
-    def __init__(self, slots: int, ahead: int, *, losses: bool = True) -> None:
+    def __init__(
+        self, slots: int, ahead: int, *, losses: bool = True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """`losses`: jobs with a loss behind them may come here; where they never do, nobody looks for them."""
         self.slots = slots
         self.ahead = ahead
         self._losses = losses
+        self._clock = clock
         self.lanes: list[int] = []
         self.waiting: deque[Holding] = deque()
         self.running: set[Holding] = set()
@@ -94,8 +97,8 @@ class Pool:
             return True
         if lost < _LAST_CHANCE and not any(each.claimed.lost for each in self.running):
             return True
-        since = self._waits_since.setdefault(holding.held, time.monotonic())
-        return time.monotonic() - since > _PATIENCE
+        since = self._waits_since.setdefault(holding.held, self._clock())
+        return self._clock() - since > _PATIENCE
 
 
 def _has_last_chance(holding: Holding) -> bool:

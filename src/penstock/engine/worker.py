@@ -67,6 +67,7 @@ class Worker:
         settings: WorkerSettings | None = None,
         inline: Application | None = None,
         duties: Callable[[Worker], Sequence[Service]] = lambda worker: (),
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings or WorkerSettings()
         self.store = store
@@ -74,14 +75,15 @@ class Worker:
         self._jobs = jobs
         self._admin = admin
         self._errands = errands
+        self._clock = clock
         self._zygotes = Zygotes(zygote, new_zygote, self._use_new_zygote, own_process=self.settings.own_process)
         self._loaded = Loaded({}, inline)
         self._ids = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom)
         self._surroundings = Surroundings(self.settings, zygote.definitions)
         self._controls = Controls(store, admin, self.settings, self._heed_controls)
-        self._claims = Claims(store, jobs, self._controls)
-        self._forked = Pool(self.settings.slots, self.settings.ahead)
-        self._inlined = Pool(self.settings.inline_slots, self.settings.ahead, losses=False)
+        self._claims = Claims(store, jobs, self._controls, clock=clock)
+        self._forked = Pool(self.settings.slots, self.settings.ahead, clock=clock)
+        self._inlined = Pool(self.settings.inline_slots, self.settings.ahead, losses=False, clock=clock)
         self.pace = Pace()
         self._running: dict[Held, Running] = {}
         self._tasks = Tasks()
@@ -116,7 +118,7 @@ class Worker:
         # A rescue that waits for the store through an outage would take for dead who only could not reach it.
         self._rescuer = Rescuer(
             store.reserve(self.settings.lease / 3), jobs, self.settings.rescue, lambda: self._lease.settled_in,
-            self.pace,
+            self.pace, clock=clock,
         )  # fmt: skip
         self.claimer = Service("claim", self._claim)
         self.services = [
@@ -258,7 +260,7 @@ class Worker:
         worker = self.id
         if self._stopping.is_set() or not worker:
             return self.settings.poll
-        if (rest := self._rests_until - time.monotonic()) > 0:
+        if (rest := self._rests_until - self._clock()) > 0:
             return rest
         if self._settler.behind:
             return _REFILL_SECONDS
@@ -344,7 +346,7 @@ class Worker:
                 self.counts["failed"] += outcome.trigger is Trigger.FAIL
             if outcome.trigger is Trigger.RELEASE:
                 # What kept this one from running will keep the next one: no use to claim it at once.
-                self._rests_until = time.monotonic() + _REST_SECONDS
+                self._rests_until = self._clock() + _REST_SECONDS
             if self._recorder.owes(held):
                 await self._recorder.finish_surely(held, lambda: self.id == holding.worker)
             self._settler.add((holding.worker, holding.settlement(outcome, random.random()), holding))
