@@ -130,6 +130,7 @@ TABLES = {
     "setting": "Stored settings.",
     "alert": "What somebody should look at: since when, and until when.",
     "audit": "Changes that operators made.",
+    "access": "Since when callers need a token.",
     "token": "Tokens: who they belong to, their roles, and the digests of their secrets.",
     "session": "Sessions of tokens, until they end.",
     "migration": "Which migrations were applied, with their checksums. Made by the migrator itself.",

@@ -71,6 +71,23 @@ class Access(Conversation):
     async def acount_usable_tokens(self) -> int:
         return await self._ado(self._count_usable_tokens())
 
+    def needs_token(self) -> bool:
+        """Whether the HTTP API refuses callers without a token: from the first token on, also when all have ended."""
+        return self._do(self._needs_token())
+
+    async def aneeds_token(self) -> bool:
+        return await self._ado(self._needs_token())
+
+    def open_access(self, *, by: str = PYTHON) -> bool:
+        """Let callers on a server's own host in without a token again; `Conflict` while a token is valid.
+
+        False when they were let in already.
+        """
+        return self._do(self._open_access(by))
+
+    async def aopen_access(self, *, by: str = PYTHON) -> bool:
+        return await self._ado(self._open_access(by))
+
     def revoke_token(self, token_id: str, *, by: str = PYTHON) -> Token:
         """Let a token and its sessions open nothing any more: at once here, within a second elsewhere."""
         return self._do(self._revoke_token(token_id, by))
@@ -164,6 +181,14 @@ class Access(Conversation):
     def _count_usable_tokens(self) -> Talk[int]:
         count: int = yield access.count_usable_tokens()
         return count
+
+    def _needs_token(self) -> Talk[bool]:
+        needed: bool = yield access.needs_token()
+        return needed
+
+    def _open_access(self, by: str) -> Talk[bool]:
+        opened: bool = yield access.open_access(by=_who(by))
+        return opened
 
     def _revoke_token(self, token_id: str, by: str) -> Talk[Token]:
         if not is_public_id(token_id):

@@ -39,7 +39,7 @@ _EVENTS = 5_000
 """So many rows of it have the same transaction: whoever reads the feed from its beginning takes them in one step."""
 
 _LOCK = 0x70656E74
-_GROUND = {"control", "feed_horizon", "webhook_feed"}
+_GROUND = {"access", "control", "feed_horizon", "webhook_feed"}
 """Tables that hold rows from the beginning."""
 _ONLY_SQLITE = {("worker", "boot")}
 _ONLY_POSTGRES = {

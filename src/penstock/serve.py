@@ -241,7 +241,7 @@ async def _one_pass(node: Node) -> Pass:
 
 async def _refuse_strangers(app: Penstock, host: str) -> None:
     """Without a token whoever reaches the server may do everything: then only this host may reach it."""
-    if await asyncio.to_thread(is_loopback, host) or await app.atokens():
+    if await asyncio.to_thread(is_loopback, host) or await app.aneeds_token():
         return
     raise InvalidInput(
         f"There is no token yet, so the server may not be reached from other hosts, as on {host} it could.",

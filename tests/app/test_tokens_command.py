@@ -87,6 +87,30 @@ def test_a_revoked_token_opens_nothing(shell: Shell) -> None:
     assert [entry.actor.partition(":")[0] for entry in shell.app.audit(action="token.revoke")] == ["cli"]
 
 
+def test_a_store_whose_tokens_have_ended_is_opened_by_a_command_on_the_host_alone(shell: Shell) -> None:
+    made = shell.app.create_token("deploy", "admin")
+    assert "1 token(s) are valid" in shell.tokens("open", "--yes", code=4)[1]
+    shell.app.revoke_token(made.token.id)
+
+    asked = shell.tokens("open", code=2)[1]
+
+    assert "--yes" in asked
+    assert shell.app.needs_token()
+    assert "No token is needed now" in shell.tokens("open", "--yes")[1]
+    assert not shell.app.needs_token()
+    assert json.loads(shell.tokens("open", "--yes", "--json")[0]) == {"opened": False}
+    (entry,) = shell.app.audit(action="access.open")
+    assert entry.actor.startswith("cli")
+
+
+def test_a_server_is_never_asked_to_open_itself(shell: Shell, tmp_path: Path) -> None:
+    shell.app.revoke_token(shell.app.create_token("deploy", "admin").token.id)
+
+    assert "--server" in shell.tokens("open", "--yes", "--server", "http://127.0.0.1:1", code=2)[1]
+
+    assert shell.app.needs_token()
+
+
 def test_the_store_is_named_by_the_flag_the_environment_or_the_file(postgres_app: Penstock, tmp_path: Path) -> None:
     store = postgres_app.store
     url, schema = store.url, store.schema  # type: ignore[attr-defined]

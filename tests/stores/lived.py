@@ -21,7 +21,7 @@ FILLED = (
     "control", "definition", "worker", "job", "job_detail", "job_tag", "idempotency", "attempt", "progress", "phase",
     "review", "log", "limiter", "bucket", "schedule", "tick", "tally", "tally_delta", "tally_span",
     "tally_length", "event", "hook", "feed_horizon", "setting", "audit", "token", "session", "webhook", "receiver",
-    "delivery", "delivery_try", "webhook_feed", "alert",
+    "access", "delivery", "delivery_try", "webhook_feed", "alert",
 )  # fmt: skip
 """The tables that have rows afterwards."""
 

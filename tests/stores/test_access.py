@@ -6,6 +6,7 @@ import json
 import multiprocessing
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
@@ -270,6 +271,75 @@ def test_sessions_that_have_ended_and_tokens_long_dead_are_tidied_away(kit: Kit)
     kit.advance(86_401)
     assert kit.run(admin.tidy(DAY)) == 2
     assert [each.id for each in kit.run(access.tokens())] == ["good"]
+
+
+def test_a_store_needs_a_token_from_its_first_one_on(kit: Kit) -> None:
+    assert not kit.run(access.needs_token())
+
+    create(kit)
+
+    assert kit.run(access.needs_token())
+
+
+def test_no_end_of_a_token_opens_the_store_again(kit: Kit) -> None:
+    create(kit, "revoked")
+    create(kit, "expired", life=SECOND)
+    kit.run(access.revoke_token("revoked", by="ann"))
+    kit.advance(1)
+    assert kit.run(access.needs_token())
+
+    kit.advance(2 * 86_400)
+    assert kit.run(admin.tidy(DAY)) == 2
+
+    assert kit.run(access.tokens()) == []
+    assert kit.run(access.needs_token())
+
+
+def test_a_token_that_was_refused_closes_nothing(kit: Kit) -> None:
+    create(kit)
+    kit.run(access.revoke_token("one", by="ann"))
+    kit.run(access.open_access(by="ann"))
+
+    with pytest.raises(Conflict):
+        kit.run(access.create_token("one", OTHER, "mine", Role.ADMIN, by="eve"))
+
+    assert not kit.run(access.needs_token())
+
+
+def test_an_operator_opens_a_store_that_has_no_valid_token_until_the_next_one(kit: Kit) -> None:
+    create(kit)
+    kit.run(access.revoke_token("one", by="ann"))
+
+    assert kit.run(access.open_access(by="eve"))
+
+    assert not kit.run(access.needs_token())
+    assert not kit.run(access.open_access(by="eve")), "it was open"
+    assert audited(kit)[2:] == [("eve", "access.open", "access")]
+    create(kit, "two")
+    assert kit.run(access.needs_token())
+
+
+def test_a_store_with_a_valid_token_is_not_opened(kit: Kit) -> None:
+    create(kit)
+    before = dump(kit.store)
+
+    with pytest.raises(Conflict, match=r"1 token\(s\) are valid"):
+        kit.run(access.open_access(by="eve"))
+
+    assert dump(kit.store) == before
+
+
+def test_a_token_made_while_an_operator_opens_the_store_closes_it(store: Any, counts: Counts) -> None:
+    kit = Kit(store)
+    with Arena(2) as arena, another(kit) if store.dialect == "postgres" else nullcontext(kit) as other:
+        for n in range(counts(ci=20, soak=500)):
+            create(kit, f"old {n}")
+            kit.run(access.revoke_token(f"old {n}", by="ann"))
+
+            arena.together(partial(create, kit, f"new {n}"), partial(other.run, access.open_access(by="eve")))
+
+            assert kit.run(access.needs_token())
+            kit.run(access.revoke_token(f"new {n}", by="ann"))
 
 
 # The audit

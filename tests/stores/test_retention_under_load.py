@@ -42,7 +42,7 @@ KEPT_SMALL_BY = {
 }  # fmt: skip
 """The statement that removes rows of each table that grows with use."""
 GROWS_WITH_CODE_OR_OPERATORS = {
-    "audit", "control", "definition", "feed_horizon", "migration", "schedule", "setting", "tally", "webhook",
+    "access", "audit", "control", "definition", "feed_horizon", "migration", "schedule", "setting", "tally", "webhook",
     "webhook_feed",
 }  # fmt: skip
 

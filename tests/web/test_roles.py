@@ -10,10 +10,11 @@ import schemathesis
 
 from penstock import Penstock
 from penstock.core.access import Role
+from penstock.stores.verbs import admin
 from tests.waiting import wait_until
 from tests.web.conftest import NewSite
 from tests.web.document import operations, served
-from tests.web.kit import WebKit
+from tests.web.kit import WebKit, refused, told
 
 OPERATIONS = operations()
 OF_THE_FRAMEWORK = {("GET", "/openapi.json"), ("HEAD", "/openapi.json")}
@@ -65,6 +66,20 @@ def test_a_revoked_token_opens_nothing_whatever_its_role_was(closed: WebKit, app
     app.revoke_token(made.token.id)
 
     assert refusals(answers(closed, made.text)) == expected(lambda _: True, 401)
+
+
+def test_a_server_stays_closed_when_its_last_token_has_ended_and_retention_has_removed_it(
+    app: Penstock, new_site: NewSite
+) -> None:
+    app.revoke_token(app.create_token("gone", "super_admin").token.id)
+    refused(new_site().get("/v1/jobs"), 401, "unauthenticated")
+
+    wait_until(lambda: app.store.run(admin.tidy(0)) == 0 and not app.tokens(), "retention has removed the token")
+
+    site = new_site()
+    refused(site.get("/v1/jobs"), 401, "unauthenticated")
+    refused(site.post("/v1/tokens", {"name": "mine", "role": "super_admin"}), 401, "unauthenticated")
+    assert told(site.get("/v1/session"))["closed"] is True
 
 
 @pytest.mark.parametrize("role", list(Role))

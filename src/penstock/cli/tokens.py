@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from penstock.cli.connection import DEFAULTS, Common, connect, path
+from penstock.cli.connection import DEFAULTS, Common, connect, operator, path
+from penstock.cli.db import AsJson, Url
 from penstock.cli.output import Cell, Output
 from penstock.cli.writing import full, seconds, when
+from penstock.config import load
 from penstock.core.access import Role
 
 app = App(name="tokens", help="Make, list and revoke the tokens that the HTTP API asks for.")
@@ -65,6 +69,34 @@ def revoke(
         out.document("{}")
     else:
         out.note(f"Token {token_id} is revoked.")
+
+
+@app.command(name="open")
+def open_access(
+    *,
+    url: Url = None,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask first.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Let callers on a server's own host do everything without a token, until the next token is made.
+
+    Only this command does it, straight on the store: no end of a token opens a server. Valid tokens are refused.
+    """
+    out = Output(as_json)
+    found = load()
+    address = (found if url is None else replace(found, store=url)).address
+    out.ask("This lets every program on a server's host do everything without a token.", yes=yes)
+    from penstock import Penstock
+
+    store = Penstock(**address)
+    try:
+        opened = store.open_access(by=operator())
+    finally:
+        store.close()
+    if as_json:
+        out.document(json.dumps({"opened": opened}))
+    else:
+        out.note("No token is needed now." if opened else "No token was needed before either.")
 
 
 def _row(token: Mapping[str, Any]) -> list[Cell]:

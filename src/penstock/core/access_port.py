@@ -17,6 +17,8 @@ class AccessPort(Protocol):
     ) -> Plan[Token]:
         """Keep a token, for `life` microseconds or until it is revoked; audited as `token.create`.
 
+        In the same transaction the store begins to need a token, see `needs_token`.
+
         The same id and digest again change nothing; the same id with another digest: `Conflict`."""
         ...
 
@@ -30,6 +32,18 @@ class AccessPort(Protocol):
 
     def count_usable_tokens(self) -> Plan[int]:
         """How many tokens are neither revoked nor expired."""
+        ...
+
+    def needs_token(self) -> Plan[bool]:
+        """Whether a caller without a token is refused: from the first `create_token` on until `open_access`.
+
+        Neither the end of a token nor its removal by retention changes the answer."""
+        ...
+
+    def open_access(self, *, by: str) -> Plan[bool]:
+        """Need no token any more, until the next one is created; audited as `access.open`. False: none was needed.
+
+        While a token is usable: `Conflict`."""
         ...
 
     def revoke_token(self, token_id: str, *, by: str) -> Plan[Token]:

@@ -60,11 +60,11 @@ class Doorkeeper:
         self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     async def is_closed(self) -> bool:
-        """Whether there is any token, an ended one included: then nobody is let in without. Asked once a second."""
+        """Whether callers without a token are refused. The store is asked once a second."""
         read_at, closed = self._closed
         now = time.monotonic()
         if now - read_at >= _FRESH:
-            closed = bool(await self.app.atokens())
+            closed = await self.app.aneeds_token()
             self._closed = now, closed
         return closed
 

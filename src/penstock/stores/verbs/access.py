@@ -23,6 +23,7 @@ def create_token(
         raise Conflict(f"There is a token {token_id!r} already.", hint="Make another one.")
     token = holder.token
     if made:
+        yield Statement("close_access")
         expiry = None if token.expires_at is None else token.expires_at.isoformat()
         yield audit.entry(by, "token.create", token_id, None, {"name": name, "role": role, "expiresAt": expiry})
     return token
@@ -42,6 +43,28 @@ def find_token(token_id: str) -> Steps[Holder | None]:
 def count_usable_tokens() -> Steps[int]:
     ((n,),) = yield Statement("count_usable_tokens")
     return int(n)
+
+
+@reads
+def needs_token() -> Steps[bool]:
+    found = yield Statement("read_access")
+    # Without the row nobody knows whether there ever was a token.
+    return not found or bool(found[0][0])
+
+
+@writes
+def open_access(*, by: str) -> Steps[bool]:
+    opened = yield Statement("open_access")
+    # Only now: whoever makes a token holds the row until the token can be seen.
+    ((usable,),) = yield Statement("count_usable_tokens")
+    if opened and usable:
+        raise Conflict(
+            f"{usable} token(s) are valid, so the store is not opened to callers without one.",
+            hint="Revoke them first: `penstock tokens list`, `penstock tokens revoke ID`.",
+        )
+    if opened:
+        yield audit.entry(by, "access.open", "access", {"closed": True}, {"closed": False})
+    return bool(opened)
 
 
 @writes

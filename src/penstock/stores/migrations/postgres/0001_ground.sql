@@ -395,6 +395,12 @@ CREATE TABLE {schema}.session (
     created_at bigint NOT NULL,
     expires_at bigint NOT NULL
 );
+-- Since when a caller needs a token: the first token sets it, and only an operator on the host clears it.
+CREATE TABLE {schema}.access (
+    one integer PRIMARY KEY DEFAULT 1 CHECK (one = 1),
+    closed_at bigint
+);
+INSERT INTO {schema}.access DEFAULT VALUES;
 CREATE INDEX session_token ON {schema}.session (token_id);
 CREATE INDEX session_expiry ON {schema}.session (expires_at);
 CREATE INDEX audit_actor ON {schema}.audit (actor, seq);

@@ -390,6 +390,12 @@ CREATE TABLE session (
     created_at INTEGER NOT NULL,
     expires_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+-- Since when a caller needs a token: the first token sets it, and only an operator on the host clears it.
+CREATE TABLE access (
+    one INTEGER PRIMARY KEY DEFAULT 1 CHECK (one = 1),
+    closed_at INTEGER
+) STRICT;
+INSERT INTO access DEFAULT VALUES;
 CREATE INDEX session_token ON session (token_id);
 CREATE INDEX session_expiry ON session (expires_at);
 CREATE INDEX audit_actor ON audit (actor, seq);

@@ -24,6 +24,18 @@ SELECT {token}, digest, {usable}, {unseen} FROM {schema}.token WHERE id = %(id)s
 -- How many tokens may be used.
 SELECT count(*) FROM {schema}.token WHERE {usable};
 
+-- name: close_access
+-- From now on a caller needs a token; where that is so already, it stays so since then.
+UPDATE {schema}.access SET closed_at = coalesce(closed_at, {now}) RETURNING 1;
+
+-- name: open_access
+-- A caller needs no token any more.
+UPDATE {schema}.access SET closed_at = NULL WHERE closed_at IS NOT NULL RETURNING 1;
+
+-- name: read_access
+-- Whether a caller needs a token.
+SELECT closed_at IS NOT NULL FROM {schema}.access;
+
 -- name: revoke_token
 -- A token opens nothing from now on, unless it was revoked before.
 UPDATE {schema}.token SET revoked_at = {now} WHERE id = %(id)s AND revoked_at IS NULL RETURNING 1;
