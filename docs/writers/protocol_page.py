@@ -107,11 +107,11 @@ _DECIDING = f"""\
 
 | ending | the job is then | attempt | also |
 | --- | --- | --- | --- |
-| succeed | succeeded | counts | |
-| ask for review | review_needed | counts | a `review` row |
-| fail, attempts left and worth another | scheduled, after the backoff or what the handler asked for | counts | |
-| fail, otherwise | failed | counts | |
-| snooze | scheduled, after what the handler asked for | given back | |
+| succeed | succeeded | counts | `lost` = 0 |
+| ask for review | review_needed | counts | a `review` row; `lost` = 0 |
+| fail, attempts left and worth another | scheduled, after the backoff or as the handler asked | counts | `lost` = 0 |
+| fail, otherwise | failed | counts | `lost` = 0 |
+| snooze | scheduled, as the handler asked | given back | `lost` = 0 |
 | release | queued | given back | |
 | lose, losses below {outcome.MAX_LOSSES} | scheduled: 1 s, then the backoff | given back | `lost` + 1 |
 | lose, otherwise | failed | counts | `lost` + 1 |

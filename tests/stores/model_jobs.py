@@ -285,7 +285,7 @@ class JobsModel:
         status = Status.CANCELLED if job.status is Status.CANCELLING else each.status
         world.move(job, outcome.trigger, status)
         job.attempt -= each.attempt_back
-        job.lost += each.lost_more
+        job.lost = each.lost
         if status is Status.SCHEDULED:
             job.due_at = world.now + each.delay
         why, usage = outcome.failure, outcome.usage

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from penstock.core.instant import DAY, SECOND, to_datetime
-from penstock.core.job import Held
-from penstock.core.outcome import Failure, Usage
+from penstock.core.job import Claimed, Held
+from penstock.core.outcome import RETURNED_NOTHING, Failure, Settlement, Usage
 from penstock.core.transitions import ENDINGS, Status, Trigger
 from penstock.stores.verbs import admin, control, feed, jobs
 from tests.stores.kit import Kit
@@ -111,7 +112,7 @@ def test_a_released_job_is_queued_again_at_its_old_place_and_gets_its_attempt_ba
     assert [each.job_id for each in kit.claim()] == [claimed.job_id, behind]
 
 
-def test_losses_are_counted_apart_and_the_third_is_final(kit: Kit) -> None:
+def test_losses_are_counted_apart_and_the_third_in_a_row_is_final(kit: Kit) -> None:
     claimed = kit.running(max_attempts=1)
     standings = []
     for _ in range(3):
@@ -125,6 +126,75 @@ def test_losses_are_counted_apart_and_the_third_is_final(kit: Kit) -> None:
     assert standings == [(Status.SCHEDULED, 0, 1), (Status.SCHEDULED, 0, 2), (Status.FAILED, 1, 3)]
     assert kit.events(claimed.job_id).count("job.lost") == 2
     assert kit.events(claimed.job_id)[-1] == "job.failed"
+
+
+def lost_twice(kit: Kit, **options: Any) -> Claimed:
+    """An attempt at a job that was lost two times before."""
+    claimed = kit.running(**options)
+    for _ in range(2):
+        kit.settle(claimed, Trigger.LOSE)
+        kit.advance(60)
+        kit.run(jobs.promote())
+        (claimed,) = kit.claim()
+    assert claimed.lost == 2
+    return claimed
+
+
+@pytest.mark.parametrize(
+    ("trigger", "facts"),
+    [
+        (Trigger.SUCCEED, {}),
+        (Trigger.SUCCEED, {"result": "1"}),
+        (Trigger.SNOOZE, {"delay": SECOND}),
+        (Trigger.FAIL, {}),
+        (Trigger.FAIL, {"retryable": False}),
+        (Trigger.ASK_REVIEW, {"note": "look"}),
+    ],
+    ids=["returned nothing", "returned", "snoozed", "retried", "failed", "review"],
+)
+def test_an_attempt_that_ends_without_a_crash_clears_the_losses(
+    kit: Kit, trigger: Trigger, facts: dict[str, Any]
+) -> None:
+    claimed = lost_twice(kit)
+
+    kit.settle(claimed, trigger, **facts)
+
+    assert kit.job(claimed.job_id).lost == 0
+
+
+def test_many_successes_in_one_statement_clear_the_losses(kit: Kit) -> None:
+    claimed = lost_twice(kit)
+    worker = kit.job(claimed.job_id).worker
+    lone = Settlement(claimed.job_id, claimed.fence, RETURNED_NOTHING, Status.SUCCEEDED, lane=claimed.lane, lone=True)
+
+    kit.run(jobs.settle(worker, [lone]))
+
+    assert kit.job(claimed.job_id).lost == 0
+
+
+def test_a_released_job_keeps_its_losses(kit: Kit) -> None:
+    claimed = lost_twice(kit)
+
+    kit.settle(claimed, Trigger.RELEASE)
+    (again,) = kit.claim()
+    kit.run(jobs.release_unheld(str(kit.job(again.job_id).worker), []))
+
+    assert kit.job(claimed.job_id).lost == 2
+
+
+def test_a_job_that_snoozes_between_its_losses_never_fails_by_them(kit: Kit) -> None:
+    claimed = kit.running()
+    for _ in range(4):
+        kit.settle(claimed, Trigger.LOSE)
+        kit.advance(60)
+        kit.run(jobs.promote())
+        (claimed,) = kit.claim()
+        kit.settle(claimed, Trigger.SNOOZE, delay=SECOND)
+        kit.advance(1)
+        kit.run(jobs.promote())
+        (claimed,) = kit.claim()
+
+    assert (kit.status(claimed.job_id), claimed.lost) == (Status.RUNNING, 0)
 
 
 def test_the_first_loss_delays_a_job_by_a_second_at_most(kit: Kit) -> None:

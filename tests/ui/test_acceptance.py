@@ -87,8 +87,8 @@ def test_a_killed_worker_is_seen_as_lost_and_its_job_as_recovered_without_a_relo
     next(each for each in workers if each.pid == pid).send(signal.SIGKILL)
 
     wait_until(lambda: server.get(f"/v1/jobs/{job}")["lost"] == 1, "the job is lost")
-    allowance.raise_to(30)
     expect(page.locator(".facts-line")).to_contain_text("1 lost", timeout=2000 + slack())
+    allowance.raise_to(30)
     expect(page.get_by_role("button", name="lost its worker")).to_be_visible()
     state(page, "Succeeded")
 

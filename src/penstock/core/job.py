@@ -134,6 +134,7 @@ class Job:
     attempts: int
     max_attempts: int
     lost: int
+    """Losses in a row: an attempt that ends without a crash clears them."""
     fence: int
     generation: int
     priority: int

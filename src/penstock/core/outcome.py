@@ -91,7 +91,8 @@ class Settlement(NamedTuple):
     status: Status
     delay: int = 0
     attempt_back: int = 0
-    lost_more: int = 0
+    lost: int = 0
+    """How often in a row the job has been lost now; an attempt that ended without a crash clears it."""
     lane: int = 0
     """The job's, where a success is told."""
     lone: bool = False
@@ -108,7 +109,7 @@ def decide(job_id: str, fence: int, outcome: Outcome, job: Standing, policy: Ret
         case Trigger.SNOOZE:
             return Settlement(job_id, fence, outcome, Status.SCHEDULED, delay=outcome.delay or 0, attempt_back=1)
         case Trigger.RELEASE:
-            return Settlement(job_id, fence, outcome, Status.QUEUED, attempt_back=1)
+            return Settlement(job_id, fence, outcome, Status.QUEUED, attempt_back=1, lost=job.lost)
         case Trigger.LOSE:
             return _lose(job_id, fence, outcome, job, policy, random)
         case Trigger.FAIL:
@@ -127,9 +128,10 @@ def _fail(job_id: str, fence: int, outcome: Outcome, job: Standing, policy: Retr
 
 
 def _lose(job_id: str, fence: int, outcome: Outcome, job: Standing, policy: RetryPolicy, random: float) -> Settlement:
-    if job.lost + 1 >= MAX_LOSSES:
-        return Settlement(job_id, fence, outcome, Status.FAILED, lost_more=1)
+    lost = job.lost + 1
+    if lost >= MAX_LOSSES:
+        return Settlement(job_id, fence, outcome, Status.FAILED, lost=lost)
     delay = FIRST_LOSS_DELAY
     if job.lost > 0:
         delay = max(delay, round(policy.delay(job.lost - 1, random) * SECOND))
-    return Settlement(job_id, fence, outcome, Status.SCHEDULED, delay=delay, attempt_back=1, lost_more=1)
+    return Settlement(job_id, fence, outcome, Status.SCHEDULED, delay=delay, attempt_back=1, lost=lost)

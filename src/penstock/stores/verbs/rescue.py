@@ -100,4 +100,4 @@ def _lose(row: rows.Row, policies: dict[int, RetryPolicy], random: float) -> Set
 
 
 def _release(row: rows.Row) -> Settlement:
-    return Settlement(row[0], row[1], _RELEASED, Status.QUEUED, attempt_back=1)
+    return Settlement(row[0], row[1], _RELEASED, Status.QUEUED, attempt_back=1, lost=row[4])

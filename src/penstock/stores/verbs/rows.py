@@ -65,7 +65,7 @@ def settlement_columns(settlements: Sequence[Settlement]) -> dict[str, Sequence[
         "status": [each.status.code for each in settlements],
         "delay": [each.delay for each in settlements],
         "attempt_back": [each.attempt_back for each in settlements],
-        "lost_more": [each.lost_more for each in settlements],
+        "lost": [each.lost for each in settlements],
         "kind": [event_kind(each) for each in settlements],
         "event_data": [event_data(each) for each in settlements],
         "cause": [each.cause.value for each in outcomes],
@@ -88,7 +88,7 @@ def is_plain_success(each: Settlement) -> bool:
     told = each.outcome
     return told is RETURNED_NOTHING or (
         each.status is Status.SUCCEEDED and told.cause is Cause.RETURNED and not told.note and told.data is None
-        and told.failure is None and told.usage.signal is None and not each.attempt_back and not each.lost_more
+        and told.failure is None and told.usage.signal is None and not each.attempt_back and not each.lost
     )  # fmt: skip
 
 

@@ -279,19 +279,19 @@ WITH clock AS (SELECT {now} AS now),
 input AS (
     SELECT * FROM unnest(
         %(id)s::uuid[], %(fence)s::integer[], %(status)s::smallint[], %(delay)s::bigint[],
-        %(attempt_back)s::smallint[], %(lost_more)s::smallint[], %(kind)s::text[], %(event_data)s::text[],
+        %(attempt_back)s::smallint[], %(lost)s::smallint[], %(kind)s::text[], %(event_data)s::text[],
         %(cause)s::text[], %(result)s::text[], %(error_type)s::text[], %(error)s::text[], %(traceback)s::text[],
         %(fingerprint)s::text[], %(exit_code)s::integer[], %(signal)s::integer[], %(peak_memory)s::bigint[],
         %(cpu_seconds)s::double precision[], %(note)s::text[], %(data)s::text[]
     ) AS input (
-        id, fence, status, delay, attempt_back, lost_more, kind, event_data, cause, result, error_type, error,
+        id, fence, status, delay, attempt_back, lost, kind, event_data, cause, result, error_type, error,
         traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds, note, data
     )
 ),
 ended AS (
     UPDATE {schema}.job SET
         status = {after}, worker = NULL, updated_at = now,
-        attempt = job.attempt - input.attempt_back, lost = job.lost + input.lost_more,
+        attempt = job.attempt - input.attempt_back, lost = input.lost,
         blocked = {put_back} AND limit_key IS NOT NULL,
         due_at = CASE WHEN {put_off} THEN now + input.delay ELSE due_at END,
         rank = CASE WHEN {put_off} THEN now + input.delay - priority * %(ageing)s::bigint ELSE rank END,
@@ -352,7 +352,7 @@ kinds AS MATERIALIZED (
 ),
 ended AS (
     UPDATE {schema}.job SET
-        status = CASE job.status WHEN 3 THEN 7 ELSE 5 END, worker = NULL, updated_at = now, finished_at = now,
+        status = CASE job.status WHEN 3 THEN 7 ELSE 5 END, worker = NULL, lost = 0, updated_at = now, finished_at = now,
         done_by = CASE WHEN %(nothing)s::boolean AND job.status = 2 THEN %(worker)s::uuid END,
         stale_at = now + {kept}, retire_at = now + {kept}
     FROM clock CROSS JOIN kinds

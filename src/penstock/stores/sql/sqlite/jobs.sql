@@ -60,7 +60,7 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, N
 WHERE NOT EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live})
 
 -- let end:
-UPDATE job SET status = CASE status WHEN 3 THEN 7 ELSE 5 END, worker = NULL, updated_at = :now, finished_at = :now,
+UPDATE job SET status = CASE status WHEN 3 THEN 7 ELSE 5 END, worker = NULL, lost = 0, updated_at = :now, finished_at = :now,
     done_by = CASE WHEN :nothing AND status = 2 THEN :worker END, stale_at = :now + {kept}, retire_at = :now + {kept}
 
 -- let count_ended:
@@ -232,7 +232,7 @@ DELETE FROM {input} WHERE NOT EXISTS (
 );
 UPDATE job SET
     status = {after}, worker = NULL, updated_at = :now,
-    attempt = job.attempt - input.attempt_back, lost = job.lost + input.lost_more,
+    attempt = job.attempt - input.attempt_back, lost = input.lost,
     blocked = {put_back} AND limit_key IS NOT NULL,
     due_at = CASE WHEN {put_off} THEN :now + input.delay ELSE due_at END,
     rank = CASE WHEN {put_off} THEN :now + input.delay - priority * :ageing ELSE rank END,
