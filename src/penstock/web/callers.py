@@ -90,14 +90,17 @@ class Doorkeeper:
             )
 
 
-async def admit(request: Request, role: Role | None) -> Caller:
-    """Find out who calls, and refuse whoever may not; `role` None lets everybody in."""
+async def admit(request: Request, role: Role | None, *, again: bool = False) -> Caller:
+    """Find out who calls, and refuse whoever may not; `role` None lets everybody in.
+
+    `again`: the request was let in before, so a token that has ended since then is not counted as a wrong one.
+    """
     site: Site = request.app.state.site
     if site.trusted is not None:
         return Caller(site, Actor(site.trusted, request.state.request_id), Role.SUPER_ADMIN, "trusted")
     _check_host(request, site.settings)
     try:
-        caller = await _identify(request, site)
+        caller = await _identify(request, site, counted=not again)
     except Unauthenticated:
         if role is not None:
             raise
@@ -119,7 +122,7 @@ async def admit(request: Request, role: Role | None) -> Caller:
     )
 
 
-async def _identify(request: Request, site: Site) -> Caller:
+async def _identify(request: Request, site: Site, *, counted: bool) -> Caller:
     door = site.door
     request_id: str = request.state.request_id
     address = address_of(request)
@@ -138,7 +141,8 @@ async def _identify(request: Request, site: Site) -> Caller:
             _refuse_foreign_pages(request)
             token = await door.app.asession_token(cookie or "")
     except Unauthenticated:
-        door.count_wrong(address)
+        if counted:
+            door.count_wrong(address)
         raise
     who = Actor(f"token:{token.name}", request_id)
     return Caller(site, who, token.role, f"token:{token.id}", token.id)

@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from penstock.app import Penstock
 from penstock.core.access import Role
-from penstock.core.errors import FeedGone, InvalidInput, NotFound, PenstockError, StoreError, StoreUnavailable
+from penstock.core.errors import FeedGone, InvalidInput, NotFound, PenstockError, StoreUnavailable
 from penstock.core.shape import iso, spliced
 from penstock.core.transitions import ACTIVE
 from penstock.following import ORIGIN
@@ -297,12 +297,11 @@ class StreamResponse(Response):
 
     async def _allowed(self) -> bool:
         try:
-            await admit(self._request, Role.VIEWER)
-        except StoreError:
+            await admit(self._request, Role.VIEWER, again=True)
+        except StoreUnavailable:
+            # Nothing can be read meanwhile either.
             return True
-        except Refusal as refusal:
-            return refusal.code == "rate_limited"
-        except PenstockError:
+        except (Refusal, PenstockError):
             return False
         return True
 

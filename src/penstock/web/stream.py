@@ -275,7 +275,7 @@ class Hub:
             for box in self._boxes:
                 by_caller.setdefault(box.caller, []).append(box)
             for boxes in by_caller.values():
-                if not await boxes[0].allowed():
+                if not await _is_allowed(boxes[0]):
                     _cut_all(boxes)
 
     def _complain(self, error: Exception) -> None:
@@ -283,6 +283,15 @@ class Hub:
             _log.error("The feed cannot be read.", exc_info=error)
         elif self._failures == 1 or self._failures % 20 == 0:
             _log.warning("Streams are silent, for the store does not answer: %s", error)
+
+
+async def _is_allowed(box: Box) -> bool:
+    """Whether the caller of a stream may still read; a check that fails says no, and the next caller has its own."""
+    try:
+        return await box.allowed()
+    except Exception:
+        _log.exception("A caller of streams could not be checked, so its streams end.")
+        return False
 
 
 def _cut_all(boxes: list[Box]) -> None:
