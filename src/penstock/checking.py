@@ -98,12 +98,11 @@ def applied_migrations(store: Any) -> dict[int, str]:
 @contextmanager
 def _looking(store: Any) -> Iterator[apsw.Connection]:
     """A connection to the file that creates and migrates nothing."""
-    import apsw
-
+    from penstock.stores import sqlite_files
     from penstock.stores.sqlite_errors import translated
 
     with translated(store.place):
-        connection = apsw.Connection(store.path, flags=apsw.SQLITE_OPEN_READWRITE)
+        connection = sqlite_files.connect(store.path, sqlite_files.READ_WRITE)
         try:
             connection.set_busy_timeout(10_000)
             yield connection
@@ -169,9 +168,9 @@ def _made(connection: apsw.Connection) -> dict[str, str]:
 
 
 def _expected_sqlite() -> dict[str, str]:
-    import apsw
+    from penstock.stores import sqlite_files
 
-    connection = apsw.Connection(":memory:")
+    connection = sqlite_files.connect(":memory:")
     try:
         for each in migrations.all_of("sqlite"):
             connection.execute(each.text)

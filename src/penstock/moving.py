@@ -263,9 +263,9 @@ def _postgres(store: Store) -> PostgresStore:
 @contextmanager
 def _held(file: SqliteStore) -> Iterator[apsw.Connection]:
     """A connection that keeps every writer waiting."""
-    import apsw
+    from penstock.stores import sqlite_files
 
-    connection = apsw.Connection(file.path)
+    connection = sqlite_files.connect(file.path, sqlite_files.READ_WRITE)
     connection.set_busy_timeout(10_000)
     try:
         connection.execute("BEGIN IMMEDIATE")

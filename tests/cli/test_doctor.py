@@ -143,6 +143,7 @@ def test_a_file_of_another_program(tmp_path: Path) -> None:
     connection = apsw.Connection(str(tmp_path / "foreign.db"))
     connection.execute("PRAGMA application_id = 7; CREATE TABLE x (y)")
     connection.close()
+    (tmp_path / "foreign.db").chmod(0o600)
 
     assert "file of another program" in only(wrong(SqliteStore(str(tmp_path / "foreign.db"))))[2]
 
@@ -218,6 +219,16 @@ def test_the_host_is_asked_by_default() -> None:
     assert host.user() >= 0
     assert host.slots >= 2
     assert abs(host.now() - time.time()) < 60
+
+
+def test_files_that_other_users_have_access_to(file: SqliteStore) -> None:
+    Path(file.path).chmod(0o640)
+    Path(f"{file.path}-wal").chmod(0o604)
+
+    check, level, message = only(wrong(file))
+
+    assert (check, level) == ("store.access", Level.WARNING)
+    assert f"{file.path} (0640), {file.path}-wal (0604):" in message
 
 
 def test_a_log_that_cannot_be_emptied(file: SqliteStore) -> None:

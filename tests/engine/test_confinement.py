@@ -7,6 +7,8 @@ import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,16 @@ def looked(stage: Stage, definition: str) -> dict[str, Any]:
 @pytest.fixture
 def inside(house: Stage) -> dict[str, Any]:
     return looked(house, "script")
+
+
+@pytest.fixture
+def open_stage() -> Iterator[Stage]:
+    """A SQLite file in a folder that every user can enter."""
+    with tempfile.TemporaryDirectory(prefix="engine-open-") as folder:
+        Path(folder).chmod(0o755)
+        stage = Stage(f"sqlite:///{folder}/jobs.db", "penstock", Path(folder))
+        yield stage
+        stage.close()
 
 
 def test_the_environment_is_what_is_allowed_and_nothing_else(house: Stage, inside: dict[str, Any]) -> None:
@@ -115,6 +127,20 @@ def test_jobs_of_another_user_have_its_id_and_no_groups(stage: Stage) -> None:
     assert (inside["mode"], inside["owner"]) == (0o700, nobody.pw_uid)
     assert inside["no_new_privileges"]
     assert not [entry for entry in inside["environ_file"] if "PENSTOCK_TEST" in entry]
+
+
+@needs_root
+def test_a_job_of_another_user_cannot_read_the_store(open_stage: Stage) -> None:
+    open_stage.worker("--user", "nobody")
+    path = open_stage.folder / "jobs.db"
+
+    refused = open_stage.end(open_stage.enqueue("script", [["read", str(path)]], max_attempts=1))
+
+    assert refused.status == "failed"
+    assert f"Permission denied: '{path}'" in str(refused.error)
+    other = open_stage.folder / "other"
+    other.write_text("open to all")
+    assert open_stage.end(open_stage.enqueue("script", [["read", str(other)]])).status == "succeeded"
 
 
 @needs_root

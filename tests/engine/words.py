@@ -398,6 +398,7 @@ WORDS: dict[str, Callable[..., Any]] = {
     "event": lambda ctx, kind, data: ctx.emit_event(kind, data),
     "note": lambda ctx, what: note(ctx, what),
     "look": _look,
+    "read": lambda ctx, path: Path(path).read_bytes(),
     "check": lambda ctx: ctx.check_cancelled(),
     "retry": lambda ctx, after=None: (_ for _ in ()).throw(Retry("again", after=after)),
     "fail": lambda ctx, text: (_ for _ in ()).throw(Fail(text)),

@@ -107,7 +107,7 @@ class Demo:
     def _prepare(self) -> Plan:
         """Make the folder, find a port, and let the first tick be due."""
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidInput(
                 f"{self.folder} cannot be used: {error.strerror}.", hint="Name another folder: --data DIR."

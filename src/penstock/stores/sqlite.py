@@ -20,7 +20,7 @@ import apsw
 
 from penstock.core.errors import StoreUnavailable
 from penstock.core.plan import Plan, Rows, Statement
-from penstock.stores import forking, migrations, network_files, sqlite_programs
+from penstock.stores import forking, migrations, network_files, sqlite_files, sqlite_programs
 from penstock.stores.clock import Clock, HostClock
 from penstock.stores.forking import Gate
 from penstock.stores.line import Line, Task
@@ -254,7 +254,7 @@ class SqliteStore:
 
     def _connect(self) -> apsw.Connection:
         with translated(self.place):
-            connection = apsw.Connection(self.path)
+            connection = sqlite_files.connect(self.path)
             connection.set_busy_handler(_patience(self._busy_seconds))
             migrations.refuse_foreign(connection, self.place)
             # A new file; a batch touches fewer pages when they are larger, and a single job hardly more bytes.

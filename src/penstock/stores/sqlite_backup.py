@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import apsw
-
 from penstock.core.errors import Conflict, InvalidInput, NotFound, StoreError
-from penstock.stores import migrations
+from penstock.stores import migrations, sqlite_files
 from penstock.stores.sqlite_errors import translated
 
 Tell = Callable[[int, int], None]
@@ -29,29 +28,37 @@ def back_up(source: str, target: str | Path, tell: Tell = lambda done, pages: No
         raise NotFound("SQLite file", source, hint="Name the store with --store.")
     if path.exists():
         raise Conflict(f"{path} is there already, and no backup is written over a file.", hint="Name another one.")
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with translated(f"SQLite file {source}"):
-            _copy(source, draft, tell)
-        size = draft.stat().st_size
-        _flush(draft)
-        os.rename(draft, path)
-        _flush(path.parent)
+        draft = _draft(path)
+        try:
+            with translated(f"SQLite file {source}"):
+                _copy(source, draft, tell)
+            size = draft.stat().st_size
+            _flush(draft)
+            os.rename(draft, path)
+            _flush(path.parent)
+        finally:
+            draft.unlink(missing_ok=True)
     except OSError as failure:
         raise StoreError(f"{path} cannot be written: {failure.strerror or failure}.") from failure
-    finally:
-        draft.unlink(missing_ok=True)
     return size
 
 
+def _draft(path: Path) -> Path:
+    """A new file of a name that cannot be foreseen, for its user alone: the folder may be one that others write to."""
+    file, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    os.close(file)
+    return Path(name)
+
+
 def _copy(source: str, draft: Path, tell: Tell) -> None:
-    origin = apsw.Connection(source, flags=apsw.SQLITE_OPEN_READWRITE)
+    origin = sqlite_files.connect(source, sqlite_files.READ_WRITE)
     try:
         origin.set_busy_timeout(30_000)
         migrations.refuse_foreign(origin, f"SQLite file {source}")
         # What is read once stays as it is until the end: without this each write of others would begin the copy anew.
         origin.execute("BEGIN; SELECT count(*) FROM sqlite_schema")
-        copy = apsw.Connection(str(draft))
+        copy = sqlite_files.connect(str(draft), sqlite_files.READ_WRITE)
         try:
             with copy.backup("main", origin, "main") as running:
                 while not running.done:
