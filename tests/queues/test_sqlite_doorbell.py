@@ -8,13 +8,15 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.stores import sqlite_doorbell
+from penstock.stores.sqlite import SqliteStore
 from penstock.stores.sqlite_doorbell import SqliteDoorbell
 from tests.waiting import wait_until, wait_until_async
 
@@ -109,6 +111,7 @@ async def test_a_listener_that_does_not_read_blocks_nobody(path: str) -> None:
 
 async def test_something_else_in_the_folder_does_no_harm(path: str) -> None:
     bell = SqliteDoorbell(path)
+    bell.folder.mkdir(mode=0o700)
     (bell.folder / "a" / "b").mkdir(parents=True)
     await _settled(bell)
 
@@ -118,34 +121,137 @@ async def test_something_else_in_the_folder_does_no_harm(path: str) -> None:
     await bell.aclose()
 
 
-async def test_a_path_too_long_for_a_socket_makes_the_bell_deaf_and_nothing_worse(
+async def test_a_folder_whose_path_is_too_long_for_a_socket_is_used_all_the_same(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / ("x" * 120)
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
     bell = SqliteDoorbell(path)
+    await _settled(bell)
 
     bell.ring()
 
-    assert not await bell.wait(0.3)
+    assert await bell.wait(10)
     await bell.aclose()
 
 
-async def test_a_folder_of_somebody_else_is_not_used(path: str) -> None:
+# What others have put in the place of the folder, or into it
+
+
+async def test_a_planted_link_is_not_followed(path: str, tmp_path: Path) -> None:
     bell = SqliteDoorbell(path)
-    bell.folder.mkdir()
-    other = 65534
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o700)
+    (victim / "thesis.txt").write_text("survives")
+    bell.folder.symlink_to(victim)
+
+    bell.ring()
+    await bell.wait(0.3)
+
+    assert os.listdir(victim) == ["thesis.txt"]
+    await bell.aclose()
+    assert bell.folder.is_symlink()
+
+
+async def test_nothing_but_sockets_is_removed_from_the_folder(path: str, tmp_path: Path) -> None:
+    bell = SqliteDoorbell(path)
+    bell.folder.mkdir(mode=0o700)
+    (bell.folder / "file").write_text("survives")
+    (tmp_path / "thesis.txt").write_text("survives")
+    (bell.folder / "link").symlink_to(tmp_path / "thesis.txt")
+    (bell.folder / "dangling").symlink_to(tmp_path / "nothing")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as left:
+        left.bind(str(bell.folder / "left"))
+    await _settled(bell)
+
+    bell.ring()
+
+    assert await bell.wait(10)
+    await bell.aclose()
+    assert sorted(os.listdir(bell.folder)) == ["dangling", "file", "link"]
+    assert (tmp_path / "thesis.txt").read_text() == "survives"
+
+
+def _link(folder: Path, other: Path) -> None:
+    folder.symlink_to(other)
+
+
+def _file(folder: Path, other: Path) -> None:
+    folder.write_text("not a folder")
+
+
+def _open_folder(folder: Path, other: Path) -> None:
+    folder.mkdir()
+    folder.chmod(0o777)
+
+
+def _foreign_folder(folder: Path, other: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("only root can give a folder away")
-    os.chown(bell.folder, other, other)
+    folder.mkdir(mode=0o700)
+    os.chown(folder, 65534, 65534)
 
-    heard = await bell.wait(0.3)
 
-    assert not heard
-    assert os.listdir(bell.folder) == []
-    await bell.aclose()
-    bell.folder.rmdir()
+@pytest.mark.parametrize("plant", [_link, _file, _open_folder, _foreign_folder])
+async def test_processes_meet_in_a_private_folder_where_the_usual_one_is_not_theirs(
+    path: str, plant: Callable[[Path, Path], None], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with closing(SqliteStore(path)) as here, closing(SqliteStore(path)) as there:
+        here.open()
+        bell, second, ringer = here.doorbell(), there.doorbell(), there.doorbell()
+        other = tmp_path / "other"
+        other.mkdir()
+        plant(bell.folder, other)
+        await _settled(bell)
+        await _settled(second)
+
+        ringer.ring()
+
+        assert await bell.wait(10)
+        assert await second.wait(10)
+        assert os.listdir(other) == []
+        (private,) = set(Path(tempfile.gettempdir()).iterdir()) - {bell.folder}
+        assert (private.stat().st_uid, private.stat().st_mode & 0o777) == (os.geteuid(), 0o700)
+        assert len(list(private.iterdir())) == 2
+        assert f"{bell.folder} is not a private folder" in caplog.text
+        await bell.aclose()
+        await second.aclose()
+        assert not private.exists()
+
+
+async def test_a_private_folder_that_another_user_took_over_is_replaced(path: str) -> None:
+    with closing(SqliteStore(path)) as store:
+        bell = store.doorbell()
+        bell.folder.write_text("not a folder")
+        await _settled(bell)
+        (first,) = set(Path(tempfile.gettempdir()).iterdir()) - {bell.folder}
+        await bell.aclose()
+        first.mkdir()
+        first.chmod(0o777)
+
+        await _settled(bell)
+        store.doorbell().ring()
+
+        assert await bell.wait(10)
+        assert os.listdir(first) == []
+        await bell.aclose()
+
+
+async def test_a_listener_goes_back_to_the_usual_folder_when_it_can(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_doorbell, "_LOOK_AFTER", 0.05)
+    with closing(SqliteStore(path)) as store:
+        bell = store.doorbell()
+        bell.folder.write_text("not a folder")
+        await _settled(bell)
+
+        bell.folder.unlink()
+        await wait_until_async(bell.folder.is_dir, "it listens in the usual folder")
+        await _settled(bell)
+        store.doorbell().ring()
+
+        assert await bell.wait(10)
+        await bell.aclose()
 
 
 async def test_files_have_bells_of_their_own_whatever_they_are_called(tmp_path: Path, path: str) -> None:

@@ -6,11 +6,14 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 
 _PREFIX = "penstock-"
 _UNFINISHED = ".penstock-"
-_LOCK = ".lock"
+_MARK = ".penstock-worker"
+"""Locked while the worker lives; what it says of the folder is true of no other one, a copy included."""
+_LONGEST_MARK = 1000
 
 
 class WorkerFolder:
@@ -26,16 +29,18 @@ class WorkerFolder:
         for entry in list(os.scandir(self._parent)):
             if entry.name.startswith(_PREFIX) and _is_left_behind(entry):
                 shutil.rmtree(entry.path, ignore_errors=True)
-        # Under its own name it can be seen by others, and by then it must be locked.
+        # Under its own name it can be seen by others, and by then it must be marked and locked.
         made = tempfile.mkdtemp(prefix=_UNFINISHED, dir=self._parent)
+        name = os.path.basename(made)[1:]
         earlier = self._lock
-        self._lock = os.open(os.path.join(made, _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = os.open(os.path.join(made, _MARK), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         if earlier >= 0:
             os.close(earlier)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        os.write(self._lock, _says(name, os.stat(made)))
         # Jobs of another user must be able to reach their own folders in it, and see no others.
         os.chmod(made, 0o711)  # noqa: S103
-        self.path = os.path.join(self._parent, os.path.basename(made)[1:])
+        self.path = os.path.join(self._parent, name)
         os.rename(made, self.path)
 
     def close(self) -> None:
@@ -46,13 +51,25 @@ class WorkerFolder:
 
 
 def _is_left_behind(entry: os.DirEntry[str]) -> bool:
-    """Whether this is the folder of a worker of the same user that has gone."""
+    """Whether this is the folder of a worker of the same user that has gone; anything else of its name is not ours."""
     with contextlib.suppress(OSError):
-        if entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.getuid():
-            lock = os.open(os.path.join(entry.path, _LOCK), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
-            finally:
-                os.close(lock)
+        if not _is_own_folder(found := entry.stat(follow_symlinks=False)):
+            return False
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        mark = os.open(os.path.join(entry.path, _MARK), flags)
+        try:
+            if not stat.S_ISREG(os.fstat(mark).st_mode) or os.read(mark, _LONGEST_MARK) != _says(entry.name, found):
+                return False
+            fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        finally:
+            os.close(mark)
     return False
+
+
+def _is_own_folder(found: os.stat_result) -> bool:
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+
+
+def _says(name: str, found: os.stat_result) -> bytes:
+    return f"penstock worker folder {name} {found.st_ino}\n".encode()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +40,7 @@ STRICT_PRIORITY = 10**15
 _BUSY_SECONDS = 30.0
 _FORK_SECONDS = 10.0
 _GROUP_SECONDS = 0.04
+_BELL_SECONDS = 1.0
 _READERS = 2
 _abandoned: list[object] = []
 """Connections that a fork left behind: closing them here would drop the parent's locks."""
@@ -63,6 +65,7 @@ class SqliteStore:
         self._ageing = ageing
         self._busy_seconds = busy_seconds
         self._catalogue = Catalogue("sqlite", {})
+        self._id = secrets.token_hex(8)
         self._bell = self.doorbell()
         self._orphaned = False
         self._mine = _Mine()
@@ -135,7 +138,9 @@ class SqliteStore:
 
     def doorbell(self) -> SqliteDoorbell:
         """A bell that processes on this host can hear."""
-        return SqliteDoorbell(self.path if not self.memory else f":memory:{id(self)}")
+        if self.memory:
+            return SqliteDoorbell(f":memory:{self._id}")
+        return SqliteDoorbell(self.path, lambda: self.reserve(_BELL_SECONDS))
 
     def _read(self, plan: Plan[T], now: int | None) -> T:
         answer: list[T] = []

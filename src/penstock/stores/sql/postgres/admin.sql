@@ -130,8 +130,8 @@ SELECT id::text, name, host, pid, lanes, slots, code_version, started_at, heartb
 FROM {schema}.worker ORDER BY started_at, id;
 
 -- name: read_settings
--- The settings; the row that only counts changes of the controls is none.
-SELECT name, value, revision, updated_at, updated_by FROM {schema}.setting WHERE name <> 'controls' ORDER BY name;
+-- The settings; what penstock keeps for itself is none.
+SELECT name, value, revision, updated_at, updated_by FROM {schema}.setting WHERE name <> 'controls' AND name NOT LIKE 'doorbell:%%' ORDER BY name;
 
 -- name: find_setting
 -- One setting.

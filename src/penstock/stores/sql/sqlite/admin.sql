@@ -112,8 +112,8 @@ SELECT id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at
 FROM worker ORDER BY started_at, id;
 
 -- name: read_settings
--- The settings; the row that only counts changes of the controls is none.
-SELECT name, value, revision, updated_at, updated_by FROM setting WHERE name <> 'controls' ORDER BY name;
+-- The settings; what penstock keeps for itself is none.
+SELECT name, value, revision, updated_at, updated_by FROM setting WHERE name <> 'controls' AND name NOT LIKE 'doorbell:%' ORDER BY name;
 
 -- name: find_setting
 -- One setting.
