@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from penstock.core.definition import Definition
+from penstock.core.definition import Definition, DefinitionRow
 from penstock.core.errors import InvalidInput
 from penstock.core.ports import AdminPort, Store
 from penstock.core.worker_config import SETTING, WorkerConfig, from_text
@@ -33,12 +33,8 @@ class Controls:
     async def read(self, lanes: Collection[int], version: int = -1) -> None:
         """Learn what holds for these lanes now."""
         rows = await self._store.arun(self._admin.definitions())
-        # Of what cannot be read nobody knows the limits: the claim looks at them, which is never wrong.
-        self.limited = {
-            row.lane
-            for row in rows
-            if row.lane in lanes and (row.error is not None or _limits(row.definition, row.overrides))
-        }
+        limited = _limited(rows)
+        self.limited = {row.lane for row in rows if row.lane in lanes and row.definition.key in limited}
         config = await stored_config(self._store, self._admin, self.config)
         if config.enabled is not self.config.enabled:
             log.warning("the worker configuration says: take %s", "jobs again" if config.enabled else "no jobs")
@@ -56,6 +52,13 @@ async def stored_config(store: Store, admin: AdminPort, otherwise: WorkerConfig)
     except InvalidInput as error:
         log.error("the stored worker configuration cannot be used, and the last good one holds: %s", error)
         return otherwise
+
+
+def _limited(rows: Sequence[DefinitionRow]) -> set[str]:
+    """The keys of definitions with a limit. The newest version's limits hold for all versions of a definition."""
+    newest = {row.definition.key: row for row in sorted(rows, key=lambda row: row.definition.version)}
+    # The limits of a definition that cannot be read are unknown. The claim looks at them, which is never wrong.
+    return {key for key, row in newest.items() if row.error is not None or _limits(row.definition, row.overrides)}
 
 
 def _limits(definition: Definition, overrides: Mapping[str, object]) -> bool:
