@@ -42,6 +42,8 @@ class Settler:
         settled: Callable[[SettleReport, Sequence[Ending]], None],
         more_to_come: Callable[[], bool],
         awaited: Callable[[Coroutine[Any, Any, None]], object],
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`awaited` is given something to wait for when there are endings to write."""
         self._store = store
@@ -49,6 +51,7 @@ class Settler:
         self._settled = settled
         self._more_to_come = more_to_come
         self._awaited = awaited
+        self._clock = clock
         self._at_once = 2 if store.dialect == "postgres" else 1
         self._waiting: list[Ending] = []
         self._settled_at = float("-inf")
@@ -72,11 +75,11 @@ class Settler:
         await self._came.wait()
         if self._more_to_come() and len(self._waiting) < _FEW:
             # A flush to disk costs more than a moment, and others may share it.
-            busy = time.monotonic() - self._settled_at < _BUSY_MOMENT
+            busy = self._clock() - self._settled_at < _BUSY_MOMENT
             await asyncio.sleep(_BUSY_MOMENT if busy else _MOMENT)
         while self._waiting:
             await self._settle_some()
-        self._settled_at = time.monotonic()
+        self._settled_at = self._clock()
         self._came.clear()
         self._empty.set()
         return 0.0

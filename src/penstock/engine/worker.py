@@ -107,7 +107,7 @@ class Worker:
             ),
         )
         self._recorder = Recorder(store, jobs, self._refused)
-        self._settler = Settler(store, jobs, self._settled, lambda: self._forked.busy, self._tasks.add)
+        self._settler = Settler(store, jobs, self._settled, lambda: self._forked.busy, self._tasks.add, clock=clock)
         self._turns = Turns(
             self._inlined, self._tasks, self._recorder, self._settler, loaded=lambda: self._loaded,
             finish=self._finish, freed=partial(self._refill, self._inlined),
