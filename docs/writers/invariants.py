@@ -116,7 +116,7 @@ TABLES = {
     "phase": "Phases of jobs and their results.",
     "review": "What people were asked, and what they said.",
     "log": "Log lines of attempts.",
-    "limiter": "One row for each concurrency key, to be locked.",
+    "key_note": "PostgreSQL only: concurrency keys whose jobs have changed, until more of them are admitted.",
     "bucket": "Rate limits: the instant at which each bucket is full again.",
     "schedule": "Schedules.",
     "tick": "Instants of schedules that were made or passed over.",

@@ -76,12 +76,15 @@ statement, too: `create_alike`. All others, in one transaction, in this order:
 
 1. For drafts with an idempotency key: `claim_keys`, sorted by (definition, key). Where another job answers, compare the
    digest: the same means that this is the job, another one is a conflict.
-2. For drafts with a concurrency key: `lock_limits`, sorted.
-3. `create_jobs`. What is missing from the answer exists already (`find_jobs`), meets a unique key (`find_unique`), or
+2. `create_jobs`. What is missing from the answer exists already (`find_jobs`), meets a unique key (`find_unique`), or
    is refused (`find_refusing`).
-4. `admit` for the concurrency keys, `tag_jobs` for the tags. Where a unique job answered instead of a draft,
-   `move_keys` lets the draft's idempotency key lead to that job.
-5. Commit, then wake the workers."""
+3. `touch_keys` for the concurrency keys of queued jobs, `tag_jobs` for the tags. Where a unique job answered instead of
+   a draft, `move_keys` lets the draft's idempotency key lead to that job.
+4. Commit, then admit the touched keys, then wake the workers.
+
+To admit jobs of touched concurrency keys: `hold_keys`, then `admit` for the keys that it answers with their notes. On
+SQLite that belongs to the transaction that touched the keys; on PostgreSQL it is a transaction of its own after the
+commit, never one that has touched a key itself. Keys that are left are found by `touched_keys`."""
 
 _WORKING = """\
 ## Working
@@ -96,11 +99,11 @@ _WORKING = """\
 4. Meanwhile `save_progress` with (job, fence); `save_phase`, `save_logs` and `save_events` after `hold_attempt` in the
    same transaction, and only if that found the attempt.
 5. However the attempt ended, decide what follows (the table below), then `settle` (those that just returned:
-   `settle_done`), then `admit` for the concurrency keys that the answer names. A job that is not in the answer is
-   either on record (`find_attempts`: success) or lost: write nothing more about it.
-6. Some process must `promote` what is due, reclaim the jobs of dead workers (`expired_workers`, `worker_jobs`,
-   `settle`, `end_worker`), tick schedules, fold counts and apply retention. All of it is safe to run anywhere, any
-   number of times at once."""
+   `settle_done`), then `touch_keys` for the concurrency keys that the answer names, and admit them. A job that is not
+   in the answer is either on record (`find_attempts`: success) or lost: write nothing more about it.
+6. Some process must `promote` what is due, admit touched keys, reclaim jobs of dead workers (`expired_workers`,
+   `worker_jobs`, `settle`, `end_worker`), tick schedules, fold counts and apply retention. All of it is safe
+   to run anywhere, any number of times at once."""
 
 _DECIDING = f"""\
 ### What follows from an ending
@@ -127,6 +130,7 @@ The two schemas have the same tables and columns, with these differences:
 | `boolean` | `INTEGER` | 0 or 1 |
 | `double precision` | `REAL` | |
 | `uuid[]`, `bigint[]` | `TEXT` | a JSON list |
+| `key_note` | – | concurrency keys are touched and admitted in one transaction |
 | `event.xid`, `.ended`, `.begun`, `feed_horizon.xid` | – | transactions commit out of order: a cursor needs them |
 | – | `worker.boot` | leases count from the boot of the host there |
 

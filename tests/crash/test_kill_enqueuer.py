@@ -152,5 +152,5 @@ def _check_file(store: Any) -> None:
 
 def _forget_everything(store: Any) -> None:
     """Long runs would otherwise spend their time on looking at what was looked at before."""
-    for table in ("job", "job_detail", "job_tag", "event", "idempotency", "tally_delta", "limiter"):
+    for table in ("job", "job_detail", "job_tag", "event", "idempotency", "tally_delta"):
         change(store, f"DELETE FROM {{s}}{table}")

@@ -65,7 +65,8 @@ class Filled:
         _insert(self.store, "event", _BUNDLE, bundles)
         lasts = ((START - _WEEK - n, gone(n), "job.deleted", listed([old - n // 2 * 2])) for n in range(GONE))
         _insert(self.store, "event", _LAST, lasts)
-        _insert(self.store, "limiter", ("limit_key", "definition"), ((f"work|k{n}", "work") for n in range(KEYS)))
+        if self.store.dialect == "postgres":
+            _insert(self.store, "key_note", ("limit_key",), ((f"work|k{n}",) for n in range(KEYS)))
         ended = (
             (
                 job_id(2 * 10**9 + n),

@@ -19,7 +19,7 @@ from tests.stores.parcels import endpoint, settle, spread, take
 
 FILLED = (
     "control", "definition", "worker", "job", "job_detail", "job_tag", "idempotency", "attempt", "progress", "phase",
-    "review", "log", "limiter", "bucket", "schedule", "tick", "tally", "tally_delta", "tally_span",
+    "review", "log", "bucket", "schedule", "tick", "tally", "tally_delta", "tally_span",
     "tally_length", "event", "hook", "feed_horizon", "setting", "audit", "token", "session", "webhook", "receiver",
     "access", "delivery", "delivery_try", "webhook_feed", "alert",
 )  # fmt: skip

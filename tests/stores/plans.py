@@ -139,7 +139,10 @@ def _drive(plan: Plan[Any], execute: Any) -> None:
     try:
         statement = next(steps)
         while True:
-            statement = steps.send(execute(statement))
+            rows = execute(statement)
+            if statement.then is not None:
+                _drive(statement.then, execute)
+            statement = steps.send(rows)
     except StopIteration:
         return
 

@@ -110,11 +110,11 @@ _NEVER = {
         SELECT job.id FROM {s}job JOIN {s}attempt ON attempt.job_id = job.id AND attempt.fence > job.fence
     """,
     "nothing is blocked while its key has room": """
-        SELECT job.id FROM {s}job JOIN {s}limiter ON limiter.limit_key = job.limit_key
-        JOIN {s}control ON control.key = limiter.definition
+        SELECT job.id FROM {s}job JOIN {s}definition ON definition.lane = job.lane
+        JOIN {s}control ON control.key = definition.key
         WHERE blocked AND (key_concurrency = 0 OR key_concurrency > (
-            SELECT count(*) FROM {s}job AS other
-            WHERE other.limit_key = job.limit_key AND NOT blocked AND status IN (1, 2, 3)
+            SELECT count(*) FROM {s}job AS other WHERE other.limit_key = job.limit_key AND NOT blocked
+            AND (status IN (1, 2, 3) OR status = 0 AND rate_paid)
         ))
     """,
     "no session has outlived the right of its token": """

@@ -187,19 +187,19 @@ def just_before(name: str, plan: Plan[T], act: Callable[[], object]) -> Plan[T]:
     return Plan(plan.name, steps, plan.writes, plan.repeatable)
 
 
-def test_a_job_waits_for_the_slot_of_its_key_while_another_one_settles(postgres_kit: Kit) -> None:
+def test_a_job_is_admitted_once_a_settlement_that_frees_its_key_is_committed(postgres_kit: Kit) -> None:
     postgres_kit.define(key_concurrency=1)
     claimed = postgres_kit.running(concurrency_key="anna")
     store: Any = postgres_kit.store
-    draft = postgres_kit.draft(concurrency_key="anna")
     with psycopg.connect(store.url) as connection:
         store.run_on(connection, jobs.settle(None, [postgres_kit.ending(claimed)]), now=postgres_kit.now)
-        rival = begin(lambda: postgres_kit.run(jobs.create([draft])))
-        wait_until_blocked(store.url, rival)
+        second = postgres_kit.create(concurrency_key="anna")
+        assert postgres_kit.job(second).blocked
         connection.commit()
-    rival.result(timeout=20)
 
-    assert [each.job_id for each in postgres_kit.claim()] == [draft.id]
+    postgres_kit.run(jobs.promote())
+
+    assert [each.job_id for each in postgres_kit.claim()] == [second]
 
 
 def test_what_is_written_down_is_deleted_although_another_one_holds_it_for_a_moment(postgres_kit: Kit) -> None:

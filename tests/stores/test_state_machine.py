@@ -153,7 +153,7 @@ def _empty(store: PostgresStore) -> None:
     with store.connect() as connection:
         tables = (
             "definition", "worker", "job", "job_detail", "job_tag", "idempotency", "attempt", "progress", "phase",
-            "review", "log", "hook", "limiter", "bucket", "schedule", "tick", "tally", "tally_delta", "tally_span",
+            "review", "log", "hook", "bucket", "schedule", "tick", "tally", "tally_delta", "tally_span",
             "tally_length", "event", "setting", "audit",
         )  # fmt: skip
         connection.execute("TRUNCATE " + ", ".join(f"{store.schema}.{table}" for table in tables))

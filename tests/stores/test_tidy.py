@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from penstock.core.definition import RateLimit
@@ -77,48 +76,6 @@ def test_the_idempotency_key_of_a_job_that_is_gone_stays_until_its_time(kit: Kit
     kit.advance(86_400)
     assert kit.run(admin.tidy(0)) >= 1
     assert left(kit, "idempotency") == 0
-
-
-def test_concurrency_keys_go_when_no_job_waits_or_runs_under_them(kit: Kit) -> None:
-    kit.define("work", key_concurrency=1)
-    first = kit.running(concurrency_key="k")
-    second = kit.create(concurrency_key="k")
-    assert kit.run(admin.tidy(DAY)) == 0
-
-    kit.settle(first)
-    assert kit.run(admin.tidy(DAY)) == 0
-    (claimed,) = kit.claim()
-    kit.settle(claimed)
-
-    assert claimed.job_id == second
-    assert kit.run(admin.tidy(DAY)) == 1
-    assert left(kit, "limiter") == 0
-
-
-def test_a_job_that_is_scheduled_needs_no_concurrency_key_until_it_is_due(kit: Kit) -> None:
-    kit.define("work", key_concurrency=1)
-    later = kit.create(concurrency_key="k", delay=60_000_000)
-    kit.run(admin.tidy(DAY))
-    assert left(kit, "limiter") == 0
-    kit.advance(60)
-
-    kit.run(jobs.promote())
-
-    assert not kit.job(later).blocked
-    assert left(kit, "limiter") == 1
-
-
-def test_a_concurrency_key_that_somebody_holds_is_passed_over(postgres_kit: Kit) -> None:
-    kit = postgres_kit
-    kit.define("work", key_concurrency=1)
-    kit.settle(kit.running(concurrency_key="k"))
-
-    with psycopg.connect(kit.store.url) as creator:
-        kit.store.run_on(creator, jobs.create([kit.draft(concurrency_key="k")]), now=kit.now)
-        assert kit.run(admin.tidy(DAY)) == 0
-
-    assert kit.run(admin.tidy(DAY)) == 0
-    assert left(kit, "limiter") == 1
 
 
 def test_rate_buckets_go_when_they_are_full_again(kit: Kit) -> None:
@@ -194,7 +151,7 @@ def test_counts_by_hour_stay_thirteen_times_as_long_and_those_of_ever_for_ever(k
 def test_no_more_than_the_limit_of_each_kind_goes_at_once(kit: Kit) -> None:
     kit.define("work", key_concurrency=1)
     for n in range(5):
-        kit.job_in(Status.CANCELLED, idempotency_key=f"key {n}", idempotency_life=1, concurrency_key=f"key {n}")
+        kit.job_in(Status.CANCELLED, idempotency_key=f"key {n}", idempotency_life=1)
     kit.advance(1)
 
-    assert [kit.run(admin.tidy(DAY, limit=2)) for _ in range(4)] == [4, 4, 2, 0]
+    assert [kit.run(admin.tidy(DAY, limit=2)) for _ in range(4)] == [2, 2, 1, 0]

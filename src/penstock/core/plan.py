@@ -32,6 +32,11 @@ class Statement:
     parts: tuple[str, ...] = ()
     """Names of the conditions to be filled in, for statements that are put together (lists)."""
     order: str = ""
+    then: Plan[Any] | None = None
+    """A plan that follows from it and must delay no other caller. It answers with a plan to try again, or None.
+
+    A store with one writer carries it out in the same transaction. Others use a transaction after the commit, whose
+    failure is harmless because a duty repeats it; on a connection that the caller brings they leave it to the duty."""
 
 
 Steps = Generator[Statement, Rows, T]

@@ -72,16 +72,20 @@ class JobsPort(Protocol):
         ...
 
     def promote(self, limit: int = 1000) -> Plan[list[str]]:
-        """Scheduled jobs that are due stand in the queue, the earliest first; their ids."""
+        """Move due jobs to the queue, the earliest first; their ids. A job that has its rate's token keeps the slot of
+        its concurrency key; others are blocked until the key has room. Concurrency keys that were touched by
+        transactions of callers, or while another transaction held them, are admitted."""
         ...
 
     def next_due(self) -> Plan[int | None]:
-        """Microseconds until the next scheduled job is due, none or less when it is; None when there is none."""
+        """Microseconds until the next scheduled job is due; 0 or less when one is, or when a concurrency key was
+        touched; None when there is nothing to promote."""
         ...
 
     def repair_limits(self, limit: int = 1000, after: str = "") -> Plan[str | None]:
-        """Admit what stands blocked although its concurrency key has room: up to `limit` keys behind `after` are
-        looked at. The last of them, to go on behind it; None when there were no more."""
+        """Admit blocked jobs whose concurrency key has room: up to `limit` keys after `after` are looked at. The last
+        of them, to go on after it; None when there were no more. Rates and the jobs that they put off follow a clock
+        that was set back."""
         ...
 
     def claim(

@@ -14,10 +14,12 @@ _GRACE = 1_000_000
 _SAFETY = 1.0
 _REPAIR_EVERY = 10.0
 _BATCH = 1000
+_UNMOVED = 0.05
+"""Seconds until the next look when another worker was faster, or a concurrency key is held."""
 
 
 class Promoter:
-    """Scheduled jobs that are due stand in the queue."""
+    """Move due jobs to the queue, and admit jobs whose concurrency key has room."""
 
     def __init__(self, store: Store, jobs: JobsPort, promoted: Callable[[list[str]], None], pace: Pace = ALONE) -> None:
         self._store = store
@@ -32,13 +34,14 @@ class Promoter:
         if left > 0:
             return min(self._pace.rest(_SAFETY), max(0.005, left / 1e6))
         moved = await self._store.arun(self._jobs.promote(_BATCH))
-        if moved:
-            self._promoted(moved)
+        self._promoted(moved)
+        if not moved:
+            return _UNMOVED
         return 0.0 if len(moved) == _BATCH else 0.01
 
 
 class Rescuer:
-    """Jobs of workers whose lease has ended are freed; blocked ones whose key has room are admitted.
+    """Free jobs of workers whose lease has ended; admit blocked jobs whose concurrency key has room.
 
     It owns the store that it is given."""
 

@@ -7,6 +7,7 @@ leadership are rows. Serialization failures and deadlocks start a plan again fro
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import os
 import random
@@ -20,7 +21,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from penstock.core.errors import InvalidInput, StoreUnavailable
+from penstock.core.errors import InvalidInput, StoreError, StoreUnavailable
 from penstock.core.plan import Plan, Rows, Statement
 from penstock.stores import migrations, postgres_schema
 from penstock.stores.callers import Foreign, ForeignAsync
@@ -39,9 +40,15 @@ from penstock.stores.together import Coroutines, Threads
 
 T = TypeVar("T")
 
+_log = logging.getLogger("penstock.store")
+
 STRICT_PRIORITY = 10**15
 _TRIES = 6
+_IDLE_MILLISECONDS = 10_000
+"""A process that was stopped in the middle of a transaction keeps its locks no longer than this."""
 _POOL_SECONDS = 10.0
+_FOLLOW_UP_PAUSES = (0.002, 0.008, 0.032)
+"""Seconds before a follow-up is tried again because another transaction holds what it needs."""
 _NOW = "coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)"
 _abandoned: list[object] = []
 """Pools that a fork left behind: closing them here would end the parent's sessions."""
@@ -137,15 +144,31 @@ class PostgresStore:
             progress = _Progress()
             try:
                 with Lent(self._pool(), plan.name) as connection, cut_at(end, connection):
-                    return _drive(
-                        connection, plan, self._executor(connection, plan, now, hopeful=attempt == 0), progress
-                    )
+                    execute = self._executor(connection, plan, now, progress, hopeful=attempt == 0)
+                    answer = _drive(connection, plan, execute, progress)
             except (psycopg.Error, UnicodeError) as error:
                 if not _again(error, plan, progress, attempt) or _is_past(end):
                     with translated(self.place):
                         raise
+            else:
+                for follow_up in progress.follow_ups:
+                    self._follow_up(follow_up, now)
+                return answer
             time.sleep(_pause(attempt))
         raise StoreUnavailable(f"{self.place} could not finish {plan.name}: others were always faster.")
+
+    def _follow_up(self, plan: Plan[Any], now: int | None) -> None:
+        """Carry out what follows from a plan that is committed; what is left or fails is found by a duty."""
+        for pause in (*_FOLLOW_UP_PAUSES, None):
+            try:
+                left = self._run(plan, now)
+            except StoreError as error:
+                _log.debug("%s was committed, and what follows from it is left to a duty: %s", plan.name, error)
+                return
+            if left is None or pause is None:
+                return
+            time.sleep(pause)
+            plan = left
 
     async def arun(self, plan: Plan[T], *, now: int | None = None) -> T:
         """Carry out a plan without blocking the event loop."""
@@ -161,13 +184,30 @@ class PostgresStore:
             try:
                 async with LentAsync(await self._async_pool(), plan.name) as connection:
                     with acut_at(end, connection):
-                        return await _adrive(connection, plan, self._statement(now, hopeful=attempt == 0), progress)
+                        answer = await _adrive(connection, plan, self._statement(now, hopeful=attempt == 0), progress)
             except (psycopg.Error, UnicodeError) as error:
                 if not _again(error, plan, progress, attempt) or _is_past(end):
                     with translated(self.place):
                         raise
+            else:
+                for follow_up in progress.follow_ups:
+                    await self._afollow_up(follow_up, now)
+                return answer
             await asyncio.sleep(_pause(attempt))
         raise StoreUnavailable(f"{self.place} could not finish {plan.name}: others were always faster.")
+
+    async def _afollow_up(self, plan: Plan[Any], now: int | None) -> None:
+        """As `_follow_up`, without blocking the event loop."""
+        for pause in (*_FOLLOW_UP_PAUSES, None):
+            try:
+                left = await self._arun(plan, now)
+            except StoreError as error:
+                _log.debug("%s was committed, and what follows from it is left to a duty: %s", plan.name, error)
+                return
+            if left is None or pause is None:
+                return
+            await asyncio.sleep(pause)
+            plan = left
 
     def run_on(self, connection: Any, plan: Plan[T], *, now: int | None = None) -> T:
         """Carry out a plan on the caller's own connection, inside its transaction; it is not repeated."""
@@ -201,11 +241,12 @@ class PostgresStore:
         return prepare
 
     def _executor(
-        self, connection: Connection, plan: Plan[Any], now: int | None, *, hopeful: bool
+        self, connection: Connection, plan: Plan[Any], now: int | None, progress: _Progress, *, hopeful: bool
     ) -> Callable[[Statement], Rows]:
         prepare, session = self._statement(now, hopeful=hopeful), session_of(connection)
 
         def execute(statement: Statement) -> Rows:
+            progress.note(statement)
             return session.rows(connection.wait(session.send(connection, *prepare(statement), comes_again=plan.writes)))
 
         return execute
@@ -283,12 +324,18 @@ class _Mine:
 
 
 class _Progress:
-    """How far a plan came: whether its changes may have been committed when the connection broke."""
+    """How far a plan came, and what follows from it."""
 
-    __slots__ = ("may_be_committed",)
+    __slots__ = ("follow_ups", "may_be_committed")
 
     def __init__(self) -> None:
         self.may_be_committed = False
+        """Whether its changes may have been committed when the connection broke."""
+        self.follow_ups: list[Plan[Any]] = []
+
+    def note(self, statement: Statement) -> None:
+        if statement.then is not None:
+            self.follow_ups.append(statement.then)
 
 
 def _drive(
@@ -331,6 +378,7 @@ async def _adrive(
     async with connection.transaction():
         try:
             while True:
+                progress.note(statement)
                 statement = steps.send(await _aexecute(connection, plan, *prepare(statement)))
         except StopIteration as end:
             answer.append(end.value)
@@ -385,7 +433,7 @@ def _conninfo(url: str, *, pooler: bool, statement_seconds: float) -> str:
     if not pooler:
         milliseconds = round(statement_seconds * 1000)
         options = (
-            f"-c statement_timeout={milliseconds} -c idle_in_transaction_session_timeout={2 * milliseconds} "
+            f"-c statement_timeout={milliseconds} -c idle_in_transaction_session_timeout={_IDLE_MILLISECONDS} "
             "-c synchronous_commit=on -c timezone=UTC "
             # Plans that do not change with statistics taken at a bad moment: every statement has its index.
             "-c jit=off -c enable_seqscan=off -c plan_cache_mode=force_generic_plan"

@@ -212,7 +212,10 @@ class SqliteStore:
         try:
             statement = next(steps)
             while True:
-                statement = steps.send(self._execute(connection, statement, values))
+                rows = self._execute(connection, statement, values)
+                if statement.then is not None:
+                    self._drive(connection, statement.then, values)
+                statement = steps.send(rows)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 

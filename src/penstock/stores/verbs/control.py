@@ -231,7 +231,7 @@ def _unique_conflict(job: _Seen, holder: str) -> Conflict:
 
 
 def _carry_out(moves: Sequence[_Move], action: str, by: str | None) -> Steps[None]:
-    """Move held jobs, tell of it, and give the slots of concurrency keys to whoever is next."""
+    """Move held jobs, write their events, and admit the next jobs of their concurrency keys."""
     if not moves:
         return
     yield Statement(
@@ -254,7 +254,7 @@ def _carry_out(moves: Sequence[_Move], action: str, by: str | None) -> Steps[Non
     if by is not None:
         changes = [(move.job.job_id, {"status": move.job.status}, {"status": move.status}) for move in moves]
         yield audit.entries(by, action, changes)
-    yield from limits.admit((move.job.limit_key, move.job.definition) for move in moves)
+    yield from limits.touch(move.job.limit_key for move in moves)
 
 
 def _events(news: Iterable[tuple[_Seen, str, Mapping[str, object] | None]], by: str | None) -> Statement:

@@ -45,7 +45,7 @@ def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[Settl
     rest = [each for each in left if not rows.is_plain_success(each)]
     if rest:
         ended += yield Statement("settle", {"worker": worker}, columns=rows.settlement_columns(rest))
-    yield from limits.admit((row[3], row[4]) for row in ended if row[3] is not None)
+    yield from limits.touch(row[3] for row in ended)
     if any(hooked for *_, hooked in ended):
         yield from hooks.save(_calls({each.job_id: each for each in newest}, [row for row in ended if row[-1]]))
     fresh |= {job_id: fence for job_id, fence, *_ in ended}

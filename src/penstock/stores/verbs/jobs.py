@@ -63,9 +63,11 @@ def create(drafts: Sequence[Draft]) -> Steps[list[Created]]:
 
 @writes
 def promote(limit: int = 1000) -> Steps[list[str]]:
+    if touched := (yield Statement("touched_keys", {"limit": limit})):
+        yield from limits.admit_now([key for (key,) in touched])
     moved = yield Statement("promote", {"limit": limit})
-    yield from limits.admit((key, definition) for _, key, definition in moved if key is not None)
-    return [job_id for job_id, _, _ in moved]
+    yield from limits.touch(key for _, key in moved)
+    return [job_id for job_id, _ in moved]
 
 
 @reads
@@ -76,9 +78,12 @@ def next_due() -> Steps[int | None]:
 
 @writes
 def repair_limits(limit: int = 1000, after: str = "") -> Steps[str | None]:
-    keys = yield Statement("blocked_keys", {"limit": limit, "after": after})
-    yield from limits.admit((key, definition) for key, definition in keys)
-    return keys[-1][0] if len(keys) == limit else None
+    if not after:
+        yield from limits.follow_clock(limit)
+    keys = [key for (key,) in (yield Statement("blocked_keys", {"limit": limit, "after": after}))]
+    with_room = (yield Statement("keys_with_room", columns={"limit_key": keys})) if keys else []
+    yield from limits.touch(key for (key,) in with_room)
+    return keys[-1] if len(keys) == limit else None
 
 
 @writes_once
@@ -300,7 +305,6 @@ def _alike(drafts: Sequence[Draft]) -> Alike | None:
 def _insert(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
     """Create what is not there; a job that holds the same unique key answers in a draft's stead."""
     answers: dict[str, Created] = {}
-    yield from limits.lock((limits.scoped(each, each.concurrency_key), each.definition) for each in drafts)
     for _ in range(_TRIES):
         missing = [draft for draft in drafts if draft.id not in answers]
         if not missing:
@@ -312,7 +316,8 @@ def _insert(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
             answers |= yield from _explain(missing)
     else:
         raise StoreUnavailable("Jobs with the same unique key came and went too quickly; try again.")
-    yield from limits.admit((limits.scoped(each, each.concurrency_key), each.definition) for each in drafts)
+    queued = (each for each in drafts if answers[each.id].created and answers[each.id].status is Status.QUEUED)
+    yield from limits.touch(limits.scoped(each, each.concurrency_key) for each in queued)
     tagged = [(tag, draft.id, draft.priority) for draft in drafts if answers[draft.id].created for tag in draft.tags]
     if tagged:
         tags, ids, priorities = zip(*tagged, strict=True)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from penstock.core.job import FRONT, Draft, Place
-from penstock.core.plan import Rows, Statement, Steps
+from penstock.core.plan import Plan, Rows, Statement, Steps, writes
 
 
 @dataclass(slots=True)
@@ -23,6 +24,7 @@ class Bucket:
     full_at: int
 
     def tokens(self, now: int) -> int:
+        """Whole tokens there are; negative while later ones are reserved."""
         return (self.period - max(0, self.full_at - now)) * self.count // self.period
 
     def take(self, now: int, tokens: int = 1) -> None:
@@ -86,19 +88,37 @@ def scoped(draft: Draft, key: str | None) -> str | None:
     return None if key is None else f"{draft.definition}|{key}"
 
 
-def lock(keys: Iterable[tuple[str | None, str]]) -> Steps[None]:
-    """Hold the concurrency keys, in order, until the transaction ends."""
-    wanted = sorted({(key, definition) for key, definition in keys if key is not None})
+def touch(keys: Iterable[str | None]) -> Steps[None]:
+    """Note that jobs of concurrency keys have changed, and admit what the keys have room for.
+
+    Needed after every change to a job with a key. The note is a row of its own, so that no transaction waits for
+    another one's key; it is removed with the admission, and a duty finds notes that were left.
+    """
+    wanted = sorted({key for key in keys if key is not None})
     if wanted:
-        yield Statement("lock_limits", columns=_pairs(wanted))
+        yield Statement("touch_keys", columns={"limit_key": wanted}, then=admit(wanted))
 
 
-def admit(keys: Iterable[tuple[str | None, str]]) -> Steps[None]:
-    """Let through what the concurrency keys have room for; needed after every change to a job with a key."""
-    wanted = sorted({(key, definition) for key, definition in keys if key is not None})
-    if wanted:
-        yield Statement("lock_limits", columns=_pairs(wanted))
-        yield Statement("admit", columns={"limit_key": [key for key, _ in wanted]})
+def admit_now(keys: Sequence[str]) -> Steps[list[str]]:
+    """Admit waiting jobs of touched concurrency keys up to their limit; the keys that other transactions hold are left.
+
+    A transaction admits jobs of a key only while it holds all notes of that key, and only notes that are committed: so
+    no two count the same free slot. It must therefore touch no key before.
+    """
+    held = yield Statement("hold_keys", columns={"limit_key": list(keys)})
+    left = {*keys}.difference(key for key, _ in held)
+    if held:
+        notes = [note for _, notes in held for note in notes.split(",")]
+        unfinished = yield Statement("admit", {"notes": notes}, columns={"limit_key": [key for key, _ in held]})
+        left.update(key for (key,) in unfinished)
+    return sorted(left)
+
+
+@writes
+def admit(keys: Sequence[str]) -> Steps[Plan[Any] | None]:
+    """The same as a plan that follows a change; a plan for the keys that are left, if any."""
+    left = yield from admit_now(keys)
+    return admit(left) if left else None
 
 
 def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int, behind: Mapping[int, Place]) -> Steps[Quotas]:
@@ -192,6 +212,14 @@ def _pay_by_key(ripe: Sequence[Ripe], count: int, period: int, now: int) -> Step
     return paid
 
 
+def follow_clock(limit: int) -> Steps[None]:
+    """After the clock was set back, move rate buckets and the jobs that they put off back with it."""
+    early = yield Statement("early_buckets", {"limit": limit})
+    if early:
+        columns = {"limit_key": [name.rpartition("@")[0] for name, _ in early], "lead": [lead for _, lead in early]}
+        yield Statement("hasten_put_off", columns=columns)
+
+
 def bucket_name(key: str, count: int, period: int) -> str:
     """Another rate has another bucket, so that a changed limit holds at once."""
     return f"{key}@{count}/{period}"
@@ -201,7 +229,3 @@ def _buckets(names: Sequence[str]) -> Steps[dict[str, int]]:
     if not names:
         return {}
     return dict((yield Statement("read_buckets", columns={"name": list(names)})))
-
-
-def _pairs(wanted: Sequence[tuple[str, str]]) -> dict[str, Sequence[object]]:
-    return {"limit_key": [key for key, _ in wanted], "definition": [definition for _, definition in wanted]}

@@ -53,7 +53,7 @@ def override(key: str, overrides: Mapping[str, object], *, by: str) -> Steps[Non
         )
     yield from _save(key, control, {**wanted, "overrides": json.dumps(dict(overrides))}, "definition.override", by)
     if wanted["key_concurrency"] != control["key_concurrency"]:
-        yield from limits.admit((yield Statement("held_back_keys", {"key": key})))
+        yield from limits.touch(limit_key for (limit_key,) in (yield Statement("held_back_keys", {"key": key})))
 
 
 def own_limits(definition: Definition) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def _take_over(held: Iterable[Row], newest: Mapping[str, Definition]) -> Steps[N
     yield Statement("save_limits", columns={"key": list(changed), **columns})
     yield Statement("bump_controls", {"by": "code"})
     for key in freed:
-        yield from limits.admit((yield Statement("held_back_keys", {"key": key})))
+        yield from limits.touch(limit_key for (limit_key,) in (yield Statement("held_back_keys", {"key": key})))
 
 
 def _is_hooked(definition: Definition) -> bool:

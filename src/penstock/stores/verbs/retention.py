@@ -92,7 +92,6 @@ def delete_remains(marks: Mapping[str, int]) -> Steps[list[str]]:
 def tidy(age: int, limit: int = 1000) -> Steps[int]:
     """At most `limit` of each kind; how many went in all."""
     gone = len((yield Statement("drop_expired_keys", {"limit": limit})))
-    gone += yield from _drop_limiters(limit)
     gone += len((yield Statement("drop_full_buckets", {"limit": limit})))
     gone += len((yield Statement("drop_expired_sessions", {"limit": limit})))
     gone += len((yield Statement("drop_old_deliveries", {"age": age, "limit": limit})))
@@ -116,16 +115,8 @@ def _event(row: rows.Row) -> Event:
     return Event(seq, kind, to_datetime(at), job_id, subject, fence, data)
 
 
-def _drop_limiters(limit: int) -> Steps[int]:
-    """Hold first and look again: whoever creates a job with a concurrency key holds its row before the job is there."""
-    unused = [key for (key,) in (yield Statement("hold_unused_limiters", {"limit": limit}))]
-    if not unused:
-        return 0
-    return len((yield Statement("drop_unused_limiters", columns={"limit_key": unused})))
-
-
 def _drop_receivers(age: int, limit: int) -> Steps[int]:
-    """The same for receivers of webhooks: whoever makes a delivery holds its receiver."""
+    """Hold receivers of webhooks first and look again: a transaction that makes a delivery holds its receiver."""
     idle = [key for (key,) in (yield Statement("hold_idle_receivers", {"age": age, "limit": limit}))]
     if not idle:
         return 0

@@ -99,7 +99,8 @@ CREATE INDEX job_attention ON {schema}.job (status, id) WHERE status IN (4, 6, 7
 -- same and are said in two ways, so that no planner takes the one for the other.
 CREATE INDEX job_ended_at ON {schema}.job (lane, status, retired, finished_at, id) WHERE status >= 5;
 CREATE INDEX job_ended_priority ON {schema}.job (lane, status, retired, priority, id) WHERE stale_at IS NOT NULL;
-CREATE INDEX job_admitted ON {schema}.job (limit_key) WHERE limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3);
+CREATE INDEX job_admitted ON {schema}.job (limit_key) 
+    WHERE limit_key IS NOT NULL AND NOT blocked AND (status IN (1, 2, 3) OR (status = 0 AND rate_paid));
 CREATE INDEX job_blocked ON {schema}.job (limit_key, rank, id) WHERE blocked;
 CREATE UNIQUE INDEX job_unique ON {schema}.job (unique_key) WHERE unique_key IS NOT NULL AND status < 5;
 
@@ -225,17 +226,22 @@ CREATE TABLE {schema}.log (
     PRIMARY KEY (job_id, seq)
 );
 
--- Jobs of one concurrency key take turns behind this row's lock.
-CREATE TABLE {schema}.limiter (
-    limit_key text PRIMARY KEY,
-    definition text NOT NULL
+-- Jobs of a concurrency key have changed, and whether more may be admitted has not been looked at since. A transaction
+-- admits jobs of a key while it holds all notes of it.
+CREATE TABLE {schema}.key_note (
+    limit_key text,
+    id bigint GENERATED ALWAYS AS IDENTITY,
+    PRIMARY KEY (limit_key, id)
 );
 
 -- A rate limit as the instant at which its bucket is full again.
 CREATE TABLE {schema}.bucket (
     name text PRIMARY KEY,
-    full_at bigint NOT NULL
+    full_at bigint NOT NULL,
+    -- When it was written: a time ahead of the clock says that the clock was set back.
+    at bigint NOT NULL
 );
+CREATE INDEX bucket_at ON {schema}.bucket (at);
 
 CREATE TABLE {schema}.schedule (
     key text PRIMARY KEY CHECK (length(key) BETWEEN 1 AND 200),

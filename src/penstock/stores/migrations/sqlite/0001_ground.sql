@@ -101,7 +101,8 @@ CREATE INDEX job_attention ON job (status, id) WHERE status > 3 AND status <> 5;
 -- same and are said in two ways, so that no planner takes the one for the other; all that they name stands in the index itself.
 CREATE INDEX job_ended_at ON job (lane, status, retired, finished_at, id) WHERE finished_at IS NOT NULL;
 CREATE INDEX job_ended_priority ON job (lane, status, retired, priority, id) WHERE status >= 5;
-CREATE INDEX job_admitted ON job (limit_key) WHERE limit_key IS NOT NULL AND NOT blocked AND status BETWEEN 1 AND 3;
+CREATE INDEX job_admitted ON job (limit_key) 
+    WHERE limit_key IS NOT NULL AND NOT blocked AND (status BETWEEN 1 AND 3 OR (status = 0 AND rate_paid));
 CREATE INDEX job_blocked ON job (limit_key, rank, id) WHERE blocked;
 CREATE UNIQUE INDEX job_unique ON job (unique_key) WHERE unique_key IS NOT NULL AND status < 5;
 
@@ -227,17 +228,14 @@ CREATE TABLE log (
 ) STRICT;
 CREATE INDEX log_job ON log (job_id, seq);
 
--- Jobs of one concurrency key take turns behind this row's lock.
-CREATE TABLE limiter (
-    limit_key TEXT PRIMARY KEY,
-    definition TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-
 -- A rate limit as the instant at which its bucket is full again.
 CREATE TABLE bucket (
     name TEXT PRIMARY KEY,
-    full_at INTEGER NOT NULL
+    full_at INTEGER NOT NULL,
+    -- When it was written: a time ahead of the clock says that the clock was set back.
+    at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX bucket_at ON bucket (at);
 
 CREATE TABLE schedule (
     key TEXT PRIMARY KEY CHECK (length(key) BETWEEN 1 AND 200 AND instr(key, char(0)) = 0),

@@ -2,7 +2,6 @@
 -- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
 
 -- let live: worker.ended IS NULL AND worker.lease_until > {now}
--- let unused: NOT EXISTS (SELECT FROM {schema}.job WHERE job.limit_key = limiter.limit_key AND job.limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3)) AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.limit_key = limiter.limit_key AND blocked)
 -- let every_lane: (SELECT lane FROM {schema}.definition UNION ALL SELECT 0) AS lanes
 
 -- name: register_controls
@@ -175,14 +174,6 @@ WITH chosen AS MATERIALIZED (
 )
 DELETE FROM {schema}.idempotency USING chosen WHERE idempotency.definition = chosen.definition AND idempotency.key = chosen.key
 RETURNING 1;
-
--- name: hold_unused_limiters
--- Hold concurrency keys that no job uses.
-SELECT limit_key FROM {schema}.limiter WHERE {unused} LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
-
--- name: drop_unused_limiters
--- Concurrency keys that are held, if still no job uses them.
-DELETE FROM {schema}.limiter WHERE limit_key = ANY(%(limit_key)s::text[]) AND {unused} RETURNING 1;
 
 -- name: drop_full_buckets
 -- Rate buckets that are full again: as good as none.

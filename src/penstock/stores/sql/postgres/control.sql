@@ -202,5 +202,5 @@ SELECT body FROM {schema}.definition WHERE key = %(key)s ORDER BY version DESC L
 
 -- name: held_back_keys
 -- Concurrency keys of a definition that hold jobs back.
-SELECT DISTINCT job.limit_key, definition.key FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
+SELECT DISTINCT job.limit_key FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
 WHERE job.blocked AND definition.key = %(key)s ORDER BY 1;

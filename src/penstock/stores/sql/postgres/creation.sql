@@ -27,17 +27,6 @@ UPDATE {schema}.idempotency AS known SET job_id = input.id
 FROM unnest(%(definition)s::text[], %(key)s::text[], %(id)s::uuid[]) AS input (definition, key, id)
 WHERE known.definition = input.definition AND known.key = input.key;
 
--- name: lock_limits
--- Make sure that the rows of these concurrency keys are there, and hold them.
-WITH made AS (
-    INSERT INTO {schema}.limiter (limit_key, definition)
-    SELECT DISTINCT limit_key, definition
-    FROM unnest(%(limit_key)s::text[], %(definition)s::text[]) AS input (limit_key, definition) ORDER BY limit_key
-    ON CONFLICT (limit_key) DO UPDATE SET definition = excluded.definition
-    RETURNING limit_key
-)
-SELECT limit_key FROM made;
-
 -- name: create_one
 -- One job without keys, with its details, event and count; nothing when it is there already or refused.
 WITH clock AS (SELECT {now} AS now),

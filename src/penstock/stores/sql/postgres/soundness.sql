@@ -1,5 +1,7 @@
 -- What must hold of the rows whenever nobody is in the middle of something; each statement finds what breaks it.
 
+-- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status IN (1, 2, 3) OR (status = 0 AND rate_paid))
+
 -- name: unsound_details
 -- Every job has its details.
 SELECT job.id::text FROM {schema}.job LEFT JOIN {schema}.job_detail AS detail ON detail.id = job.id WHERE detail.id IS NULL LIMIT %(limit)s;
@@ -29,12 +31,12 @@ WHERE job.done_by IS NOT NULL LIMIT %(limit)s;
 SELECT job.id::text FROM {schema}.job JOIN {schema}.attempt ON attempt.job_id = job.id AND attempt.fence > job.fence LIMIT %(limit)s;
 
 -- name: unsound_blocked
--- Nothing is blocked while its concurrency key has room.
-SELECT job.id::text FROM {schema}.job JOIN {schema}.limiter ON limiter.limit_key = job.limit_key
-JOIN {schema}.control ON control.key = limiter.definition
-WHERE blocked AND (key_concurrency = 0 OR key_concurrency > (
-    SELECT count(*) FROM {schema}.job AS other
-    WHERE other.limit_key = job.limit_key AND NOT other.blocked AND other.status IN (1, 2, 3)
+-- Nothing is blocked while its concurrency key has room, but for a moment in which a note of the key says so.
+SELECT waiting.id::text FROM {schema}.job AS waiting JOIN {schema}.definition ON definition.lane = waiting.lane
+JOIN {schema}.control ON control.key = definition.key
+WHERE waiting.blocked AND NOT EXISTS (SELECT FROM {schema}.key_note WHERE key_note.limit_key = waiting.limit_key)
+AND (key_concurrency = 0 OR key_concurrency > (
+    SELECT count(*) FROM {schema}.job WHERE job.limit_key = waiting.limit_key AND {admitted}
 )) LIMIT %(limit)s;
 
 -- name: unsound_bundles

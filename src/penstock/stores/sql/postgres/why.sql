@@ -1,6 +1,7 @@
 -- Statements of the admin port that say why jobs wait.
 -- {now} is the instant given by the caller, or else the database's own clock.
 
+-- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status IN (1, 2, 3) OR (status = 0 AND rate_paid))
 -- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= {now} THEN 8 ELSE job.status END
 
 -- name: why_job
@@ -37,7 +38,7 @@ WHERE definition.key = %(key)s ORDER BY running.id LIMIT %(limit)s;
 -- Jobs that a concurrency key has let through, the oldest first.
 WITH admitted AS MATERIALIZED (
     SELECT id FROM {schema}.job
-    WHERE limit_key = %(limit_key)s AND limit_key IS NOT NULL AND NOT blocked AND status IN (1, 2, 3)
+    WHERE limit_key = %(limit_key)s AND {admitted}
 )
 SELECT id::text FROM admitted ORDER BY id LIMIT %(limit)s;
 

@@ -1,6 +1,7 @@
 -- Statements of the access port: tokens, sessions, buckets that all processes take from.
 -- :now is the wall clock; {names} are let here.
 
+-- let taken: CASE WHEN bucket.full_at <= :now + :capacity THEN max(bucket.full_at - :now, 0) ELSE 0 END
 -- let token: token.id, token.name, token.role, token.created_at, token.created_by, token.expires_at, token.revoked_at, token.last_used_at
 -- let usable: token.revoked_at IS NULL AND (token.expires_at IS NULL OR token.expires_at > :now)
 -- let unseen: token.last_used_at IS NULL OR token.last_used_at <= :now - 60000000
@@ -80,9 +81,10 @@ RETURNING 1;
 
 -- name: take_tokens
 -- Take from a bucket if it holds enough: the whole content is worth `capacity` microseconds, what is taken `cost`.
-INSERT INTO bucket (name, full_at) VALUES (:name, :now + :cost)
-ON CONFLICT (name) DO UPDATE SET full_at = max(full_at, :now) + :cost
-WHERE max(bucket.full_at - :now, 0) + :cost <= :capacity
+-- More taken than it can hold says that the clock was set back: then it counts as full.
+INSERT INTO bucket (name, full_at, at) VALUES (:name, :now + :cost, :now)
+ON CONFLICT (name) DO UPDATE SET full_at = :now + {taken} + :cost, at = excluded.at
+WHERE {taken} + :cost <= :capacity
 RETURNING 1;
 
 -- name: wait_for_tokens

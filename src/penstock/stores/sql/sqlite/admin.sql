@@ -2,7 +2,6 @@
 -- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
 
 -- let live: ended IS NULL AND boot = :boot AND lease_until > :steady
--- let unused: NOT EXISTS (SELECT 1 FROM job WHERE job.limit_key = limiter.limit_key AND job.limit_key IS NOT NULL AND NOT blocked AND status BETWEEN 1 AND 3) AND NOT EXISTS (SELECT 1 FROM job WHERE job.limit_key = limiter.limit_key AND blocked)
 -- let every_lane: (SELECT lane FROM definition UNION ALL SELECT 0) AS lanes
 
 -- name: register_controls
@@ -151,14 +150,6 @@ DELETE FROM idempotency WHERE (definition, key) IN (
     ORDER BY expires_at LIMIT :limit
 )
 RETURNING 1;
-
--- name: hold_unused_limiters
--- Concurrency keys that no job uses.
-SELECT limit_key FROM limiter WHERE {unused} LIMIT :limit;
-
--- name: drop_unused_limiters
--- Concurrency keys that were found, if still no job uses them.
-DELETE FROM limiter WHERE limit_key IN (SELECT limit_key FROM {input}) AND {unused} RETURNING 1;
 
 -- name: drop_full_buckets
 -- Rate buckets that are full again: as good as none.

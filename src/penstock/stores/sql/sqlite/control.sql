@@ -176,5 +176,5 @@ SELECT body FROM definition WHERE key = :key ORDER BY version DESC LIMIT 1;
 
 -- name: held_back_keys
 -- Concurrency keys of a definition that hold jobs back.
-SELECT DISTINCT job.limit_key, definition.key FROM job JOIN definition ON definition.lane = job.lane
+SELECT DISTINCT job.limit_key FROM job JOIN definition ON definition.lane = job.lane
 WHERE job.blocked AND definition.key = :key ORDER BY 1;

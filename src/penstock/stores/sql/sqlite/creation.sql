@@ -23,12 +23,6 @@ RETURNING definition, key, job_id, digest;
 UPDATE idempotency SET job_id = input.id FROM {input} AS input
 WHERE idempotency.definition = input.definition AND idempotency.key = input.key;
 
--- name: lock_limits
--- Make sure that the rows of these concurrency keys are there.
-INSERT INTO limiter (limit_key, definition) SELECT limit_key, definition FROM {input} WHERE true
-ON CONFLICT (limit_key) DO UPDATE SET definition = excluded.definition
-RETURNING limit_key;
-
 -- name: create_one
 -- One job without keys, with its details, event and count; nothing when it is there already or refused.
 INSERT INTO job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)

@@ -6,6 +6,7 @@
 -- Where all jobs of a batch are `alike`, which is most often so, nothing is grouped: SQLite would sort them for it.
 
 -- let after: CASE job.status WHEN 3 THEN 7 ELSE input.status END
+-- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status BETWEEN 1 AND 3 OR (status = 0 AND rate_paid))
 -- let put_off: job.status = 2 AND input.status = 0
 -- let put_back: job.status = 2 AND input.status = 1
 -- let joined: group_concat(id, '","')
@@ -71,36 +72,63 @@ SELECT lane, :now / 60000000, iif(step.column2, status, CASE status WHEN 7 THEN 
 -- let sums_of_ended: count(*) AS n, sum(ran) AS took, group_concat({bucket_of_run}, '') AS lengths FROM temp.ended
 -- let steps_of_ended: (VALUES (-1, 0), (1, 1)) AS step
 
+-- name: touch_keys
+-- Nothing to note: jobs are admitted in the transaction that changes others of their concurrency key.
+SELECT 1 WHERE false;
+
+-- name: touched_keys
+-- Concurrency keys with notes: none.
+SELECT NULL WHERE false LIMIT :limit;
+
+-- name: hold_keys
+-- These concurrency keys: one transaction writes at a time.
+SELECT limit_key, '' FROM {input};
+
 -- name: admit
 -- Let as many waiting jobs of these concurrency keys through as their limit allows.
 UPDATE job SET blocked = 0 WHERE id IN (
     SELECT id FROM job WHERE limit_key = :limit_key AND blocked ORDER BY rank, id
-    LIMIT (
+    LIMIT coalesce((
         SELECT CASE control.key_concurrency WHEN 0 THEN -1 ELSE max(0, control.key_concurrency - (
-            SELECT count(*) FROM job WHERE limit_key = :limit_key AND limit_key IS NOT NULL AND NOT blocked AND status BETWEEN 1 AND 3
+            SELECT count(*) FROM job WHERE limit_key = :limit_key AND {admitted}
         )) END
-        FROM limiter JOIN control ON control.key = limiter.definition WHERE limiter.limit_key = :limit_key
-    )
+        FROM definition JOIN control USING (key) WHERE definition.lane = (
+            SELECT lane FROM job WHERE limit_key = :limit_key AND blocked ORDER BY rank, id LIMIT 1
+        )
+    ), 0)
 );
 -- then
 
 -- name: blocked_keys
--- Concurrency keys behind this one that hold jobs back, for the sweep that repairs them.
-SELECT limiter.limit_key, limiter.definition FROM limiter
-WHERE limiter.limit_key > :after AND EXISTS (SELECT 1 FROM job WHERE job.limit_key = limiter.limit_key AND blocked)
-ORDER BY 1 LIMIT :limit;
+-- Concurrency keys after this one that hold jobs back, for the sweep that repairs them; found one by one.
+WITH RECURSIVE held_back AS (
+    SELECT (SELECT limit_key FROM job WHERE blocked AND limit_key > :after ORDER BY limit_key, rank, id LIMIT 1) AS limit_key
+    UNION ALL
+    SELECT (SELECT limit_key FROM job WHERE blocked AND job.limit_key > held_back.limit_key ORDER BY limit_key, rank, id LIMIT 1)
+    FROM held_back WHERE held_back.limit_key IS NOT NULL
+)
+SELECT limit_key FROM held_back WHERE limit_key IS NOT NULL LIMIT :limit;
+
+-- name: keys_with_room
+-- Of these concurrency keys those that have room for more jobs.
+SELECT input.limit_key FROM {input} AS input JOIN definition ON definition.lane = (
+    SELECT lane FROM job WHERE job.limit_key = input.limit_key AND blocked ORDER BY rank, id LIMIT 1
+) JOIN control USING (key)
+WHERE control.key_concurrency = 0 OR control.key_concurrency > (
+    SELECT count(*) FROM job WHERE limit_key = input.limit_key AND {admitted}
+);
 
 -- name: promote
 -- Scheduled jobs whose time has come stand in the queue.
 DELETE FROM temp.taken;
 INSERT INTO temp.taken (id, lane)
 SELECT id, lane FROM job WHERE status = 0 AND due_at <= :now ORDER BY due_at, id LIMIT :limit;
-UPDATE job SET status = 1, queued_at = :now, updated_at = :now, blocked = limit_key IS NOT NULL
+UPDATE job SET status = 1, queued_at = :now, updated_at = :now, blocked = limit_key IS NOT NULL AND NOT rate_paid
 WHERE id IN (SELECT id FROM temp.taken);
 INSERT INTO tally_delta (lane, minute, status, n)
 SELECT lane, :now / 60000000, step.column1, step.column2 * count(*)
 FROM temp.taken CROSS JOIN (VALUES (0, -1), (1, 1)) AS step GROUP BY lane, step.column1;
-SELECT job.id, limit_key, key FROM temp.taken JOIN job USING (id) JOIN definition ON definition.lane = job.lane;
+SELECT job.id, CASE WHEN blocked THEN limit_key END FROM temp.taken JOIN job USING (id);
 
 -- name: next_due
 -- How long it is until the next scheduled job is due.
@@ -131,8 +159,21 @@ SELECT bucket.name, full_at FROM {input} AS input JOIN bucket ON bucket.name = i
 
 -- name: save_buckets
 -- Write down what was taken from rate buckets.
-INSERT INTO bucket (name, full_at) SELECT name, full_at FROM {input} WHERE true
-ON CONFLICT (name) DO UPDATE SET full_at = max(full_at, excluded.full_at);
+INSERT INTO bucket (name, full_at, at) SELECT name, full_at, :now FROM {input} WHERE true
+ON CONFLICT (name) DO UPDATE SET full_at = excluded.full_at, at = excluded.at;
+
+-- name: early_buckets
+-- Rate buckets that were written a second or more ahead of the clock, which was set back: move them back as far.
+DELETE FROM temp.ahead;
+INSERT INTO temp.ahead (name, lead) SELECT name, at - :now FROM bucket WHERE at > :now + 1000000 ORDER BY at LIMIT :limit;
+UPDATE bucket SET full_at = full_at - lead, at = at - lead FROM temp.ahead AS ahead WHERE bucket.name = ahead.name;
+SELECT name, lead FROM temp.ahead;
+
+-- name: hasten_put_off
+-- Move the turns of jobs that a rate has put off forward, by concurrency key.
+UPDATE job SET due_at = due_at - lead, rank = rank - lead FROM {input} AS input
+WHERE job.limit_key = input.limit_key AND job.limit_key IS NOT NULL AND NOT blocked
+    AND (status BETWEEN 1 AND 3 OR (status = 0 AND rate_paid)) AND status = 0;
 
 -- name: peek_keyed
 -- The first jobs of a lane from a place on, held, for limits that must know them before they are claimed.

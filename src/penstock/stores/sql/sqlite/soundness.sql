@@ -1,5 +1,7 @@
 -- What must hold of the rows whenever nobody is in the middle of something; each statement finds what breaks it.
 
+-- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status BETWEEN 1 AND 3 OR (status = 0 AND rate_paid))
+
 -- name: unsound_details
 -- Every job has its details.
 SELECT job.id FROM job LEFT JOIN job_detail AS detail ON detail.id = job.id WHERE detail.id IS NULL LIMIT :limit;
@@ -30,11 +32,9 @@ SELECT job.id FROM job JOIN attempt ON attempt.job_id = job.id AND attempt.fence
 
 -- name: unsound_blocked
 -- Nothing is blocked while its concurrency key has room.
-SELECT job.id FROM job JOIN limiter ON limiter.limit_key = job.limit_key
-JOIN control ON control.key = limiter.definition
-WHERE blocked AND (key_concurrency = 0 OR key_concurrency > (
-    SELECT count(*) FROM job AS other
-    WHERE other.limit_key = job.limit_key AND NOT other.blocked AND other.status IN (1, 2, 3)
+SELECT waiting.id FROM job AS waiting JOIN definition ON definition.lane = waiting.lane JOIN control USING (key)
+WHERE waiting.blocked AND (key_concurrency = 0 OR key_concurrency > (
+    SELECT count(*) FROM job WHERE job.limit_key = waiting.limit_key AND {admitted}
 )) LIMIT :limit;
 
 -- name: unsound_bundles

@@ -1,6 +1,7 @@
 -- Statements of the admin port that say why jobs wait.
 -- :now is the wall clock.
 
+-- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status BETWEEN 1 AND 3 OR (status = 0 AND rate_paid))
 -- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= :now THEN 8 ELSE job.status END
 
 -- name: why_job
@@ -36,7 +37,7 @@ WHERE definition.key = :key ORDER BY running.id LIMIT :limit;
 -- name: admitted_of
 -- Jobs that a concurrency key has let through, the oldest first.
 SELECT id FROM job
-WHERE limit_key = :limit_key AND limit_key IS NOT NULL AND NOT blocked AND status BETWEEN 1 AND 3
+WHERE limit_key = :limit_key AND {admitted}
 ORDER BY id LIMIT :limit;
 
 -- name: bucket_of
