@@ -5,6 +5,7 @@ A test that stops a server starts it again before it ends.
 """
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -12,6 +13,7 @@ from typing import Protocol, TypeVar
 import pytest
 
 from tests.services import PgBouncer, PostgresServer, unavailable
+from tests.time_limit import TimeLimit
 
 Server = TypeVar("Server", PostgresServer, PgBouncer)
 
@@ -133,6 +135,10 @@ once more on the other way to a store, what workers and routes do once more over
 themselves is shown on both), applications once more in memory, a second walk through the pages."""
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(TimeLimit(), "penstock-time-limit")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if os.environ.get("PENSTOCK_SOAK") == "1" or config.option.keyword or config.option.file_or_dir:
         return
@@ -144,6 +150,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_left_to_soak(nodeid: str) -> bool:
     left = (parts for place, parts in LEFT_TO_SOAK.items() if nodeid.startswith(place))
     return any(part in nodeid for parts in left for part in parts)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_ignored_signal_is_inherited() -> None:
+    """Let the programs that tests start handle signals by default, also under `nohup make test &`.
+
+    A program inherits that a signal is ignored, but not that it is handled: the tests themselves go on as before.
+    """
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture(scope="session")

@@ -43,6 +43,9 @@ STOP_SIGNALS: dict[StopMode, signal.Signals] = {"fast": signal.SIGINT, "immediat
 
 UNPRIVILEGED = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
 
+running: set[int] = set()
+"""The processes of servers: they serve more than the test that started them."""
+
 # Looked up here and not in the forked child, where loading a library might wait for a lock nobody holds.
 _prctl = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
@@ -245,7 +248,7 @@ def _run(command: list[str | Path]) -> None:
 def _spawn(command: list[str | Path], log: Path) -> "subprocess.Popen[bytes]":
     """Start a server in a session of its own, so that Ctrl-C in a terminal reaches the tests first."""
     with log.open("ab") as output:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -255,6 +258,8 @@ def _spawn(command: list[str | Path], log: Path) -> "subprocess.Popen[bytes]":
             preexec_fn=_die_with_parent,
             **_identity(),
         )
+    running.add(process.pid)
+    return process
 
 
 def _identity() -> dict[str, Any]:
@@ -290,3 +295,5 @@ def _end(process: "subprocess.Popen[bytes]", how: signal.Signals) -> None:
         process.kill()
         process.wait()
         raise
+    finally:
+        running.discard(process.pid)

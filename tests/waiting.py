@@ -11,7 +11,7 @@ T = TypeVar("T")
 PAUSE = 0.01
 
 
-def wait_until(fact: Callable[[], T], what: str, timeout: float = 10) -> T:
+def wait_until(fact: Callable[[], T], what: str, timeout: float = 30) -> T:
     """Call `fact` until it is true and return what it gave; after `timeout` seconds fail, saying `what`."""
     deadline = time.monotonic() + timeout
     while True:
@@ -24,10 +24,10 @@ def wait_until(fact: Callable[[], T], what: str, timeout: float = 10) -> T:
 
 
 @overload
-async def wait_until_async(fact: Callable[[], Awaitable[T]], what: str, timeout: float = 10) -> T: ...
+async def wait_until_async(fact: Callable[[], Awaitable[T]], what: str, timeout: float = 30) -> T: ...
 @overload
-async def wait_until_async(fact: Callable[[], T], what: str, timeout: float = 10) -> T: ...
-async def wait_until_async(fact: Callable[[], Any], what: str, timeout: float = 10) -> Any:
+async def wait_until_async(fact: Callable[[], T], what: str, timeout: float = 30) -> T: ...
+async def wait_until_async(fact: Callable[[], Any], what: str, timeout: float = 30) -> Any:
     """The same without blocking the event loop; `fact` may be a plain or an async function."""
     deadline = time.monotonic() + timeout
     while True:
