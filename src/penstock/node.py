@@ -322,6 +322,13 @@ async def tick(source: Source, *, drain: bool = False, **options: Unpack[NodeOpt
         await node.close()
 
 
+def handle_stop_signals(stop: Callable[[], None]) -> None:
+    """Call `stop` at each SIGTERM and SIGINT; a SIGINT that was ignored at the start, as in `nohup ... &`, stays so."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, stop)
+
+
 async def work(
     source: Source,
     *,
@@ -336,8 +343,7 @@ async def work(
         seen = await asyncio.to_thread(stamp, source.watched) if watch else {}
         worker = await node.load()
         if signals:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, worker.stop)
+            handle_stop_signals(worker.stop)
         if ready is not None:
             ready(worker)
         watching = asyncio.ensure_future(node.watch(seen)) if watch else None

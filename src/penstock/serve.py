@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -16,7 +15,7 @@ from penstock.core.secrets import SecretPolicy
 from penstock.core.webhook_settings import WebhookSettings
 from penstock.engine.archive import Archive
 from penstock.engine.settings import WorkerSettings
-from penstock.node import Node, Pass
+from penstock.node import Node, Pass, handle_stop_signals
 from penstock.sources import Source, Stamp, stamp
 from penstock.web.application import create
 from penstock.web.server import Server, bound, is_loopback, make_room
@@ -78,8 +77,7 @@ async def serve(plan: Plan, *, ready: Callable[[Server], None] | None = None, si
             part.stop()
 
         if signals:
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, stop)
+            handle_stop_signals(stop)
         await _together(server.run(), part.run(), _announce(server, ready), stop)
     finally:
         for each in sockets:

@@ -9,6 +9,7 @@ import pytest
 
 from penstock.engine import processes
 from tests.engine.fleet import Stage, WorkerProcess, gone
+from tests.signals import ignored
 
 
 class Leaving:
@@ -108,6 +109,20 @@ def test_a_second_signal_goes_straight_to_the_kill(stage: Stage) -> None:
     leaving.check()
     stopped = job.refresh()
     assert (stopped.status, stopped.attempts, stopped.lost) == ("queued", 0, 0)
+
+
+def test_a_worker_started_with_sigint_ignored_is_stopped_by_sigterm_alone(quiet_stage: Stage) -> None:
+    with ignored(signal.SIGINT):
+        worker = start(quiet_stage)
+    leaving = Leaving(quiet_stage, worker)
+
+    worker.send(signal.SIGINT)
+    worker.send(signal.SIGINT)
+
+    assert quiet_stage.end(quiet_stage.enqueue("script", [["return", 5]])).status == "succeeded"
+    assert "stopping" not in worker.output
+    worker.send(signal.SIGTERM)
+    leaving.check()
 
 
 @pytest.mark.parametrize("output", ["", "zygote"], ids=["at-once", "while-loading"])

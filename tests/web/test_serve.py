@@ -14,6 +14,7 @@ import httpx2
 import pytest
 
 from tests.engine.fleet import PATIENCE, Gate, JobFolder, Stage
+from tests.signals import ignored
 from tests.waiting import wait_until
 from tests.web.servers import ServerProcess, opened, serve
 
@@ -69,6 +70,18 @@ def test_a_second_signal_does_not_wait_for_jobs(quiet_stage: Stage) -> None:
     assert server.wait() == 0
     assert time.monotonic() - begun < 10
     assert quiet_stage.app.get(job).status == "queued", "it was given back"
+
+
+def test_a_server_started_with_sigint_ignored_is_stopped_by_sigterm_alone(quiet_stage: Stage) -> None:
+    with ignored(signal.SIGINT):
+        server = serve(quiet_stage)
+
+    server.send(signal.SIGINT)
+    server.send(signal.SIGINT)
+
+    server.until(server.start_job(script=[["return", 5]]), "succeeded")
+    assert "stopping" not in server.output
+    assert server.stop() == 0
 
 
 def test_a_stop_with_idle_connections_is_prompt(quiet_stage: Stage) -> None:
