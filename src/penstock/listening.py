@@ -200,8 +200,10 @@ class Follower:
         try:
             return self._store.run(feed.read(self.cursor, _PAGE))
         except FeedGone as error:
+            tip = self._store.run(feed.tip())
+            # After the tip is known: events that follow this line in the log are not missed.
             _log.warning("Listeners have missed events: %s", error)
-            return News([], self._store.run(feed.tip()), more=True)
+            return News([], tip, more=True)
 
     def _complain(self, error: Exception) -> None:
         if not isinstance(error, StoreUnavailable):
