@@ -179,7 +179,9 @@ class JobsModel:
 
     def release_unheld(self, worker: str, held: Sequence[Held]) -> set[str]:
         stray = [job for job in self.world.jobs.values() if job.worker == worker and job.held not in held]
-        released = [Settlement(job.id, job.fence, RELEASED, Status.QUEUED, attempt_back=1) for job in stray]
+        released = [
+            Settlement(job.id, job.fence, RELEASED, Status.QUEUED, attempt_back=1, lost=job.lost) for job in stray
+        ]
         return set(self.settle(worker, released).applied)
 
     def forsaken(self, grace: int) -> bool:
