@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
@@ -17,6 +16,7 @@ from penstock.core.secrets import SecretPolicy
 from penstock.core.webhook_settings import WebhookSettings
 from penstock.core.worker import Duty
 from penstock.core.worker_config import WorkerConfig
+from penstock.engine import stopping
 from penstock.engine.archive import Archive
 from penstock.engine.controls import stored_config
 from penstock.engine.service import log
@@ -196,6 +196,10 @@ class Node:
             working = asyncio.ensure_future(self.worker.run())
             finished = asyncio.ensure_future(self._work_off())
             await asyncio.wait([working, finished], return_when=asyncio.FIRST_COMPLETED)
+            # Nobody waits for jobs beyond the pass itself: each runs to its end.
+            self.worker.claiming = False
+            while self.worker.held() and not working.done():  # noqa: ASYNC110 (as in `_see_to_the_end`)
+                await asyncio.sleep(_GLANCE)
             self.worker.stop()
             await working
             if not finished.cancel():
@@ -313,20 +317,15 @@ async def _config(clerk: Penstock) -> WorkerConfig:
 
 
 async def tick(source: Source, *, drain: bool = False, **options: Unpack[NodeOptions]) -> Pass:
-    """Load the code, make one pass, and leave."""
+    """Load the code, make one pass, and leave; SIGTERM, SIGINT or SIGHUP end a drain as they end a worker."""
     node = Node(source, ticking=False, **options)
     try:
         await node.load()
+        if drain:
+            stopping.handle(node.stop)
         return await node.tick(drain=drain)
     finally:
         await node.close()
-
-
-def handle_stop_signals(stop: Callable[[], None]) -> None:
-    """Call `stop` at each SIGTERM and SIGINT; a SIGINT that was ignored at the start, as in `nohup ... &`, stays so."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        if number == signal.SIGTERM or signal.getsignal(number) is not signal.SIG_IGN:
-            asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
 async def work(
@@ -337,13 +336,13 @@ async def work(
     signals: bool = True,
     **options: Unpack[NodeOptions],
 ) -> None:
-    """Run a worker until SIGTERM or SIGINT; a second one is a hurry."""
+    """Run a worker until SIGTERM, SIGINT or SIGHUP; a second one is a hurry."""
     node = Node(source, **options)
     try:
         seen = await asyncio.to_thread(stamp, source.watched) if watch else {}
         worker = await node.load()
         if signals:
-            handle_stop_signals(worker.stop)
+            stopping.handle(worker.stop)
         if ready is not None:
             ready(worker)
         watching = asyncio.ensure_future(node.watch(seen)) if watch else None

@@ -13,9 +13,10 @@ from penstock.app import Penstock
 from penstock.core.errors import InvalidInput
 from penstock.core.secrets import SecretPolicy
 from penstock.core.webhook_settings import WebhookSettings
+from penstock.engine import stopping
 from penstock.engine.archive import Archive
 from penstock.engine.settings import WorkerSettings
-from penstock.node import Node, Pass, handle_stop_signals
+from penstock.node import Node, Pass
 from penstock.sources import Source, Stamp, stamp
 from penstock.web.application import create
 from penstock.web.server import Server, bound, is_loopback, make_room
@@ -23,7 +24,6 @@ from penstock.web.settings import ServerSettings, WebSettings
 
 _TRIGGER_SECONDS = 25.0
 """So long a dispatch cycle is waited for; what takes longer goes on after the answer."""
-_ENDLESS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Plan:
 
 
 async def serve(plan: Plan, *, ready: Callable[[Server], None] | None = None, signals: bool = True) -> None:
-    """Answer over HTTP until SIGTERM or SIGINT; a second one waits neither for requests nor for jobs."""
+    """Answer over HTTP until SIGTERM, SIGINT or SIGHUP; a second one waits neither for requests nor for jobs."""
     make_room(plan.server.max_connections)
     # A port that is taken should be known before anything is loaded.
     sockets = bound(plan.server.host, plan.server.port)
@@ -77,7 +77,7 @@ async def serve(plan: Plan, *, ready: Callable[[Server], None] | None = None, si
             part.stop()
 
         if signals:
-            handle_stop_signals(stop)
+            stopping.handle(stop)
         await _together(server.run(), part.run(), _announce(server, ready), stop)
     finally:
         for each in sockets:
@@ -205,8 +205,7 @@ class _Passes:
     async def trigger(self) -> Pass:
         """One cycle; who comes while one runs is told what it did from then on."""
         if self._running is None or self._running.done():
-            # Nobody waits for jobs beyond the pass itself: each runs to its end.
-            settings = replace(self._plan.worker, poll=0.2, drain=_ENDLESS, own_process=False)
+            settings = replace(self._plan.worker, poll=0.2, own_process=False)
             self._node = self._plan.node(settings, ticking=False)
             self._running = asyncio.ensure_future(_one_pass(self._node))
         before = self._so_far

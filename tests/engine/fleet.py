@@ -43,8 +43,9 @@ class WorkerProcess:
         self.log = log
         with log.open("wb") as file:
             self._process = subprocess.Popen(
-                command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=file, stderr=file
-            )
+                command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=file, stderr=file,
+                process_group=0,
+            )  # fmt: skip
         self.pid = self._process.pid
 
     @property
@@ -75,6 +76,12 @@ class WorkerProcess:
 
     def send(self, number: int) -> None:
         os.kill(self.pid, number)
+
+    def send_to_tree(self, number: int) -> None:
+        """Send a signal to the worker and to every process below it, as systemd does with a control group."""
+        for pid in (self.pid, *processes.descendants(self.pid)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def stop(self) -> int:
         """Ask it to stop and wait for that; its exit code."""

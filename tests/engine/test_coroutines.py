@@ -16,6 +16,7 @@ import pytest
 
 from penstock.engine import coroutines, running
 from penstock.engine.coroutines import LateLoop
+from penstock.engine.stopping import ASK
 from tests.engine.fleet import open_descriptors
 
 Work = Callable[[list[Any]], Coroutine[Any, Any, Any]]
@@ -24,7 +25,7 @@ NAME: ContextVar[str] = ContextVar("NAME", default="nobody")
 
 
 class Stops:
-    """Handles SIGTERM as the stopper of a child does."""
+    """Handles a request to stop as the stopper of a child does."""
 
     def __init__(self) -> None:
         self.call: Callable[[], object] | None = None
@@ -40,9 +41,9 @@ class Stops:
 @pytest.fixture
 def stops() -> Iterator[Stops]:
     handler = Stops()
-    before = signal.signal(signal.SIGTERM, handler)
+    before = signal.signal(ASK, handler)
     yield handler
-    signal.signal(signal.SIGTERM, before)
+    signal.signal(ASK, before)
 
 
 async def returns(seen: list[Any]) -> str:
@@ -212,13 +213,13 @@ def test_what_is_no_coroutine_can_be_awaited_all_the_same(stops: Stops) -> None:
 
 
 @pytest.mark.parametrize("moment", ["before it waits", "while it waits"])
-def test_sigterm_cancels_it_where_it_waits(stops: Stops, moment: str) -> None:
+def test_a_request_to_stop_cancels_it_where_it_waits(stops: Stops, moment: str) -> None:
     reached: list[str] = []
 
     async def work() -> None:
         if moment == "while it waits":
             await asyncio.sleep(0)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), ASK)
         reached.append("what does not wait is not stopped")
         try:
             await asyncio.sleep(60)
@@ -230,9 +231,9 @@ def test_sigterm_cancels_it_where_it_waits(stops: Stops, moment: str) -> None:
     assert reached == ["what does not wait is not stopped", "cleaned up"]
 
 
-def test_a_signal_for_one_that_never_waits_comes_too_late(stops: Stops) -> None:
+def test_a_request_for_one_that_never_waits_comes_too_late(stops: Stops) -> None:
     async def work() -> str:
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), ASK)
         return "done"
 
     assert coroutines.run(work()) == "done"
@@ -252,22 +253,6 @@ def test_a_request_to_stop_never_finds_the_loop_closed() -> None:
 
     assert coroutines.run_stoppable(returns([]), stop_by) == "done"
     assert found == [True]
-
-
-def test_without_a_stopper_sigterm_cancels_it_too_and_is_handled_as_before_afterwards() -> None:
-    def handler(*_: object) -> None: ...
-
-    async def work() -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.sleep(60)
-
-    before = signal.signal(signal.SIGTERM, handler)
-    try:
-        with pytest.raises(asyncio.CancelledError):
-            coroutines.run(work())
-        assert signal.getsignal(signal.SIGTERM) is handler
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def test_a_thread_may_run_one(stops: Stops) -> None:

@@ -55,7 +55,7 @@ ENDINGS = {
     "segmentation fault": Ending([["segfault"]], "signalled", "Signal", "SIGSEGV", signal=signal.SIGSEGV),
     "SIGKILL": Ending([["die", 9]], "signalled", "Killed", "SIGKILL", signal=signal.SIGKILL),
     "another signal": Ending(
-        [["ignore", 15], ["die", signal.SIGUSR1]], "signalled", "Signal", "SIGUSR1", signal=signal.SIGUSR1
+        [["ignore"], ["die", signal.SIGUSR1]], "signalled", "Signal", "SIGUSR1", signal=signal.SIGUSR1
     ),
     "memory limit": Ending([["allocate", 200]], "out_of_memory", "MemoryError", "", "hooked_small", code=0),
     "memory limit of the tree": Ending(
@@ -68,8 +68,8 @@ ENDINGS = {
     "timeout in C": Ending(
         [["c_sleep", 30]], "timed_out", "Timeout", "took longer than 1 s.", "hooked_short", code=0
     ),
-    "timeout while ignoring SIGTERM": Ending(
-        [["ignore", 15], ["sleep", 30]], "timed_out", "Timeout", "was killed", "hooked_short", signal=signal.SIGKILL
+    "timeout while ignoring the request": Ending(
+        [["ignore"], ["sleep", 30]], "timed_out", "Timeout", "was killed", "hooked_short", signal=signal.SIGKILL
     ),
     "fork bomb": Ending(
         [["fork_bomb"]], "signalled", "TooManyProcesses", "are allowed", "hooked_few", signal=signal.SIGKILL

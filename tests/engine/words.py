@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Cancelled, Context, Fail, NeedsReview, Retry, Snooze
+from penstock.engine.stopping import ASK
 
 JOURNAL = os.environ.get("PENSTOCK_TEST_JOURNAL", "")
 Script = list[list[Any]]
@@ -106,8 +107,21 @@ def _spin(ctx: Context, seconds: float) -> None:
         pass
 
 
-def _ignore(ctx: Context, number: int = signal.SIGTERM) -> None:
+def _ignore(ctx: Context, number: int = ASK) -> None:
     signal.signal(number, signal.SIG_IGN)
+
+
+def _take_default(ctx: Context, number: int) -> None:
+    """Let a signal do again what it does by default."""
+    signal.signal(number, signal.SIG_DFL)
+
+
+def _run_program(ctx: Context, seconds: float) -> None:
+    """Wait for a program, and fail if that does."""
+    program = subprocess.Popen(["sleep", str(seconds)])
+    note(ctx, "program", program=program.pid)
+    if program.wait() != 0:
+        raise ValueError(f"the program ended with {program.returncode}")
 
 
 def _swallow(ctx: Context, seconds: float) -> None:
@@ -389,6 +403,8 @@ WORDS: dict[str, Callable[..., Any]] = {
     "allocate_below": _allocate_below,
     "spin": _spin,
     "ignore": _ignore,
+    "take_default": _take_default,
+    "run_program": _run_program,
     "swallow": _swallow,
     "c_sleep": _c_sleep,
     "daemonise": _daemonise,

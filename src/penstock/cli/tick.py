@@ -36,9 +36,8 @@ def tick(
     from penstock import node
 
     configure(log_format, log_level)
-    # Nobody waits for jobs beyond the pass itself: each runs to its end.
     found = load()
-    settings = chosen_settings(found, slots=slots, user=user, allow_root=allow_root, poll=0.2, drain=1e9)
+    settings = chosen_settings(found, slots=slots, user=user, allow_root=allow_root, poll=0.2)
     source = chosen_source(found, target, jobs, store)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         done = runner.run(node.tick(source, store=store, settings=settings, drain=drain, **chosen_outward(found)))

@@ -23,6 +23,7 @@ from penstock.engine.confinement import Rules
 from penstock.engine.holding import Holding
 from penstock.engine.output import Output
 from penstock.engine.service import log
+from penstock.engine.stopping import ASK
 from penstock.engine.surroundings import Surroundings
 from penstock.engine.task import Task
 from penstock.engine.wire import Frame
@@ -91,7 +92,7 @@ class Attempt:
         if self._stop is None:
             self._stop = why
             if self._fork is not None:
-                self._zygote.signal(self._fork, signal.SIGTERM)
+                self._zygote.signal(self._fork, ASK)
                 self._later(grace, lambda: self.kill(why))
 
     def kill(self, why: Stop, detail: str = "") -> None:

@@ -28,6 +28,7 @@ from penstock.engine.context import AttemptContext, Numbering, Resources
 from penstock.engine.handlers import Application, Handle
 from penstock.engine.jobs_on_wire import job_from_json
 from penstock.engine.records import JobRecords
+from penstock.engine.stopping import ASK, STOP_SIGNALS
 from penstock.engine.task import Task
 from penstock.engine.wire import Frame, WireError, pack, receive, send
 
@@ -115,7 +116,7 @@ def _take_over(app: Application, reporter: LineReporter, ctx: AttemptContext, st
     """From now on the process is the attempt: what is logged, created and signalled in it belongs to it."""
     _records.attach(reporter, ctx)
     app.enter_job(reporter)
-    _signal.signal(_signal.SIGTERM, stopper)
+    _signal.signal(ASK, stopper)
     os.register_at_fork(
         before=reporter.about_to_fork, after_in_parent=reporter.has_forked, after_in_child=reporter.disown
     )
@@ -147,8 +148,8 @@ class LineReporter:
         """What each thread that forks has blocked otherwise."""
 
     def about_to_fork(self) -> None:
-        """Hold SIGTERM back: a fork that has not come to `disown` yet would take it and live on."""
-        self._masks[threading.get_ident()] = _signal.pthread_sigmask(_signal.SIG_BLOCK, (_signal.SIGTERM,))
+        """Hold the stop signals back: a fork that has not come to `disown` yet would ignore them and live on."""
+        self._masks[threading.get_ident()] = _signal.pthread_sigmask(_signal.SIG_BLOCK, STOP_SIGNALS)
 
     def has_forked(self) -> None:
         mask = self._masks.pop(threading.get_ident(), None)
@@ -156,10 +157,11 @@ class LineReporter:
             _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
 
     def disown(self) -> None:
-        """In a fork of the attempt: words of two processes must not mix on the line, and SIGTERM is not for Python."""
+        """In a fork of the attempt: words of two processes must not mix on the line, and stop signals end it."""
         self.disowned = True
         with contextlib.suppress(ValueError):
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            for number in STOP_SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
         self.has_forked()
 
     def progress(self, percent: float, message: str | None, phase: str) -> None:
@@ -237,7 +239,7 @@ class LineReporter:
 
 
 class Stopper:
-    """Handles SIGTERM: marks the context and raises `Cancelled` in the handler, once, where that does no harm."""
+    """Handles a request to stop: marks the context and raises `Cancelled` in the handler, once, where that is safe."""
 
     def __init__(self, ctx: AttemptContext, reporter: LineReporter) -> None:
         self._ctx = ctx

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.engine import processes
+from penstock.engine.stopping import STOP_SIGNALS
 
 ALLOWED = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
 """Environment variables that every job sees; anything else it must be given by name."""
@@ -60,13 +61,15 @@ class Inherited:
     """What a child has from its zygote and may not keep, looked up once for all of them."""
 
     signals: tuple[int, ...]
-    """Those that the zygote does not leave to their default as Python sees it, as plain numbers."""
+    """Those that the zygote does not leave to their default as Python sees it, as plain numbers; the stop signals are
+    ignored in a child as in its zygote."""
     variables: tuple[str, ...]
     """Those of its environment."""
 
     @staticmethod
     def find() -> Inherited:
-        found = [int(number) for number in signal.valid_signals() if number not in _IGNORED]
+        kept = (*_IGNORED, *STOP_SIGNALS)
+        found = [int(number) for number in signal.valid_signals() if number not in kept]
         handled = [number for number in found if signal.getsignal(number) not in (signal.SIG_DFL, None)]
         return Inherited(tuple(handled), tuple(os.environ))
 

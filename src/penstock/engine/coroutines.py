@@ -9,7 +9,6 @@ from __future__ import annotations
 import _signal
 import asyncio
 import os
-import signal
 import sys
 import threading
 from asyncio import events
@@ -18,6 +17,8 @@ from contextvars import Context
 from types import CoroutineType
 from typing import Any
 
+from penstock.engine.stopping import ASK
+
 StopBy = Callable[[Callable[[], object] | None], object]
 """Takes what is to be called when the process is asked to stop, or None for what it did before."""
 
@@ -25,16 +26,15 @@ _DEVELOPED = sys.flags.dev_mode
 
 
 def run(work: Any) -> Any:
-    """Run a coroutine, or something else that can be awaited, to its end; SIGTERM cancels it."""
+    """Run a coroutine, or something else that can be awaited, to its end; a request to stop cancels it."""
     # Only the main thread may handle signals. The plain function makes no enum of what it finds.
     main = threading.current_thread() is threading.main_thread()
-    handler = _signal.getsignal(_signal.SIGTERM) if main else None
-    stop_by = getattr(handler, "instead", None)
-    return asyncio.run(_signalled(work, handler)) if stop_by is None else run_stoppable(work, stop_by)
+    stop_by = getattr(_signal.getsignal(ASK) if main else None, "instead", None)
+    return asyncio.run(_awaited(work)) if stop_by is None else run_stoppable(work, stop_by)
 
 
 def run_stoppable(work: Any, stop_by: StopBy) -> Any:
-    """The same where SIGTERM is handled already."""
+    """The same where something handles the request."""
     if type(work) is not CoroutineType or not _is_usual():
         return asyncio.run(_stoppable(work, stop_by))
     loop = LateLoop()
@@ -72,16 +72,8 @@ async def _stoppable(work: Any, stop_by: StopBy) -> Any:
         stop_by(None)
 
 
-async def _signalled(work: Any, handler: Any) -> Any:
-    task, loop = asyncio.ensure_future(work), asyncio.get_running_loop()
-    if callable(handler):
-        loop.add_signal_handler(signal.SIGTERM, task.cancel)
-    try:
-        return await task
-    finally:
-        if callable(handler):
-            loop.remove_signal_handler(signal.SIGTERM)
-            signal.signal(signal.SIGTERM, handler)
+async def _awaited(work: Any) -> Any:
+    return await work
 
 
 class Begun:

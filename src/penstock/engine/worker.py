@@ -18,7 +18,7 @@ from penstock.core.outcome import Cause, Outcome
 from penstock.core.ports import AdminPort, JobsPort, Message, Queue, Store
 from penstock.core.transitions import Status, Trigger
 from penstock.core.worker import Duty, Pulse, SettleReport, WorkerInfo
-from penstock.engine import hooks, processes
+from penstock.engine import hooks, processes, stopping
 from penstock.engine.attempt import Attempt, Stop
 from penstock.engine.claims import Claims
 from penstock.engine.controls import Controls
@@ -342,6 +342,7 @@ class Worker:
             pool.running.discard(holding)
             self._refill(pool)
             if outcome.trigger is not Trigger.SUCCEED:
+                outcome = await stopping.judge(outcome, self._zygotes.present.signalled, self._stopping)
                 holding.leave_phase(outcome)
                 self.counts["failed"] += outcome.trigger is Trigger.FAIL
             if outcome.trigger is Trigger.RELEASE:

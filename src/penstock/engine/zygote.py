@@ -21,7 +21,7 @@ from typing import Any
 
 from penstock.core import payload
 from penstock.core.errors import PenstockError
-from penstock.engine import child, confinement, handlers, large_pages, preload, processes
+from penstock.engine import child, confinement, handlers, large_pages, preload, processes, stopping
 from penstock.engine.handlers import Application
 from penstock.engine.rehearsal import rehearse
 from penstock.engine.wire import FORKS_AT_ONCE, Frame, Unpacker, pack, pack_text
@@ -31,6 +31,7 @@ _ANNOUNCE_SECONDS = 0.02
 _SWEEP_LONGEST = 10.0
 _ROOM = socket.CMSG_LEN(3 * FORKS_AT_ONCE * struct.calcsize("i"))
 _CHUNK = 65_536
+_STOP_SIGNALS = frozenset(map(int, stopping.STOP_SIGNALS))
 
 
 @dataclass(slots=True)
@@ -59,6 +60,7 @@ class Zygote:
         self._trusted_until = float("inf")
         self._trusted = True
         self._leaving = False
+        self._signalled = False
         self._handles = {(each.definition.key, each.definition.version): each for each in app.definitions}
         self._wake, wake = socket.socketpair()
         self._wake.setblocking(False)
@@ -82,8 +84,7 @@ class Zygote:
             if processes.boot_time() >= self._trusted_until:
                 self._distrust()
             if wake in ready:
-                os.read(wake, 4096)
-                self._reap()
+                self._heed(os.read(wake, 4096))
             if self._ended:
                 self._report()
             if self._unannounced:
@@ -159,6 +160,14 @@ class Zygote:
                 continue
             attempt = _Attempt(number, pid, now)
             self._attempts[pid] = self._by_number[number] = self._unannounced[pid] = attempt
+
+    def _heed(self, signals: bytes) -> None:
+        """Act on signals that have come, each a byte."""
+        if not self._signalled and not _STOP_SIGNALS.isdisjoint(signals):
+            # Only the worker stops for it. It may explain how attempts end from now on.
+            self._signalled = True
+            self._say(pack({"say": "signalled"}))
+        self._reap()
 
     def _reap(self) -> None:
         while True:
@@ -241,6 +250,8 @@ def main(room: list[bytes]) -> None:
         with preload.watched() as found:
             app = handlers.load(order["app"], order["folder"], order.get("call"))
         found.refuse(order.get("allow_threads", False))
+        # From now on it ends with its line to the worker. Until here a signal ends it, however long an import takes.
+        stopping.ignore()
         line.sendall(pack({"say": "loaded", **preload.description(app)}))
     except BaseException as error:
         line.sendall(pack({"say": "failed", "error": _problem(error), "traceback": _traceback(error)}))

@@ -84,6 +84,8 @@ class ZygoteProcess:
         self.memory = processes.memory([process.pid])
         """What it holds by itself, with everything loaded."""
         self.dead: asyncio.Future[None] = self._loop.create_future()
+        self.signalled: asyncio.Future[None] = self._loop.create_future()
+        """Done once it has got a signal that stops workers."""
         self._loop.add_reader(line.fileno(), self._read)
 
     @staticmethod
@@ -235,6 +237,9 @@ class ZygoteProcess:
             self._hear(frame)
 
     def _hear(self, frame: Frame) -> None:
+        if frame["say"] == "signalled":
+            self.signalled.set_result(None)
+            return
         fork = self._forks.get(frame["number"])
         if fork is None:
             return
