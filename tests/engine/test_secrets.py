@@ -175,6 +175,42 @@ def test_a_phase_is_given_the_same_result_before_and_after_a_retry(stage: Stage)
     assert seen == ['results {"first": {"kept": "***", "other": 5}}'] * 2
 
 
+def test_long_words_show_no_secret_and_keep_their_place_among_short_ones(stage: Stage) -> None:
+    stage.project(
+        """
+        import os
+        from penstock import Penstock
+
+        app = Penstock(os.environ["PENSTOCK_TEST_STORE"], schema=os.environ["PENSTOCK_TEST_SCHEMA"])
+
+        def talk(ctx, token):
+            for n in range(6):
+                filling = "x" * 40_000 if n % 2 == 0 else ""
+                ctx.emit_event(f"word.{n}", {"said": [filling, f"with {token}"]})
+                ctx.logger.info("line %d %s %s", n, token, filling)
+            return {"long": "y" * 100_000, "token": token}
+
+        @app.job("talk", secret=["token"])
+        def process(ctx, token: str, filling: str):
+            return talk(ctx, token)
+
+        @app.job("inline", secret=["token"], isolation="inline")
+        async def inline(ctx, token: str, filling: str):
+            return talk(ctx, token)
+        """
+    )
+
+    jobs = [sing(stage, key, filling="z" * 50_000) for key in ("talk", "inline")]
+
+    assert sung(stage) == []
+    for job in jobs:
+        words = [event for event in stage.events(job) if event.kind.startswith("word.")]
+        assert [event.kind for event in words] == [f"word.{n}" for n in range(6)]
+        assert all(json.loads(event.data or "")["said"][1] == "with ***" for event in words)
+        assert [line.message[:10] for line in stage.logs(job)] == [f"line {n} ***" for n in range(6)]
+        assert json.loads(job.job.result or "")["token"] == "***"
+
+
 def test_names_from_outside_cannot_forge_a_line_of_the_log(stage: Stage) -> None:
     worker = stage.project(
         """

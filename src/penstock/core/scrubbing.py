@@ -13,23 +13,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+from penstock.core.secret_matching import PART, SHORTEST, Matcher, Span, united
+
 MASK = "***"
-SHORTEST = 4
-"""Shorter values are not looked for: they stand in every other word."""
 
 _SHORTEST_LINE = 8
 _SHORTEST_IN_BASE64 = 6
-_PART = 16
-_HINT = 8
-_LONGEST_IN_PARTS = 4_096
-_MOST_IN_PARTS = 50_000
 _LONGEST_IN_ALL_FORMS = 10_000
 _MOST_IN_ALL_FORMS = 500
+_MOST_IN_ADDRESSES = 100_000
+"""So many characters of values are looked for in addresses and in base64 as well."""
+_MOST_CHARACTERS = 4_000_000
+"""Where all forms of the values have more characters together, whole texts are hidden."""
 _LEFT_OVER = 2
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]|[^\s"{}\[\],:]+', re.DOTALL)
 _CUT = re.compile(r"… \[cut, \d+ characters more\]")
-
-Span = tuple[int, int]
 
 
 def tokens(text: str) -> Iterator[re.Match[str]]:
@@ -73,14 +71,10 @@ class Scrubber:
 
     def __init__(self, values: Iterable[str]) -> None:
         self._values = frozenset(value for value in values if len(value) >= SHORTEST)
-        self._forms = _forms(self._values)
-        self._longest = max(map(len, self._forms), default=0)
-        self._parts, self._hints = _parts(self._forms, _PART), _parts(self._forms, _HINT)
-        self._heads: dict[str, list[str]] = {}
-        """Forms by their first characters, so that many cost no more than few."""
-        for form in sorted(self._forms, key=len, reverse=True):
-            self._heads.setdefault(form[:SHORTEST], []).append(form)
-        self._starts = {form[:size] for form in self._forms for size in range(1, SHORTEST)}
+        forms = _forms(self._values)
+        self._blind = forms is None
+        """There is too much to look for: every text is hidden."""
+        self._matcher = Matcher(forms or ())
 
     @staticmethod
     def of(params: str, fields: Sequence[str]) -> Scrubber:
@@ -88,19 +82,21 @@ class Scrubber:
         return Scrubber(secret_values(params, fields)) if fields else _NOTHING
 
     def __bool__(self) -> bool:
-        return bool(self._forms)
+        return bool(self._values)
 
     def clean(self, text: str) -> str:
         """A free text without secret values, and without what a cut has left of one."""
-        return _masked(text, self.spans(text)) if self._forms else text
+        return _masked(text, self.spans(text)) if self._values else text
 
     def clean_json(self, text: str) -> str:
         """A JSON text whose strings and numbers, keys included, show no secret value."""
-        return self._rewritten(text, self.clean)
+        if not self._values or ("\\" not in text and "[cut, " not in text and not self.spans(text)):
+            return text
+        return self._rewritten(text, self.clean, blind=self._blind)
 
     def clean_result(self, text: str) -> str:
         """A JSON text without strings and numbers that are a secret value; one that only holds it is left alone."""
-        return self._rewritten(text, lambda each: MASK if each in self._values else each)
+        return self._rewritten(text, lambda each: MASK if each in self._values else each) if self._values else text
 
     def stream(self) -> ScrubbedStream:
         """For a text that comes piece by piece."""
@@ -108,21 +104,16 @@ class Scrubber:
 
     def unfinished(self, text: str) -> int:
         """Where the end of a text may be the beginning of a secret value; its length when it is not."""
-        size = len(text)
-        for at in range(max(0, size - self._longest + 1), size):
-            if size - at < SHORTEST:
-                if text[at:] in self._starts:
-                    return at
-            else:
-                rest = text[at:]
-                for form in self._heads.get(rest[:SHORTEST], ()):
-                    if len(form) > len(rest) and form.startswith(rest):
-                        return at
-        return size
+        return self._matcher.unfinished(text)
 
-    def _rewritten(self, text: str, clean: Callable[[str], str]) -> str:
-        if not self._forms or ("\\" not in text and "[cut, " not in text and not self.spans(text)):
-            return text
+    def spans(self, text: str) -> list[Span]:
+        """What is to be hidden of a text, in order; where values overlap they are hidden as one."""
+        if self._blind:
+            return [(0, len(text))] if text else []
+        spans = self._matcher.spans(text)
+        return united([*spans, *self._left_over(text)]) if "[cut, " in text else spans
+
+    def _rewritten(self, text: str, clean: Callable[[str], str], *, blind: bool = False) -> str:
         parts: list[str] = []
         done = 0
         for token in _TOKEN.finditer(text):
@@ -132,7 +123,7 @@ class Scrubber:
                 cleaned = clean(shown)
             elif word[0] in "-0123456789":
                 # Half a number would be none, so only a number that is the value itself is hidden.
-                shown, cleaned = word, MASK if word in self._values else word
+                shown, cleaned = word, MASK if blind or word in self._values else word
             else:
                 continue
             if cleaned != shown:
@@ -140,36 +131,13 @@ class Scrubber:
                 done = token.end()
         return "".join([*parts, text[done:]]) if parts else text
 
-    def spans(self, text: str) -> list[Span]:
-        """What is to be hidden of a text, in order; where values overlap they are hidden as one."""
-        spans = _united([*self._whole_spans(text), *self._part_spans(text)])
-        return _united([*spans, *self._left_over(text)]) if "[cut, " in text else spans
-
-    def _whole_spans(self, text: str) -> Iterator[Span]:
-        if len(self._forms) <= 64 and not any(form in text for form in self._forms):
-            return
-        heads = self._heads
-        for at in range(len(text) - SHORTEST + 1):
-            for form in heads.get(text[at : at + SHORTEST], ()):
-                if text.startswith(form, at):
-                    yield at, at + len(form)
-                    break
-
-    def _part_spans(self, text: str) -> Iterator[Span]:
-        # Every part that counts has one of these in it, and looking at every eighth place will do to find one.
-        if any(text[at : at + _HINT] in self._hints for at in range(0, len(text), _HINT)):
-            for at in range(len(text) - _PART + 1):
-                if text[at : at + _PART] in self._parts:
-                    yield at, at + _PART
-
     def _left_over(self, text: str) -> Iterator[Span]:
-        """The parts of values beside the place where a text was cut."""
+        """The parts of values next to the place where a text was cut."""
         for cut in _CUT.finditer(text):
-            before = text[max(0, cut.start() - self._longest) : cut.start()]
-            if len(before) - (at := self.unfinished(before)) >= _LEFT_OVER:
-                yield cut.start() - len(before) + at, cut.start()
-            after = text[cut.end() : cut.end() + self._longest]
-            if (size := max((_common(form, after) for form in self._forms), default=0)) >= _LEFT_OVER:
+            before = text[max(0, cut.start() - 2 * PART) : cut.start()]
+            if (size := len(before) - self.unfinished(before)) >= _LEFT_OVER:
+                yield cut.start() - size, cut.start()
+            if (size := self._matcher.left_over(text[cut.end() : cut.end() + 2 * PART])) >= _LEFT_OVER:
                 yield cut.end(), cut.end() + size
 
 
@@ -178,26 +146,45 @@ class ScrubbedStream:
 
     def __init__(self, scrubber: Scrubber) -> None:
         self._scrubber = scrubber
-        self._held = ""
+        self._text = ""
+        """What waits, and before it as much of what was given out as a part of a secret can have."""
+        self._done = 0
+        """How much of that was given out."""
+        self._hidden = False
+        """Whether the last character of it was hidden."""
 
     def feed(self, text: str) -> str:
         """Take in a piece; what can be shown by now."""
         if not self._scrubber:
             return text
-        text = self._held + text
-        ready = self._scrubber.unfinished(text)
-        for start, end in self._scrubber.spans(text):
-            if start < ready < end:
-                ready = start
-        self._held = text[ready:]
-        return self._scrubber.clean(text[:ready])
+        self._text += text
+        ready = max(self._done, self._scrubber.unfinished(self._text))
+        return self._given(self._scrubber.spans(self._text), ready)
 
     def end(self, *, cut: bool = False) -> str:
         """What is left when nothing more comes; after a cut the beginning of a value is hidden like the whole."""
-        text, self._held = self._held, ""
-        ready = self._scrubber.unfinished(text) if cut else len(text)
-        spans = [*self._scrubber.spans(text), *([(ready, len(text))] if len(text) - ready >= _LEFT_OVER else [])]
-        return _masked(text, _united(spans))
+        text = self._text
+        spans, start = self._scrubber.spans(text), self._scrubber.unfinished(text)
+        if cut and len(text) - start >= _LEFT_OVER:
+            spans = united([*spans, (start, len(text))])
+        shown = self._given(spans, len(text))
+        self._text, self._done, self._hidden = "", 0, False
+        return shown
+
+    def _given(self, spans: Iterable[Span], ready: int) -> str:
+        """What comes out between what was given out and here; a secret that went on from there is shown as one."""
+        parts: list[str] = []
+        done, hidden = self._done, self._hidden and self._done == ready
+        for start, end in spans:
+            if end <= self._done or start >= ready:
+                continue
+            if start >= self._done or not self._hidden:
+                parts += self._text[done : max(start, done)], MASK
+            done, hidden = min(end, ready), end >= ready
+        parts.append(self._text[done:ready])
+        kept = max(0, ready - PART)
+        self._text, self._done, self._hidden = self._text[kept:], ready - kept, hidden
+        return "".join(parts)
 
 
 def _masked(text: str, spans: Sequence[Span]) -> str:
@@ -211,37 +198,22 @@ def _masked(text: str, spans: Sequence[Span]) -> str:
     return "".join([*parts, text[done:]])
 
 
-def _united(spans: Iterable[Span]) -> list[Span]:
-    """Spans in order, those that overlap as one."""
-    found: list[Span] = []
-    for start, end in sorted(spans):
-        if found and start < found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
-        else:
-            found.append((start, end))
-    return found
-
-
-def _common(form: str, text: str) -> int:
-    """How many characters at the end of a form, but not all of them, a text begins with."""
-    at = form.find(text[:SHORTEST], 1) if len(text) >= SHORTEST else -1
-    while at > 0:
-        if text.startswith(form[at:]):
-            return len(form) - at
-        at = form.find(text[:SHORTEST], at + 1)
-    return next((size for size in (3, 2) if len(text) >= size < len(form) and form.endswith(text[:size])), 0)
-
-
-def _forms(values: frozenset[str]) -> frozenset[str]:
-    """The ways in which programs show these values."""
+def _forms(values: frozenset[str]) -> frozenset[str] | None:
+    """The ways in which programs show these values; None when they are too long to be looked for."""
     found: set[str] = set()
+    room = _MOST_IN_ADDRESSES
+    total = 0
     for number, value in enumerate(sorted(values, key=len)):
-        found.add(value)
+        forms = {value}
         if number < _MOST_IN_ALL_FORMS:
-            found |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
-            found |= {line for line in value.splitlines() if len(line) >= _SHORTEST_LINE}
-            if len(value) <= _LONGEST_IN_ALL_FORMS:
-                found |= {*_in_addresses(value), *_in_base64(data := value.encode(errors="replace")), repr(data)[2:-1]}
+            forms |= {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1]}
+            forms |= {line for line in value.splitlines() if len(line) >= _SHORTEST_LINE}
+            if len(value) <= _LONGEST_IN_ALL_FORMS and (room := room - len(value)) >= 0:
+                forms |= {*_in_addresses(value), *_in_base64(data := value.encode(errors="replace")), repr(data)[2:-1]}
+        total += sum(map(len, forms))
+        if total > _MOST_CHARACTERS:
+            return None
+        found |= forms
     return frozenset(form for form in found if len(form) >= SHORTEST)
 
 
@@ -267,17 +239,6 @@ def _in_base64(value: bytes) -> Iterator[str]:
             inner = encode(bytes(before) + value).decode()[first:last]
             if len(inner) >= _SHORTEST_IN_BASE64:
                 yield inner
-
-
-def _parts(forms: Iterable[str], size: int) -> frozenset[str]:
-    """All parts of a certain length that long forms have; of very many only those of the shorter ones."""
-    room = _MOST_IN_PARTS
-    found: set[str] = set()
-    for form in sorted(forms, key=len):
-        if len(form) > _LONGEST_IN_PARTS or (room := room - len(form)) < 0:
-            break
-        found |= {form[at : at + size] for at in range(len(form) - size + 1) if len(form) >= _PART}
-    return frozenset(found)
 
 
 _NOTHING = Scrubber(())

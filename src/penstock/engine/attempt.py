@@ -85,7 +85,7 @@ class Attempt:
         fork = self._launch(task)
         exit = await self._watch(fork)
         await self._clean_up()
-        return self.holding.without_secrets(self._conclude(exit))
+        return await self.holding.cleaned(self._conclude(exit))
 
     def stop(self, why: Stop, grace: float) -> None:
         """Ask the handler to stop; when the grace is over, kill it."""

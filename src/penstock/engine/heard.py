@@ -9,6 +9,10 @@ from penstock.core import payload
 from penstock.core.errors import InvalidPayload
 
 LONGEST_LINE = 8_000
+MOST_READ = 65_536
+"""What is beyond this of a text is cut before it is searched for secrets."""
+LARGE = 32_768
+"""Texts and parameters of more characters are searched for secrets in a thread, so that nothing else waits."""
 _LONGEST_NAME = 200
 _MOST_POSITIONS = 10_000
 _LONGEST_DELAY = 100 * 366 * 86_400_000_000

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.core.context import Errands
 from penstock.core.definition import Definition
@@ -34,6 +35,9 @@ _settlement: Callable[[tuple[Any, ...]], Settlement] = partial(tuple.__new__, Se
 """For the most common of all: its own way takes twice as long."""
 _SUCCEEDED = Status.SUCCEEDED
 _NO_RESULTS: Mapping[str, str] = {}
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +87,34 @@ class Holding:
             self._secrets = self._means.policy.scrubber(self.definition.secret_fields, self.claimed.params)
         return self._secrets
 
+    @property
+    def is_large(self) -> bool:
+        """Whether the secrets should be found in a thread, see `find_secrets`."""
+        return len(self.claimed.params) > heard.LARGE
+
+    async def find_secrets(self) -> None:
+        """Find the secrets in large parameters now, without holding others up."""
+        if self.is_large and self._secrets is None:
+            await asyncio.to_thread(lambda: self.secrets)
+
     def progress(self, percent: float, message: object, phase: str | None) -> None:
         shown = None if message is None else self._text(message, _LONGEST_PROGRESS)
         self._means.recorder.progress(self.held, percent, shown, self._name(phase))
 
     def log(self, level: str, message: object, details: str | None, phase: str | None) -> None:
-        shown = None if details is None else self.secrets.clean_json(details)
-        self._means.recorder.log(self.held, LogLine(level, self._text(message), phase=self._name(phase), details=shown))
+        text = str(message)
+
+        def line() -> LogLine:
+            shown = None if details is None else self.secrets.clean_json(details)
+            return LogLine(level, self._text(text), phase=self._name(phase), details=shown)
+
+        self._means.recorder.log(self.held, _apart(line, len(text) + len(details or "")))
 
     def event(self, kind: str, data: str | None) -> None:
-        shown = None if data is None else self.secrets.clean_json(data)
-        self._means.recorder.event(self.held, self.secrets.clean(kind), shown)
+        def event() -> tuple[str, str | None]:
+            return self.secrets.clean(kind), None if data is None else self.secrets.clean_json(data)
+
+        self._means.recorder.event(self.held, _apart(event, len(data or "")))
 
     def without_secrets(self, outcome: Outcome) -> Outcome:
         """An outcome as it may be kept: its result, its error, its review."""
@@ -117,8 +138,15 @@ class Holding:
             ),
         )
 
+    async def cleaned(self, outcome: Outcome) -> Outcome:
+        """The same without holding others up, however long its texts are."""
+        if is_long(outcome):
+            return await asyncio.to_thread(self.without_secrets, outcome)
+        return self.without_secrets(outcome)
+
     async def task(self) -> Task:
         """What the handler has to know; for jobs that ran before, with what is left of that."""
+        await self.find_secrets()
         return self.first_task() if self.claimed.fence == 1 else self.first_task(*await self._earlier())
 
     def first_task(self, results: Mapping[str, str] = _NO_RESULTS, review: dict[str, Any] | None = None) -> Task:
@@ -165,7 +193,8 @@ class Holding:
 
     async def keep_phase(self, name: str, position: int, result: str) -> str:
         """Keep the result of a phase; what later phases are given is what was kept."""
-        kept = self.secrets.clean_result(result)
+        clean = self.secrets.clean_result
+        kept = clean(result) if len(result) <= heard.LARGE else await asyncio.to_thread(clean, result)
         await self._means.recorder.flush(self.held)
         await self._means.store.arun(
             self._means.jobs.save_phase(self.held, name, position, "completed", progress=100.0, result=kept)
@@ -230,7 +259,25 @@ class Holding:
 
     def _text(self, text: object, longest: int = heard.LONGEST_LINE) -> str:
         """A text that may be kept; secrets go first, so that no cut leaves a part of one."""
-        return heard.text(self.secrets.clean(str(text)), longest)
+        return heard.text(self.secrets.clean(heard.text(text, heard.MOST_READ)), longest)
 
     def _name(self, name: str | None) -> str | None:
         return None if name is None else self.secrets.clean(name)
+
+
+def is_long(outcome: Outcome) -> bool:
+    """Whether an outcome has more text than should be searched for secrets while others wait."""
+    failure = outcome.failure
+    said = () if failure is None else (failure.type, failure.message, failure.traceback)
+    return sum(len(each or "") for each in (outcome.result, outcome.data, outcome.note, *said)) > heard.LARGE
+
+
+def _apart(clean: Callable[[], T], size: int) -> T | asyncio.Future[T]:
+    """What a call gives, or will give when it takes long and others would have to wait for it."""
+    if size <= heard.LARGE:
+        return clean()
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        return clean()
+    return loop.run_in_executor(None, clean)

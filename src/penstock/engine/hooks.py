@@ -14,6 +14,7 @@ from penstock.core.definition import Definition
 from penstock.core.job import Job
 from penstock.core.ports import AdminPort, JobsPort, Store
 from penstock.core.worker import HookCall
+from penstock.engine import heard
 from penstock.engine.answering import Answers, run_errand
 from penstock.engine.child import outcome_from_json
 from penstock.engine.log_lines import JOB, about
@@ -111,7 +112,8 @@ class Hooks:
     async def _call(self, definition: Definition, name: str, task: Task) -> None:
         JOB.set(task)
         what = f"{name} of {definition.key} for job {task.job_id}"
-        secrets = self._surroundings.secrets.scrubber(definition.secret_fields, task.params)
+        find = partial(self._surroundings.secrets.scrubber, definition.secret_fields, task.params)
+        secrets = await asyncio.to_thread(find) if len(task.params) > heard.LARGE else find()
         problem = ""
         zygote = self._zygote()
         try:
@@ -124,12 +126,16 @@ class Hooks:
         def hear(frame: Frame) -> None:
             nonlocal problem
             if frame["say"] == "log":
-                log.info("%s: %s", what, secrets.clean(str(frame["message"])))
+                log.info("%s: %s", what, secrets.clean(heard.text(frame["message"], heard.MOST_READ)))
             elif frame["say"] == "ask":
                 answers.ask(frame)
             elif frame["say"] == "outcome":
                 failure = outcome_from_json(frame).failure
-                problem = "" if failure is None else secrets.clean(f"{failure.type}: {failure.message}")
+                problem = (
+                    ""
+                    if failure is None
+                    else secrets.clean(heard.text(f"{failure.type}: {failure.message}", heard.MOST_READ))
+                )
 
         answers = Answers(fork.line, partial(run_errand, self._errands), lambda _: zygote.kill(fork), what)
         ear = Ear(fork.line, hear, lambda _: zygote.kill(fork))

@@ -16,7 +16,7 @@ from penstock.core.transitions import Status, Trigger
 from penstock.engine import running
 from penstock.engine.attempt import Stop
 from penstock.engine.context import AttemptContext
-from penstock.engine.holding import Holding
+from penstock.engine.holding import Holding, is_long
 from penstock.engine.loaded import Loaded
 from penstock.engine.records import Inline, JobRecords
 from penstock.engine.task import Task
@@ -79,6 +79,8 @@ class InlineAttempt(Inline):
         self._begun = outcome = running.step_plain(self._handle, self.holding.claimed.params, self._context)
         if not isinstance(outcome, Outcome) or here is None or here.cancelling():
             return None
+        if outcome is not RETURNED_NOTHING and is_long(outcome):
+            return None
         self.task = None
         if outcome is RETURNED_NOTHING:
             return outcome
@@ -97,6 +99,8 @@ class InlineAttempt(Inline):
                 task = await holding.task()
             except LeaseLost:
                 return Outcome(Trigger.RELEASE, Cause.RELEASED)
+        elif self._begun is None:
+            await holding.find_secrets()
         if self._stop is not None:
             return self._stopped()
         here = self._work = self.task
@@ -120,7 +124,7 @@ class InlineAttempt(Inline):
                     await asyncio.sleep(0)
                 here.uncancel()
         if self._stop is None or (outcome.cause is not Cause.CANCELLED and self._stop is not Stop.TIMEOUT):
-            return holding.without_secrets(outcome)
+            return await holding.cleaned(outcome)
         return self._stopped()
 
     def _context(self, task: Task | None = None) -> AttemptContext:

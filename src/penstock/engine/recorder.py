@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from penstock.core.errors import LeaseLost, StoreError, StoreUnavailable
 from penstock.core.job import Held, LogLine
@@ -12,6 +13,10 @@ from penstock.core.plan import Plan
 from penstock.core.ports import JobsPort, Store
 from penstock.engine.log_lines import about
 from penstock.engine.service import log
+
+T = TypeVar("T")
+Word = tuple[str, str | None]
+"""The kind of an event, and its data."""
 
 INTERVAL = 0.25
 MOST_LINES = 10_000
@@ -24,8 +29,8 @@ class _Notes:
     """What one attempt said and nobody has kept yet."""
 
     progress: tuple[float, str | None, str | None] | None = None
-    lines: list[LogLine] = field(default_factory=list)
-    events: list[tuple[str, str | None]] = field(default_factory=list)
+    lines: list[LogLine | asyncio.Future[LogLine]] = field(default_factory=list)
+    events: list[Word | asyncio.Future[Word]] = field(default_factory=list)
     phases: list[Plan[None]] = field(default_factory=list)
 
     def clear(self) -> None:
@@ -49,13 +54,15 @@ class Recorder:
         _, earlier, current = notes.progress or (0.0, None, None)
         notes.progress = percent, earlier if message is None else message, current if phase is None else phase
 
-    def log(self, held: Held, line: LogLine) -> None:
+    def log(self, held: Held, line: LogLine | asyncio.Future[LogLine]) -> None:
+        """Take a line, or one that will come: it keeps its place."""
         count = self._counts[held] = self._counts.get(held, 0) + 1
         if count <= MOST_LINES:
             self._of(held).lines.append(line)
 
-    def event(self, held: Held, kind: str, data: str | None) -> None:
-        self._of(held).events.append((kind, data))
+    def event(self, held: Held, event: Word | asyncio.Future[Word]) -> None:
+        """Take an event, or one that will come: it keeps its place."""
+        self._of(held).events.append(event)
 
     def phase(self, held: Held, name: str, position: int, error: str | None = None) -> None:
         """A phase has begun, or has failed with an error."""
@@ -133,10 +140,10 @@ class Recorder:
                 await self._store.arun(notes.phases[0])
                 notes.phases.pop(0)
             while notes.events:
-                await self._store.arun(self._jobs.emit_many(held, notes.events[:_BATCH]))
+                await self._store.arun(self._jobs.emit_many(held, await _come(notes.events[:_BATCH])))
                 del notes.events[:_BATCH]
             while notes.lines:
-                await self._store.arun(self._jobs.save_logs(held, notes.lines[:_BATCH]))
+                await self._store.arun(self._jobs.save_logs(held, await _come(notes.lines[:_BATCH])))
                 del notes.lines[:_BATCH]
         except LeaseLost:
             notes.clear()
@@ -157,3 +164,11 @@ class Recorder:
             notes.phases += newer.phases
         if notes.progress or notes.lines or notes.events or notes.phases:
             self._notes[held] = notes
+
+
+async def _come(words: Sequence[T | asyncio.Future[T]]) -> list[T]:
+    """Words in their order, once all of them have come."""
+    waiting = [each for each in words if isinstance(each, asyncio.Future)]
+    if waiting:
+        await asyncio.wait(waiting)
+    return [each.result() if isinstance(each, asyncio.Future) else each for each in words]

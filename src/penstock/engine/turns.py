@@ -100,7 +100,7 @@ class Turns:
     def _ending(self, attempt: InlineAttempt) -> Ending | None:
         """Begin an attempt; its ending if it has succeeded without having waited for anything."""
         holding = attempt.holding
-        if not holding.started or holding.claimed.fence > 1:
+        if not holding.started or holding.claimed.fence > 1 or holding.is_large:
             return None
         outcome = attempt.step()
         if outcome is None or outcome.trigger is not _SUCCEED:
