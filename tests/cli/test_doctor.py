@@ -309,7 +309,7 @@ def test_dead_rows(server: PostgresStore) -> None:
     change(server, "ALTER TABLE {s}bucket SET (autovacuum_enabled = false)")
     with psycopg.connect(server.url, autocommit=True) as connection:
         name = f"{server.schema}.bucket"
-        connection.execute(f"INSERT INTO {name} SELECT n::text, 1 FROM generate_series(1, 500) AS n".encode())
+        connection.execute(f"INSERT INTO {name} SELECT n::text, 1, 1 FROM generate_series(1, 500) AS n".encode())
         connection.execute(f"DELETE FROM {name}".encode())
     limits = Limits(dead_rows=100)
 

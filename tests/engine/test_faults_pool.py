@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +12,9 @@ import pytest
 from penstock.engine.pool import Pool
 
 
-def pool(*losses: int, slots: int = 3) -> Pool:
+def pool(*losses: int, slots: int = 3, clock: Callable[[], float] = time.monotonic) -> Pool:
     """A pool in which jobs wait that were lost so many times."""
-    made = Pool(slots, ahead=10)
+    made = Pool(slots, ahead=10, clock=clock)
     made.waiting.extend(holding(number, lost) for number, lost in enumerate(losses))
     return made
 
@@ -82,10 +82,9 @@ def test_nobody_is_claimed_who_would_have_to_wait_for_a_job_with_two_losses() ->
 
 
 @pytest.mark.parametrize("lost", [1, 2])
-def test_a_job_does_not_wait_for_ever_to_be_apart(lost: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = time.monotonic()
-    monkeypatch.setattr("penstock.engine.pool.time", SimpleNamespace(monotonic=lambda: now))
-    some = pool(1, lost)
+def test_a_job_does_not_wait_for_ever_to_be_apart(lost: int) -> None:
+    now = 0.0
+    some = pool(1, lost, clock=lambda: now)
     assert start(some) == [0]
 
     now += 31

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -47,13 +47,15 @@ class Migration:
 
 @cache
 def all_of(dialect: str) -> tuple[Migration, ...]:
-    """The migrations of a dialect in their order."""
+    """The migrations of a dialect in their order; files with the same number are parts of one migration."""
     folder = resources.files("penstock.stores.migrations") / dialect
-    found = []
+    found: dict[int, Migration] = {}
     for file in sorted(folder.iterdir(), key=lambda each: each.name):
-        number, _, name = file.name.removesuffix(".sql").partition("_")
-        found.append(Migration(int(number), name, file.read_text(encoding="utf-8")))
-    return tuple(found)
+        digits, _, name = file.name.removesuffix(".sql").partition("_")
+        number, text = int(digits), file.read_text(encoding="utf-8")
+        first = found.get(number)
+        found[number] = replace(first, text=first.text + text) if first else Migration(number, name, text)
+    return tuple(found.values())
 
 
 def newest(dialect: str) -> int:

@@ -1,0 +1,157 @@
+-- Statements of limits: which jobs of a concurrency key are admitted, and what rates allow.
+
+-- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status IN (1, 2, 3) OR (status = 0 AND rate_paid))
+
+-- name: touch_keys
+-- Note that jobs of these concurrency keys have changed. Each note is a row of its own: nobody waits for another's key.
+INSERT INTO {schema}.key_note (limit_key) SELECT unnest(%(limit_key)s::text[]);
+
+-- name: touched_keys
+-- Concurrency keys with notes, found one by one.
+WITH RECURSIVE touched AS (
+    (SELECT limit_key FROM {schema}.key_note ORDER BY limit_key LIMIT 1)
+    UNION ALL
+    SELECT (SELECT limit_key FROM {schema}.key_note AS note WHERE note.limit_key > touched.limit_key ORDER BY limit_key LIMIT 1)
+    FROM touched WHERE touched.limit_key IS NOT NULL
+)
+SELECT limit_key FROM touched WHERE limit_key IS NOT NULL LIMIT %(limit)s;
+
+-- name: hold_keys
+-- Hold all notes of these concurrency keys; keys of which another transaction holds a note are left out.
+WITH note AS MATERIALIZED (
+    SELECT limit_key, id FROM {schema}.key_note WHERE limit_key = ANY(%(limit_key)s::text[])
+),
+held AS MATERIALIZED (
+    SELECT limit_key, id FROM {schema}.key_note WHERE limit_key = ANY(%(limit_key)s::text[]) FOR UPDATE SKIP LOCKED
+)
+SELECT note.limit_key, string_agg(note.id::text, ',') FROM note LEFT JOIN held USING (limit_key, id)
+GROUP BY note.limit_key HAVING count(*) = count(held.id);
+
+-- name: admit
+-- Let as many waiting jobs of these concurrency keys through as their limit allows, and remove the notes that are held.
+-- Keys of which another transaction holds a waiting job, or of which more can be admitted, keep them and are the answer.
+WITH room AS MATERIALIZED (
+    SELECT input.limit_key,
+        CASE control.key_concurrency WHEN 0 THEN 1000 ELSE least(1000, greatest(0, control.key_concurrency - taken.n)) END AS free
+    FROM unnest(%(limit_key)s::text[]) AS input (limit_key)
+    CROSS JOIN LATERAL (
+        SELECT lane FROM {schema}.job WHERE job.limit_key = input.limit_key AND blocked ORDER BY rank, id LIMIT 1
+    ) AS first
+    JOIN {schema}.definition ON definition.lane = first.lane JOIN {schema}.control ON control.key = definition.key
+    CROSS JOIN LATERAL (SELECT count(*) AS n FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted}) AS taken
+),
+waiting AS MATERIALIZED (
+    SELECT room.limit_key, count(*) AS n FROM room CROSS JOIN LATERAL (
+        SELECT FROM {schema}.job WHERE job.limit_key = room.limit_key AND blocked ORDER BY rank, id LIMIT room.free
+    ) AS job GROUP BY room.limit_key
+),
+next AS MATERIALIZED (
+    SELECT room.limit_key, job.id FROM room CROSS JOIN LATERAL (
+        SELECT id FROM {schema}.job WHERE job.limit_key = room.limit_key AND blocked
+        ORDER BY rank, id LIMIT room.free FOR UPDATE SKIP LOCKED
+    ) AS job
+),
+let_through AS (UPDATE {schema}.job SET blocked = false FROM next WHERE job.id = next.id),
+unfinished AS MATERIALIZED (
+    SELECT waiting.limit_key FROM waiting LEFT JOIN (SELECT limit_key, count(*) AS n FROM next GROUP BY limit_key) AS taken
+        USING (limit_key)
+    WHERE waiting.n = 1000 OR waiting.n > coalesce(taken.n, 0)
+),
+forgotten AS (
+    DELETE FROM {schema}.key_note WHERE id = ANY(%(notes)s::bigint[]) AND limit_key = ANY(%(limit_key)s::text[])
+        AND limit_key NOT IN (SELECT limit_key FROM unfinished)
+)
+SELECT limit_key FROM unfinished;
+
+-- name: blocked_keys
+-- Concurrency keys after this one that hold jobs back, for the sweep that repairs them; found one by one.
+WITH RECURSIVE held_back AS (
+    (SELECT limit_key FROM {schema}.job WHERE blocked AND limit_key > %(after)s ORDER BY limit_key, rank, id LIMIT 1)
+    UNION ALL
+    SELECT (
+        SELECT limit_key FROM {schema}.job WHERE blocked AND job.limit_key > held_back.limit_key
+        ORDER BY limit_key, rank, id LIMIT 1
+    ) FROM held_back WHERE held_back.limit_key IS NOT NULL
+)
+SELECT limit_key FROM held_back WHERE limit_key IS NOT NULL LIMIT %(limit)s;
+
+-- name: keys_with_room
+-- Of these concurrency keys those that have room for more jobs.
+SELECT input.limit_key FROM unnest(%(limit_key)s::text[]) AS input (limit_key)
+CROSS JOIN LATERAL (
+    SELECT lane FROM {schema}.job WHERE job.limit_key = input.limit_key AND blocked ORDER BY rank, id LIMIT 1
+) AS first
+JOIN {schema}.definition ON definition.lane = first.lane JOIN {schema}.control ON control.key = definition.key
+WHERE control.key_concurrency = 0 OR control.key_concurrency > (
+    SELECT count(*) FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted}
+);
+
+-- name: lock_limited
+-- Hold the definitions with limits among these lanes; those that are paused or that another worker holds just now
+-- are left out.
+SELECT control.key, concurrency, rate_count, rate_period, rate_per_key, {now} FROM {schema}.control
+WHERE (concurrency > 0 OR rate_count > 0) AND (pause_at IS NULL OR pause_until <= {now})
+    AND NOT EXISTS (
+        SELECT FROM {schema}.control WHERE key = '*' AND pause_at IS NOT NULL AND (pause_until IS NULL OR pause_until > {now})
+    )
+    AND control.key IN (SELECT key FROM {schema}.definition WHERE lane = ANY(%(lane)s::integer[]))
+ORDER BY control.key FOR UPDATE SKIP LOCKED;
+
+-- name: lane_keys
+-- The definition keys of these lanes.
+SELECT lane, key FROM {schema}.definition WHERE lane = ANY(%(lane)s::integer[]);
+
+-- name: count_running
+-- How many jobs of each of these definitions run now.
+SELECT key, count(*) FROM {schema}.job JOIN {schema}.definition USING (lane)
+WHERE worker IS NOT NULL AND key = ANY(%(key)s::text[]) GROUP BY key;
+
+-- name: read_buckets
+-- Hold the rate buckets with these names.
+SELECT name, full_at FROM {schema}.bucket WHERE name = ANY(%(name)s::text[]) ORDER BY name FOR UPDATE;
+
+-- name: save_buckets
+-- Write down what was taken from rate buckets; claims of their definitions are held.
+INSERT INTO {schema}.bucket (name, full_at, at)
+SELECT name, full_at, {now} FROM unnest(%(name)s::text[], %(full_at)s::bigint[]) AS input (name, full_at) ORDER BY 1
+ON CONFLICT (name) DO UPDATE SET full_at = excluded.full_at, at = excluded.at;
+
+-- name: early_buckets
+-- Rate buckets that were written a second or more ahead of the clock, which was set back: move them back as far.
+WITH clock AS (SELECT {now} AS now),
+ahead AS MATERIALIZED (
+    SELECT name, at - now AS lead FROM {schema}.bucket CROSS JOIN clock WHERE at > (SELECT now + 1000000 FROM clock)
+    ORDER BY at LIMIT %(limit)s FOR UPDATE OF bucket SKIP LOCKED
+)
+UPDATE {schema}.bucket SET full_at = full_at - lead, at = at - lead FROM ahead WHERE bucket.name = ahead.name
+RETURNING bucket.name, lead;
+
+-- name: hasten_put_off
+-- Move the turns of jobs that a rate has put off forward, by concurrency key.
+UPDATE {schema}.job SET due_at = due_at - lead, rank = rank - lead
+FROM unnest(%(limit_key)s::text[], %(lead)s::bigint[]) AS input (limit_key, lead)
+WHERE job.limit_key = input.limit_key AND job.limit_key IS NOT NULL AND NOT blocked
+    AND (status IN (1, 2, 3) OR (status = 0 AND rate_paid)) AND status = 0;
+
+-- name: peek_keyed
+-- The first jobs of a lane from a place on, held, for limits that must know them before they are claimed.
+SELECT id::text, rank, limit_key, due_at, rate_paid FROM {schema}.job
+WHERE lane = %(lane)s AND status = 1 AND NOT blocked AND (rank, id) > (%(behind_rank)s::bigint, %(behind_id)s::uuid)
+ORDER BY rank, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
+
+-- name: pay_rates
+-- These jobs have their token: now (due is null), or at a later instant until which they are put off.
+WITH clock AS (SELECT {now} AS now),
+input AS (SELECT * FROM unnest(%(id)s::uuid[], %(due)s::bigint[]) AS input (id, due)),
+paid AS (
+    UPDATE {schema}.job SET rate_paid = true, updated_at = now,
+        status = CASE WHEN due IS NULL THEN 1 ELSE 0 END,
+        due_at = coalesce(due, due_at),
+        rank = coalesce(due - priority * %(ageing)s::bigint, rank)
+    FROM input CROSS JOIN clock WHERE job.id = input.id
+    RETURNING lane, job.status, updated_at
+)
+INSERT INTO {schema}.tally_delta (lane, minute, status, n)
+SELECT lane, min(updated_at) / 60000000, step.status, step.n * count(*)
+FROM paid CROSS JOIN (VALUES (1, -1), (0, 1)) AS step (status, n)
+WHERE paid.status = 0 GROUP BY lane, step.status, step.n;

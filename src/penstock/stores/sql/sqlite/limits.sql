@@ -1,0 +1,106 @@
+-- Statements of limits: which jobs of a concurrency key are admitted, and what rates allow.
+
+-- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status BETWEEN 1 AND 3 OR (status = 0 AND rate_paid))
+
+-- name: touch_keys
+-- Nothing to note: jobs are admitted in the transaction that changes others of their concurrency key.
+SELECT 1 WHERE false;
+
+-- name: touched_keys
+-- Concurrency keys with notes: none.
+SELECT NULL WHERE false LIMIT :limit;
+
+-- name: hold_keys
+-- These concurrency keys: one transaction writes at a time.
+SELECT limit_key, '' FROM {input};
+
+-- name: admit
+-- Let as many waiting jobs of these concurrency keys through as their limit allows.
+UPDATE job SET blocked = 0 WHERE id IN (
+    SELECT id FROM job WHERE limit_key = :limit_key AND blocked ORDER BY rank, id
+    LIMIT coalesce((
+        SELECT CASE control.key_concurrency WHEN 0 THEN -1 ELSE max(0, control.key_concurrency - (
+            SELECT count(*) FROM job WHERE limit_key = :limit_key AND {admitted}
+        )) END
+        FROM definition JOIN control USING (key) WHERE definition.lane = (
+            SELECT lane FROM job WHERE limit_key = :limit_key AND blocked ORDER BY rank, id LIMIT 1
+        )
+    ), 0)
+);
+-- then
+
+-- name: blocked_keys
+-- Concurrency keys after this one that hold jobs back, for the sweep that repairs them; found one by one.
+WITH RECURSIVE held_back AS (
+    SELECT (SELECT limit_key FROM job WHERE blocked AND limit_key > :after ORDER BY limit_key, rank, id LIMIT 1) AS limit_key
+    UNION ALL
+    SELECT (SELECT limit_key FROM job WHERE blocked AND job.limit_key > held_back.limit_key ORDER BY limit_key, rank, id LIMIT 1)
+    FROM held_back WHERE held_back.limit_key IS NOT NULL
+)
+SELECT limit_key FROM held_back WHERE limit_key IS NOT NULL LIMIT :limit;
+
+-- name: keys_with_room
+-- Of these concurrency keys those that have room for more jobs.
+SELECT input.limit_key FROM {input} AS input JOIN definition ON definition.lane = (
+    SELECT lane FROM job WHERE job.limit_key = input.limit_key AND blocked ORDER BY rank, id LIMIT 1
+) JOIN control USING (key)
+WHERE control.key_concurrency = 0 OR control.key_concurrency > (
+    SELECT count(*) FROM job WHERE limit_key = input.limit_key AND {admitted}
+);
+
+-- name: lock_limited
+-- The definitions with limits among these lanes; those that are paused are left out.
+SELECT DISTINCT control.key, concurrency, rate_count, rate_period, rate_per_key, :now FROM {input} AS input
+JOIN definition USING (lane) JOIN control USING (key)
+WHERE (concurrency > 0 OR rate_count > 0) AND (pause_at IS NULL OR pause_until <= :now)
+    AND NOT EXISTS (
+        SELECT 1 FROM control WHERE key = '*' AND pause_at IS NOT NULL AND (pause_until IS NULL OR pause_until > :now)
+    )
+ORDER BY 1;
+
+-- name: lane_keys
+-- The definition keys of these lanes.
+SELECT definition.lane, key FROM {input} AS input JOIN definition ON definition.lane = input.lane;
+
+-- name: count_running
+-- How many jobs of each of these definitions run now.
+SELECT definition.key, count(*) FROM job JOIN definition USING (lane)
+WHERE worker IS NOT NULL AND definition.key IN (SELECT key FROM {input}) GROUP BY definition.key;
+
+-- name: read_buckets
+-- The rate buckets with these names.
+SELECT bucket.name, full_at FROM {input} AS input JOIN bucket ON bucket.name = input.name;
+
+-- name: save_buckets
+-- Write down what was taken from rate buckets.
+INSERT INTO bucket (name, full_at, at) SELECT name, full_at, :now FROM {input} WHERE true
+ON CONFLICT (name) DO UPDATE SET full_at = excluded.full_at, at = excluded.at;
+
+-- name: early_buckets
+-- Rate buckets that were written a second or more ahead of the clock, which was set back: move them back as far.
+DELETE FROM temp.ahead;
+INSERT INTO temp.ahead (name, lead) SELECT name, at - :now FROM bucket WHERE at > :now + 1000000 ORDER BY at LIMIT :limit;
+UPDATE bucket SET full_at = full_at - lead, at = at - lead FROM temp.ahead AS ahead WHERE bucket.name = ahead.name;
+SELECT name, lead FROM temp.ahead;
+
+-- name: hasten_put_off
+-- Move the turns of jobs that a rate has put off forward, by concurrency key.
+UPDATE job SET due_at = due_at - lead, rank = rank - lead FROM {input} AS input
+WHERE job.limit_key = input.limit_key AND job.limit_key IS NOT NULL AND NOT blocked
+    AND (status BETWEEN 1 AND 3 OR (status = 0 AND rate_paid)) AND status = 0;
+
+-- name: peek_keyed
+-- The first jobs of a lane from a place on, held, for limits that must know them before they are claimed.
+SELECT id, rank, limit_key, due_at, rate_paid FROM job
+WHERE lane = :lane AND status = 1 AND NOT blocked AND (rank, id) > (:behind_rank, :behind_id)
+ORDER BY rank, id LIMIT :limit;
+
+-- name: pay_rates
+-- These jobs have their token: now (due is null), or at a later instant until which they are put off.
+INSERT INTO tally_delta (lane, minute, status, n)
+SELECT lane, :now / 60000000, step.column1, step.column2 * count(*)
+FROM {input} AS input CROSS JOIN job ON job.id = input.id CROSS JOIN (VALUES (1, -1), (0, 1)) AS step
+WHERE input.due IS NOT NULL GROUP BY lane, step.column1;
+UPDATE job SET rate_paid = 1, updated_at = :now, status = CASE WHEN input.due IS NULL THEN 1 ELSE 0 END,
+    due_at = coalesce(input.due, due_at), rank = coalesce(input.due - priority * :ageing, rank)
+FROM {input} AS input WHERE job.id = input.id;
