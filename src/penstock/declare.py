@@ -22,7 +22,8 @@ from penstock.steps import Named, Step, check_inline, plain_step, steps_from
 OPTIONS = (
     "version", "description", "priority", "max_attempts", "backoff", "retry_on", "fatal_on", "timeout", "cancel_grace",
     "isolation", "phases", "concurrency", "concurrency_key", "key_concurrency", "rate_limit", "default_params",
-    "secret", "stale_after", "delete_after", "memory", "cpu", "files", "file_size", "processes", "env", *HOOKS,
+    "secret", "stale_after", "delete_after", "memory", "cpu", "files", "file_size", "processes", "env", "reach",
+    *HOOKS,
 )  # fmt: skip
 """What `@app.job` takes."""
 

@@ -116,7 +116,8 @@ class Node:
             inline = self.source.inline(zygote.definitions)
             await asyncio.to_thread(lambda: clerk.store)
             worker = Worker(
-                zygote, self._another_zygote, clerk.store, clerk.queue, ports.jobs, ports.admin, StoreErrands(clerk),
+                zygote, self._another_zygote, clerk.store, clerk.queue, ports.jobs, ports.admin,
+                StoreErrands(clerk, self._secrets),
                 settings=configured(self.settings, await _config(clerk), AT_START), inline=inline,
                 duties=lambda worker: duties.services(
                     clerk, lambda: worker.id, self._webhooks, self._secrets, self._archive, ticking=self._ticking,

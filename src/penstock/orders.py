@@ -103,6 +103,15 @@ class OrderMaker:
             options = replace(options, concurrency_key=self._concurrency_key(text, self.key_of))
         return Order(self.key, self.version, text, options)
 
+    def order_from_job(self, order: Order) -> Order:
+        """An order that code inside a job calls checked, checked here. It has found the concurrency key if only code
+        can tell it."""
+        text = self.validator.text(payload.load(order.params), self.defaults, decoded=True)  # type: ignore[arg-type]
+        options = order.options
+        if self.key_of and options.concurrency_key is None:
+            options = replace(options, concurrency_key=self._concurrency_key(text, self.key_of))
+        return order._replace(params=text, options=options)
+
     def _concurrency_key(self, params: str, key_of: KeyOf) -> str | None:
         if not key_of:
             raise InvalidInput(

@@ -22,7 +22,7 @@ from penstock import (
     Status,
     WaitTimeout,
 )
-from penstock.core.context import Errands
+from penstock.core.context import Asker, Errands
 from penstock.core.job import Created
 from penstock.errands import StoreErrands
 from tests.app import shapes
@@ -30,6 +30,7 @@ from tests.app.conftest import NewApp
 from tests.app.hand import Hand
 
 UNKNOWN = "0199a000-0000-7000-8000-000000000000"
+ASKER = Asker("0199a000-0000-7000-8000-00000000000a", "asking", None, "own")
 
 
 class Wire:
@@ -63,7 +64,7 @@ def worker(new_app: NewApp) -> Penstock:
 
 @pytest.fixture
 def wire(worker: Penstock) -> Wire:
-    return Wire(StoreErrands(worker))
+    return Wire(StoreErrands(worker).of(ASKER))
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ async def test_the_calls_of_event_loops_go_to_the_worker_too(inside: Penstock, w
 
 
 def test_the_worker_does_errands_as_orders_in_json_say(inside: Penstock, worker: Penstock) -> None:
-    errands = StoreErrands(worker)
+    errands = StoreErrands(worker).of(ASKER)
     orders = [inside.definitions[0].order("x").to_json(), inside.definitions[0].order("y").to_json()]
 
     first, second = errands.create(orders)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Conflict, InvalidInput, Penstock, StoreUnavailable
+from penstock.core.context import Asker
 from penstock.core.event import Event
 from penstock.core.instant import DAY
 from penstock.core.plan import Plan
@@ -306,7 +307,7 @@ def test_what_cannot_be_called_is_refused(memory_app: Penstock, function: Any) -
 
 
 def test_inside_a_job_nobody_listens(memory_app: Penstock) -> None:
-    memory_app.enter_job(StoreErrands(Penstock("sqlite://")))
+    memory_app.enter_job(StoreErrands(Penstock("sqlite://")).of(Asker("", "asking", None, "own")))
 
     with pytest.raises(Conflict, match=r"app\.on is not possible inside a job"):
         memory_app.on("*", Heard())

@@ -75,6 +75,7 @@ QUICK: dict[str, Any] = {"backoff": 0, "max_attempts": 1, "cancel_grace": 1}
 
 script = app.job("script", **QUICK)(run)
 hooked = app.job("hooked", **QUICK, **HOOKS)(run)
+reaching = app.job("reaching", **QUICK, reach="any")(run)
 tried_again = app.job("tried_again", backoff=0, max_attempts=3, cancel_grace=1)(run)
 hooked_coroutine = app.job("hooked_coroutine", **QUICK, **HOOKS)(arun)
 hooked_short = app.job("hooked_short", **QUICK, **HOOKS, timeout=1)(run)
@@ -231,7 +232,14 @@ def _touch_store(ctx: Context) -> None:
     app.store  # noqa: B018
 
 
+def _forge_order(ctx: Context, params: str) -> None:
+    """Have the worker create a job of `keyed` as if its parameters had been checked here."""
+    errands: Any = app._errands
+    errands.create([{"key": "keyed", "version": 1, "params": params, "checked": True}])
+
+
 WORDS |= {
+    "forge_order": _forge_order,
     "enqueue": _enqueue,
     "mix_children": _mix_children,
     "ask_about": _ask_about,

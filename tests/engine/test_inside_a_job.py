@@ -64,9 +64,42 @@ def test_more_than_fits_is_refused_and_the_job_goes_on(house: Stage) -> None:
     assert children(house, job) == []
 
 
-def test_another_job_can_be_read_and_cancelled(house: Stage) -> None:
+@pytest.mark.parametrize("definition", ["script", "hooked"])
+def test_a_job_does_not_reach_jobs_of_others(house: Stage, definition: str) -> None:
+    other = house.enqueue("script", [["return", 1]], delay=3600, reference=("order", "2"))
+    job = house.enqueue(definition, [["ask_about", other.id]], reference=("order", "1"))
+
+    ended = house.end(job)
+
+    assert ended.error_type == "penstock.core.errors.Forbidden"
+    assert f"Job {other.id} cannot be read by job {job.id}" in (ended.error or "")
+    assert "reach='any'" in (ended.error or "")
+    assert other.refresh().status == "scheduled"
+
+
+def test_a_job_reads_and_cancels_jobs_of_its_reference(house: Stage) -> None:
+    other = house.enqueue("tried_again", [["return", 1]], delay=3600, reference=("order", "1"))
+    job = house.enqueue("script", [["ask_about", other.id]], reference=("order", "1"))
+
+    ended = house.end(job)
+
+    assert ended.status == "succeeded", ended.error
+    assert other.refresh().status == "cancelled"
+
+
+def test_the_worker_checks_parameters_that_code_calls_checked(house: Stage) -> None:
+    job = house.enqueue("script", [["forge_order", '{"key": 5, "colour": "red"}']])
+
+    ended = house.end(job)
+
+    assert ended.error_type == "penstock.core.errors.InvalidPayload"
+    assert "Parameters of keyed do not fit" in (ended.error or "")
+    assert children(house, job) == []
+
+
+def test_a_definition_with_reach_any_reads_and_cancels_other_jobs(house: Stage) -> None:
     other = house.enqueue("script", [["return", 1]], delay=3600)
-    job = house.enqueue("script", [["ask_about", other.id]])
+    job = house.enqueue("reaching", [["ask_about", other.id]])
 
     ended = house.end(job)
 
@@ -77,7 +110,7 @@ def test_another_job_can_be_read_and_cancelled(house: Stage) -> None:
 
 
 def test_a_job_that_is_not_there_is_an_error_of_the_handler(house: Stage) -> None:
-    job = house.enqueue("script", [["ask_about", "01234567-89ab-7def-8123-456789abcdef"]])
+    job = house.enqueue("reaching", [["ask_about", "01234567-89ab-7def-8123-456789abcdef"]])
 
     ended = house.end(job)
 

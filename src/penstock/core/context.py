@@ -120,6 +120,17 @@ class Context(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """The job whose code asks its worker for something; which jobs the code reaches follows from it."""
+
+    job_id: str
+    definition: str
+    reference: tuple[str, str] | None
+    reach: str
+    """`own` or `any`, as its definition says."""
+
+
 class Errands(Protocol):
     """What code inside a job has its worker do, because a job never opens the store."""
 
@@ -128,3 +139,11 @@ class Errands(Protocol):
     def read(self, job_id: str) -> Job: ...
 
     def cancel(self, job_id: str) -> Status: ...
+
+
+class ErrandsByJob(Protocol):
+    """Does errands for every job of a worker."""
+
+    def of(self, asker: Asker) -> Errands:
+        """The errands that this job may have done."""
+        ...

@@ -11,6 +11,8 @@ from penstock.core.retry import Backoff, RetryPolicy
 
 HIGHEST_PRIORITY = 20
 DEFAULT_PRIORITY = 10
+REACHES = ("own", "any")
+"""Which jobs the code of a job may read and cancel: its descendants and those of its reference, or all."""
 HOOKS = (
     "on_start", "on_success", "on_fail", "on_end", "on_retry", "on_cancel", "on_stale", "on_delete",
 )  # fmt: skip
@@ -85,6 +87,8 @@ class Definition:
     """How many processes an attempt may have at once."""
     environment: tuple[str, ...] = ()
     """Names of the environment variables that jobs may see, beside those that every process needs."""
+    reach: str = "own"
+    """Which other jobs its code may read and cancel, one of `REACHES`."""
 
     def __post_init__(self) -> None:
         # As JSON they are lists.
@@ -106,6 +110,8 @@ class Definition:
                 raise InvalidDefinition(f"{self.key}: {name} must not be negative. 0 means no limit.")
         if self.isolation not in ("process", "inline"):
             raise InvalidDefinition(f"{self.key}: isolation is 'process' or 'inline', not {self.isolation!r}.")
+        if self.reach not in REACHES:
+            raise InvalidDefinition(f"{self.key}: reach is 'own' or 'any', not {self.reach!r:.80}.")
         if len(set(self.phases)) != len(self.phases) or not self.phases:
             raise InvalidDefinition(f"{self.key}: phases need names that differ, not {list(self.phases)!r}.")
         if unknown := [name for name in self.hooks if name not in HOOKS]:

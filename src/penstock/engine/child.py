@@ -356,7 +356,13 @@ def _error_of(told: Mapping[str, Any]) -> PenstockError:
     text = str(told.get("message"))
     if isinstance(kind, type) and issubclass(kind, Conflict):
         return kind(text, job_id=told.get("job_id"))
-    if kind in (errors.InvalidInput, errors.InvalidPayload, errors.InvalidDefinition, errors.StoreUnavailable):
+    if kind in (
+        errors.Forbidden,
+        errors.InvalidInput,
+        errors.InvalidPayload,
+        errors.InvalidDefinition,
+        errors.StoreUnavailable,
+    ):
         return kind(text)
     if kind is errors.NotFound:
         return errors.NotFound(str(told.get("kind") or "job"), str(told.get("name") or ""))

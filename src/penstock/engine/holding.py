@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from penstock.core.context import Errands
+from penstock.core.context import Asker, Errands, ErrandsByJob
 from penstock.core.definition import Definition
 from penstock.core.errors import LeaseLost
 from penstock.core.instant import SECOND
@@ -48,7 +48,7 @@ class Means:
     jobs: JobsPort
     admin: AdminPort
     recorder: Recorder
-    errands: Errands
+    errands: ErrandsByJob
     settings: Mapping[str, Any]
     """What operators have set for handlers."""
     policy: SecretPolicy
@@ -60,7 +60,7 @@ class Holding:
     Whatever an attempt says goes through here on its way to the store, and leaves the values of secret parameters here.
     """
 
-    __slots__ = ("_means", "_secrets", "claimed", "definition", "phase", "started", "worker")
+    __slots__ = ("_errands", "_means", "_secrets", "claimed", "definition", "phase", "started", "worker")
 
     def __init__(self, claimed: Claimed, definition: Definition, worker: str, means: Means, started: bool) -> None:
         """`started`: it is on record already that the attempt begins."""
@@ -71,6 +71,7 @@ class Holding:
         self.started = started
         self._means = means
         self._secrets: Scrubber | None = None
+        self._errands: Errands | None = None
 
     @property
     def held(self) -> Held:
@@ -78,7 +79,10 @@ class Holding:
 
     @property
     def errands(self) -> Errands:
-        return self._means.errands
+        if self._errands is None:
+            asker = Asker(self.claimed.job_id, self.definition.key, self._reference, self.definition.reach)
+            self._errands = self._means.errands.of(asker)
+        return self._errands
 
     @property
     def secrets(self) -> Scrubber:
@@ -160,7 +164,7 @@ class Holding:
             attempt=claimed.attempt,
             max_attempts=claimed.max_attempts,
             params=claimed.params,
-            reference=None if claimed.reference_type is None else (claimed.reference_type, claimed.reference_id or ""),
+            reference=self._reference,
             tags=tuple(json.loads(claimed.tags)) if claimed.tags else (),
             scheduled_for=claimed.scheduled_for,
             schedule=claimed.schedule,
@@ -221,6 +225,11 @@ class Holding:
         if log.isEnabledFor(logging.INFO):
             self._tell(settlement)
         return settlement
+
+    @property
+    def _reference(self) -> tuple[str, str] | None:
+        claimed = self.claimed
+        return None if claimed.reference_type is None else (claimed.reference_type, claimed.reference_id or "")
 
     async def _earlier(self) -> tuple[dict[str, str], dict[str, Any] | None]:
         """Results of phases, and the last decision about a review with the phase that had asked for it."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from penstock.core import event as kinds
-from penstock.core.context import Errands
+from penstock.core.context import Asker, ErrandsByJob
 from penstock.core.definition import Definition
 from penstock.core.job import Job
 from penstock.core.ports import AdminPort, JobsPort, Store
@@ -49,7 +49,7 @@ class Hooks:
         admin: AdminPort,
         zygote: Callable[[], ZygoteProcess],
         surroundings: Surroundings,
-        errands: Errands,
+        errands: ErrandsByJob,
         timeout: float,
     ) -> None:
         self._store = store
@@ -137,7 +137,8 @@ class Hooks:
                     else secrets.clean(heard.text(f"{failure.type}: {failure.message}", heard.MOST_READ))
                 )
 
-        answers = Answers(fork.line, partial(run_errand, self._errands), lambda _: zygote.kill(fork), what)
+        errands = self._errands.of(asker_of(task, definition))
+        answers = Answers(fork.line, partial(run_errand, errands), lambda _: zygote.kill(fork), what)
         ear = Ear(fork.line, hear, lambda _: zygote.kill(fork))
         printed = partial(log.info, "%s: %s", what)
         outputs = [Output(each, printed, secrets) for each in (fork.output, fork.errors)]
@@ -167,6 +168,10 @@ async def _ended(zygote: ZygoteProcess, fork: Fork, seconds: float | None = None
     if fork.ended.done():
         return fork.ended.result()
     return None if zygote.alive else Exit(lost=True)
+
+
+def asker_of(task: Task, definition: Definition) -> Asker:
+    return Asker(task.job_id, definition.key, task.reference, definition.reach)
 
 
 def start_task(task: Task) -> Task:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from penstock.core.context import Errands
+from penstock.core.context import ErrandsByJob
 from penstock.core.errors import LeaseLost, StoreUnavailable
 from penstock.core.ids import IdSource
 from penstock.core.job import Held
@@ -62,7 +62,7 @@ class Worker:
         queue: Queue,
         jobs: JobsPort,
         admin: AdminPort,
-        errands: Errands,
+        errands: ErrandsByJob,
         *,
         settings: WorkerSettings | None = None,
         inline: Application | None = None,

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.app import Penstock
-from penstock.core.context import Errands
+from penstock.core.context import Errands, ErrandsByJob
 from penstock.core.job import Claimed, Created, Job
 from penstock.core.outcome import Cause, Failure, Outcome
 from penstock.core.ports import Store
@@ -66,7 +66,7 @@ class Runner:
         app: Penstock,
         store: Store,
         worker: str,
-        errands: Errands,
+        errands: ErrandsByJob,
         crashes: Crashes,
         settings: Mapping[str, Any],
         loop: asyncio.Runner,
@@ -120,7 +120,7 @@ class Runner:
     def _call_hook(self, handle: Handle, task: Task) -> None:
         what = f"{task.hook} of {task.key} for job {task.job_id}"
         secrets = _POLICY.scrubber(handle.definition.secret_fields, task.params)
-        reporter = HookReporter(what, task, self._errands, secrets)
+        reporter = HookReporter(what, task, self._errands.of(hooks.asker_of(task, handle.definition)), secrets)
         with self._inside(handle, task, reporter) as ctx:
             outcome = child.call_hook(handle, task, ctx)
         if outcome.failure is not None:

@@ -227,4 +227,5 @@ def _version_facts(definition: Definition) -> dict[str, Any]:
         "fileSize": definition.file_size,
         "processes": definition.processes,
         "environment": definition.environment,
+        "reach": definition.reach,
     }
