@@ -116,6 +116,17 @@ def test_a_known_key_answers_with_the_job_that_has_it(kit: Kit) -> None:
     assert kit.events(first) == ["job.enqueued"]
 
 
+def test_keys_of_two_scopes_are_two_keys(kit: Kit) -> None:
+    ours = kit.create(idempotency_key="order-1", params_digest="one")
+
+    drafts = [kit.draft(idempotency_key="order-1", params_digest="two", key_scope="others", unique="u") for _ in "ab"]
+    theirs, again = kit.run(jobs.create(drafts))
+
+    assert (theirs.created, again.created, again.job_id) == (True, False, theirs.job_id)
+    assert kit.create(idempotency_key="order-1", params_digest="one") == ours
+    assert kit.create(idempotency_key="order-1", params_digest="two", key_scope="others") == theirs.job_id
+
+
 def test_a_known_key_tells_the_status_that_its_job_has_now(kit: Kit) -> None:
     claimed = kit.running(idempotency_key="order-1")
     kit.settle(claimed)

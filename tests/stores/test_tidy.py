@@ -53,6 +53,16 @@ def test_idempotency_keys_go_when_they_have_ended(kit: Kit) -> None:
     assert query(kit.store, "SELECT key FROM {s}idempotency") == [("longer",)]
 
 
+def test_an_ended_key_of_one_scope_leaves_the_same_key_of_another(kit: Kit) -> None:
+    kit.job_in(Status.SUCCEEDED, idempotency_key="key", idempotency_life=10_000_000)
+    kit.job_in(Status.SUCCEEDED, idempotency_key="key", idempotency_life=11_000_000, key_scope="others")
+    kit.advance(10)
+
+    assert kit.run(admin.tidy(DAY)) == 1
+
+    assert query(kit.store, "SELECT scope FROM {s}idempotency") == [("others",)]
+
+
 def test_the_idempotency_key_of_an_active_job_stays_after_its_time(kit: Kit) -> None:
     job_id = kit.create(idempotency_key="key", idempotency_life=1)
     kit.advance(3600)

@@ -237,6 +237,55 @@ def test_creation_may_be_open_to_everybody_and_nothing_else_is(new_site: NewSite
     refused(closed.post(JOBS, asked()), 401, "unauthenticated")
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("webhookUrl", "https://thief.example/hook"),
+        ("priority", 20),
+        ("maxAttempts", 1000),
+        ("parentId", "0199a000-0000-7000-8000-000000000000"),
+        ("unique", True),
+        ("unique", "nightly"),
+    ],
+)
+def test_creation_without_a_token_leaves_some_fields_to_tokens(
+    new_site: NewSite, app: Penstock, field: str, value: Any
+) -> None:
+    furnish(app)
+    site = new_site(anonymous_create=True)
+    viewer, creator = site.token(Role.VIEWER, "viewer"), site.token(Role.CREATOR, "creator")
+
+    for headers in ({}, {"Authorization": f"Bearer {viewer}"}):
+        error = refused(site.post(JOBS, asked(**{field: value}), headers=headers), 403, "forbidden")
+        assert (error["details"]["field"], field in error["message"]) == (field, True)
+        error = refused(
+            site.post(BATCH, {"jobs": [asked(), asked(**{field: value})]}, headers=headers), 403, "forbidden"
+        )
+        assert error["details"]["field"] == f"jobs[1].{field}"
+    assert app.jobs().jobs == []
+    told(site.post(JOBS, asked(**{field: None})), 201)
+    if field != "webhookUrl":
+        told(site.post(JOBS, asked(**{field: value}), headers={"Authorization": f"Bearer {creator}"}), 201)
+
+
+def test_keys_of_callers_without_a_token_are_apart_from_those_of_tokens_and_code(
+    new_site: NewSite, app: Penstock
+) -> None:
+    furnish(app)
+    site = new_site(anonymous_create=True)
+    headers = {"Authorization": f"Bearer {site.token(Role.CREATOR, 'creator')}"}
+    ours = told(site.post(JOBS, asked(1, idempotencyKey="order-7"), headers=headers), 201)["jobId"]
+
+    theirs = told(site.post(JOBS, asked(2, idempotencyKey="order-7")), 201)["jobId"]
+    batch = told(site.post(BATCH, {"jobs": [asked(2, idempotencyKey="order-7")]}), 201)["jobs"]
+
+    assert theirs != ours
+    assert (batch[0]["jobId"], batch[0]["created"]) == (theirs, False)
+    assert told(site.post(JOBS, asked(2, idempotencyKey="order-7"), client="10.0.0.9"), 200)["jobId"] == theirs
+    assert told(site.post(JOBS, asked(1, idempotencyKey="order-7"), headers=headers), 200)["jobId"] == ours
+    assert app.enqueue("any", {"value": 1}, idempotency_key="order-7").id == ours
+
+
 class TestTheLimit:
     def test_two_servers_share_it(self, new_site: NewSite, app: Penstock) -> None:
         furnish(app)

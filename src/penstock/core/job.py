@@ -26,6 +26,8 @@ class Draft:
     delay: int = 0
     idempotency_key: str | None = None
     idempotency_life: int = 7 * 86_400_000_000
+    key_scope: str = ""
+    """Whose idempotency keys it shares: a key of one scope never answers with a job of another."""
     params_digest: str | None = None
     unique: str | None = None
     concurrency_key: str | None = None

@@ -49,6 +49,16 @@ class Caller:
     def app(self) -> Penstock:
         return self.site.app
 
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether it creates jobs only because everybody may."""
+        return self.role is None or not self.role.covers(Role.CREATOR)
+
+    @property
+    def key_scope(self) -> str:
+        """Whose idempotency keys it shares: those of code and of all tokens are one scope."""
+        return "anonymous" if self.is_anonymous else ""
+
 
 class Doorkeeper:
     """Knows whether tokens exist, and which addresses have shown too many wrong ones."""

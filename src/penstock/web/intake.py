@@ -65,21 +65,21 @@ class Intake:
             orders.append(maker.order(params, options, decoded=True))
         return None
 
-    async def create(self, order: Order, by: str) -> Created:
-        """Create one job; the answer comes when it is committed."""
+    async def create(self, order: Order, by: str, scope: str = "") -> Created:
+        """Create one job; the answer comes when it is committed. `scope` is that of its idempotency key."""
         asked: Order | Draft = order
         if order.options is not PLAIN:
             # What is wrong with its options is told to this caller, whoever shares the transaction.
-            (asked,) = await self._app._ado(self._app._drafts([order], actor=str(by)))
+            (asked,) = await self._app._ado(self._app._drafts([order], actor=str(by), key_scope=scope))
         future: _Future = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, str(by), future))
         if self._working is None:
             self._working = asyncio.create_task(self._work())
         return await future
 
-    async def create_many(self, orders: list[Order], by: str) -> list[Created]:
+    async def create_many(self, orders: list[Order], by: str, scope: str = "") -> list[Created]:
         """Create jobs, all or none."""
-        return await self._app._ado(self._app._create(orders, actor=str(by)))
+        return await self._app._ado(self._app._create(orders, actor=str(by), key_scope=scope))
 
     async def _work(self) -> None:
         try:

@@ -364,13 +364,14 @@ def _take_keys(drafts: Sequence[Draft]) -> Steps[dict[str, str]]:
         "claim_keys",
         columns={
             "definition": [each.definition for each in takers],
+            "scope": [each.key_scope for each in takers],
             "key": [each.idempotency_key for each in takers],
             "id": [each.id for each in takers],
             "digest": [each.params_digest for each in takers],
             "life": [each.idempotency_life for each in takers],
         },
     )
-    holders = {(definition, key): (job_id, digest) for definition, key, job_id, digest in taken}
+    holders = {(definition, scope, key): (job_id, digest) for definition, scope, key, job_id, digest in taken}
     for draft in keyed:
         job_id, digest = holders[_key(draft)]
         if digest != draft.params_digest:
@@ -388,14 +389,15 @@ def _move_keys(drafts: Sequence[Draft], holders: dict[str, str], made: dict[str,
     if moved:
         columns: dict[str, Sequence[object]] = {
             "definition": [each.definition for each in moved],
+            "scope": [each.key_scope for each in moved],
             "key": [each.idempotency_key for each in moved],
             "id": [made[each.id].job_id for each in moved],
         }
         yield Statement("move_keys", columns=columns)
 
 
-def _key(draft: Draft) -> tuple[str, str]:
-    return draft.definition, draft.idempotency_key or ""
+def _key(draft: Draft) -> tuple[str, str, str]:
+    return draft.definition, draft.key_scope, draft.idempotency_key or ""
 
 
 def _hold(held: Held) -> Steps[None]:

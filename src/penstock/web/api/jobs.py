@@ -33,6 +33,11 @@ _START = {
     }
 }
 _MOST_COUNTED = 10_000
+_NOT_FOR_EVERYBODY = {
+    "webhook_url": "webhookUrl", "priority": "priority", "max_attempts": "maxAttempts", "parent": "parentId",
+    "unique": "unique",
+}  # fmt: skip
+"""Options that reach others: where an answer goes, who is served first, whose job it is said to be."""
 _NO_OPTIONS = {"definition_key", "definition_version", "params"}
 
 
@@ -49,8 +54,9 @@ async def start_job(request: Request, call: Call) -> Response:
     except ValidationError as error:
         raise refusal_of_validation(error) from None
     await _allow(call, 1)
+    _check_rights(call, wanted)
     order = await call.site.intake.order(*wanted)
-    created = await call.site.intake.create(order, call.by)
+    created = await call.site.intake.create(order, call.by, call.key_scope)
     headers = {"Location": f"{request.scope.get('root_path', '')}/v1/jobs/{created.job_id}"}
     return json_text(created_text(created), 201 if created.created else 200, headers)
 
@@ -70,13 +76,15 @@ async def start_all(call: Caller, wanted: Sequence[Wanted]) -> Response:
     if not 1 <= len(wanted) <= most:
         raise InvalidInput(f"A batch has 1 to {most} jobs, not {len(wanted)}.")
     await _allow(call, len(wanted))
+    for index, each in enumerate(wanted):
+        _check_rights(call, each, f"jobs[{index}].")
     orders: list[Order] = []
     try:
         await call.site.intake.orders(wanted, orders)
     except InvalidInput as error:
         error.message = f"jobs[{len(orders)}]: {error.message}"
         raise
-    created = await call.site.intake.create_many(orders, call.by)
+    created = await call.site.intake.create_many(orders, call.by, call.key_scope)
     return json_text(listed("jobs", [created_text(each) for each in created]), 201)
 
 
@@ -303,6 +311,21 @@ async def _allow(call: Caller, count: int) -> None:
             hint="Come back later, or create them in fewer requests of fewer jobs.",
             headers={"Retry-After": str(max(1, ceil(wait)))},
         )
+
+
+def _check_rights(call: Caller, wanted: Wanted, where: str = "") -> None:
+    """Refuse what a caller that may create jobs only because everybody may cannot ask for."""
+    options = wanted[3]
+    if options is PLAIN or not call.is_anonymous:
+        return
+    for name, field in _NOT_FOR_EVERYBODY.items():
+        if getattr(options, name) != getattr(PLAIN, name):
+            raise Refusal(
+                "forbidden",
+                f"{where}{field} needs a token with the role {Role.CREATOR}.",
+                hint="Leave it out, or send such a token.",
+                details={"field": f"{where}{field}", "role": Role.CREATOR},
+            )
 
 
 def _wanted(asked: Any) -> Wanted:

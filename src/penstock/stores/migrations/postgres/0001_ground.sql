@@ -141,11 +141,12 @@ CREATE INDEX job_tag_job ON {schema}.job_tag (id);
 -- A key outlives its job, and never ends while the job is in flight.
 CREATE TABLE {schema}.idempotency (
     definition text NOT NULL,
+    scope text NOT NULL,
     key text NOT NULL,
     job_id uuid NOT NULL,
     digest text NOT NULL,
     expires_at bigint NOT NULL,
-    PRIMARY KEY (definition, key)
+    PRIMARY KEY (definition, scope, key)
 );
 CREATE INDEX idempotency_expiry ON {schema}.idempotency (expires_at);
 

@@ -143,11 +143,12 @@ CREATE INDEX job_tag_job ON job_tag (id);
 -- A key outlives its job, and never ends while the job is in flight.
 CREATE TABLE idempotency (
     definition TEXT NOT NULL,
+    scope TEXT NOT NULL,
     key TEXT NOT NULL,
     job_id TEXT NOT NULL,
     digest TEXT NOT NULL,
     expires_at INTEGER NOT NULL,
-    PRIMARY KEY (definition, key)
+    PRIMARY KEY (definition, scope, key)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idempotency_expiry ON idempotency (expires_at);
 

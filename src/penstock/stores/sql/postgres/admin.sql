@@ -168,11 +168,12 @@ INSERT INTO {schema}.event (at, kind, job_id) SELECT updated_at, 'job.stale', id
 -- name: drop_expired_keys
 -- Idempotency keys that have ended; never one whose job is active.
 WITH chosen AS MATERIALIZED (
-    SELECT definition, key FROM {schema}.idempotency WHERE expires_at <= (SELECT {now})
+    SELECT definition, scope, key FROM {schema}.idempotency WHERE expires_at <= (SELECT {now})
         AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = idempotency.job_id AND job.status < 5)
     ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
-DELETE FROM {schema}.idempotency USING chosen WHERE idempotency.definition = chosen.definition AND idempotency.key = chosen.key
+DELETE FROM {schema}.idempotency USING chosen
+WHERE (idempotency.definition, idempotency.scope, idempotency.key) = (chosen.definition, chosen.scope, chosen.key)
 RETURNING 1;
 
 -- name: drop_full_buckets

@@ -10,22 +10,24 @@
 -- Take idempotency keys in order; a key that is taken and not expired answers with the job that has it.
 WITH clock AS (SELECT {now} AS now),
 input AS (
-    SELECT * FROM unnest(%(definition)s::text[], %(key)s::text[], %(id)s::uuid[], %(digest)s::text[], %(life)s::bigint[])
-        AS input (definition, key, id, digest, life)
+    SELECT * FROM unnest(
+        %(definition)s::text[], %(scope)s::text[], %(key)s::text[], %(id)s::uuid[], %(digest)s::text[], %(life)s::bigint[]
+    ) AS input (definition, scope, key, id, digest, life)
 )
-INSERT INTO {schema}.idempotency AS known (definition, key, job_id, digest, expires_at)
-SELECT definition, key, id, digest, now + life FROM input CROSS JOIN clock ORDER BY definition, key
-ON CONFLICT (definition, key) DO UPDATE SET
+INSERT INTO {schema}.idempotency AS known (definition, scope, key, job_id, digest, expires_at)
+SELECT definition, scope, key, id, digest, now + life FROM input CROSS JOIN clock ORDER BY definition, scope, key
+ON CONFLICT (definition, scope, key) DO UPDATE SET
     job_id = CASE WHEN {expired} THEN excluded.job_id ELSE known.job_id END,
     digest = CASE WHEN {expired} THEN excluded.digest ELSE known.digest END,
     expires_at = CASE WHEN {expired} THEN excluded.expires_at ELSE known.expires_at END
-RETURNING definition, key, job_id::text, digest;
+RETURNING definition, scope, key, job_id::text, digest;
 
 -- name: move_keys
 -- These idempotency keys stand for other jobs than they were taken for.
 UPDATE {schema}.idempotency AS known SET job_id = input.id
-FROM unnest(%(definition)s::text[], %(key)s::text[], %(id)s::uuid[]) AS input (definition, key, id)
-WHERE known.definition = input.definition AND known.key = input.key;
+FROM unnest(%(definition)s::text[], %(scope)s::text[], %(key)s::text[], %(id)s::uuid[])
+    AS input (definition, scope, key, id)
+WHERE (known.definition, known.scope, known.key) = (input.definition, input.scope, input.key);
 
 -- name: create_one
 -- One job without keys, with its details, event and count; nothing when it is there already or refused.

@@ -144,8 +144,8 @@ FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.la
 
 -- name: drop_expired_keys
 -- Idempotency keys that have ended; never one whose job is active.
-DELETE FROM idempotency WHERE (definition, key) IN (
-    SELECT definition, key FROM idempotency WHERE expires_at <= :now
+DELETE FROM idempotency WHERE (definition, scope, key) IN (
+    SELECT definition, scope, key FROM idempotency WHERE expires_at <= :now
         AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = idempotency.job_id AND job.status < 5)
     ORDER BY expires_at LIMIT :limit
 )

@@ -10,18 +10,18 @@
 
 -- name: claim_keys
 -- Take idempotency keys in order; a key that is taken and not expired answers with the job that has it.
-INSERT INTO idempotency (definition, key, job_id, digest, expires_at)
-SELECT definition, key, id, digest, :now + life FROM {input} WHERE true ORDER BY definition, key
-ON CONFLICT (definition, key) DO UPDATE SET
+INSERT INTO idempotency (definition, scope, key, job_id, digest, expires_at)
+SELECT definition, scope, key, id, digest, :now + life FROM {input} WHERE true ORDER BY definition, scope, key
+ON CONFLICT (definition, scope, key) DO UPDATE SET
     job_id = CASE WHEN {expired} THEN excluded.job_id ELSE job_id END,
     digest = CASE WHEN {expired} THEN excluded.digest ELSE digest END,
     expires_at = CASE WHEN {expired} THEN excluded.expires_at ELSE expires_at END
-RETURNING definition, key, job_id, digest;
+RETURNING definition, scope, key, job_id, digest;
 
 -- name: move_keys
 -- These idempotency keys stand for other jobs than they were taken for.
 UPDATE idempotency SET job_id = input.id FROM {input} AS input
-WHERE idempotency.definition = input.definition AND idempotency.key = input.key;
+WHERE (idempotency.definition, idempotency.scope, idempotency.key) = (input.definition, input.scope, input.key);
 
 -- name: create_one
 -- One job without keys, with its details, event and count; nothing when it is there already or refused.
