@@ -19,13 +19,15 @@ INVARIANTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "Only the holder writes",
-        "Every write of an attempt (start, progress, phase, log, event, ending) is applied only where (job, fence) "
-        "matches and the status is `running` or `cancelling`. Otherwise nothing is written and the writer is told.",
+        "Every write of an attempt (start, progress, phase, log, event, ending) is applied only where (job, fence, "
+        "worker) matches and the status is `running` or `cancelling`. Otherwise nothing is written and the writer is "
+        "told. The fence alone does not do: a failover or a restore that loses claims gives the same fence out again.",
         (),
     ),
     (
         "One record per attempt",
-        "An ended attempt has one row, keyed by (job, fence). To settle it again is success and changes nothing.",
+        "An ended attempt has one row, keyed by (job, fence). To settle it again, by the worker that it names, is "
+        "success and changes nothing.",
         (),
     ),
     (

@@ -96,8 +96,8 @@ _WORKING = """\
    unless it says that their lanes are granted; for that `lock_limited`, `count_running`, `lane_keys` and `read_buckets`
    come before it in the same transaction, and `save_buckets` after it.
 3. `start` before the handler runs, unless the claim was told to do so.
-4. Meanwhile `save_progress` with (job, fence); `save_phase`, `save_logs` and `save_events` after `hold_attempt` in the
-   same transaction, and only if that found the attempt.
+4. Meanwhile `save_progress` with (job, fence, worker); `save_phase`, `save_logs` and `save_events` after
+   `hold_attempt` in the same transaction, and only if that found the attempt.
 5. However the attempt ended, decide what follows (the table below), then `settle` (those that just returned:
    `settle_done`), then `touch_keys` for the concurrency keys that the answer names, and admit them. A job that is not
    in the answer is either on record (`find_attempts`: success) or lost: write nothing more about it.

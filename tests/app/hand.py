@@ -44,7 +44,7 @@ class Hand:
             self.store.run(plan)
 
     def held(self, claimed: Claimed) -> Held:
-        return Held(claimed.job_id, claimed.fence)
+        return Held(claimed.job_id, claimed.fence, self.id)
 
     def fail(self, job_id: str, failure: Failure) -> None:
         self.end(self.claim_one(job_id), self.failing(failure))

@@ -94,7 +94,7 @@ def test_on_a_console_a_traceback_is_set_in(written: Written) -> None:
 def test_the_job_is_the_one_that_is_named_or_else_the_one_in_hand(written: Written) -> None:
     logs.configure("json", stream=written.stream)
 
-    token = JOB.set(Held("in-hand", 1))
+    token = JOB.set(Held("in-hand", 1, "worker"))
     logging.getLogger("somebody.else").warning("busy")
     logger("penstock.tests").warning("about another", extra=about("another"))
     JOB.reset(token)

@@ -65,7 +65,7 @@ class Desk:
 def test_what_the_store_did_not_take_is_handed_in_again(stage: Stage) -> None:
     kit = Kit(stage.app.store)
     kit.run(jobs.create([kit.draft() for _ in range(MANY)]))
-    ids = [each.job_id for each in kit.claim(limit=MANY)]
+    ids = [each.job_id for each in kit.claim(kit.worker(id=WORKER), limit=MANY)]
 
     async def settle() -> None:
         desk = Desk(Faltering(stage.app.store))

@@ -46,6 +46,7 @@ class History(RuleBasedStateMachine):
         self.admin = AdminModel(self.world)
         self.expected = Expectation(self.world)
         self.claims: list[Claimed] = []
+        self.holders: dict[tuple[str, int], str] = {}
         self.drafts: list[Draft] = []
         self.ticked: list[tuple[Tick, Draft | None, str]] = []
         self.numbers = self.step = 0
@@ -122,6 +123,7 @@ class History(RuleBasedStateMachine):
             return []
         # An id that was deleted and made again begins anew: nobody hands in attempts of both its lives at once.
         again = {each.job_id for each in claimed if each.fence == 1}
+        self.holders.update(((each.job_id, each.fence), worker) for each in claimed)
         self.claims = [*(each for each in self.claims if each.job_id not in again), *claimed]
         return list(claimed)
 
@@ -134,10 +136,16 @@ class History(RuleBasedStateMachine):
         return self.take(next(reversed(self.world.workers)), lanes, limit, lanes, start)
 
     def begin_all(self, claimed: Sequence[Claimed]) -> None:
-        held = [Held(each.job_id, each.fence) for each in claimed]
+        held = [self.name(each) for each in claimed]
         self.same(lambda: self.jobs.start(held), lambda _: jobs.start(held))
 
-    def end(self, worker: str | None, done: Sequence[Settlement]) -> None:
+    def end(self, done: Sequence[Settlement]) -> None:
+        """Each worker hands in the endings of its attempts."""
+        workers = [self.holders[each.job_id, each.fence] for each in done]
+        for worker in dict.fromkeys(workers):
+            self.end_for(worker, [each for each, holder in zip(done, workers, strict=True) if holder == worker])
+
+    def end_for(self, worker: str, done: Sequence[Settlement]) -> None:
         self.same(lambda: self.jobs.settle(worker, done), lambda party: jobs.settle(worker, party.endings(done)))
 
     def cancel_all(self, ids: Sequence[str], by: str | None = None) -> None:
@@ -207,7 +215,7 @@ class History(RuleBasedStateMachine):
         else:
             trigger = Trigger.FAIL if wanted is TERMINAL else Trigger.ASK_REVIEW
             done = [self.ending(each, trigger, False, None) for each in self.take_anything(2)]
-            self.end(None, done)
+            self.end(done)
 
     def claimed(self, number: int) -> Claimed:
         """A claim that mostly still holds, and sometimes is an old one of a job that is held by another."""
@@ -219,8 +227,15 @@ class History(RuleBasedStateMachine):
         return pick((holding if number % 4 else outlived) or self.claims, number // 4)
 
     def held(self, number: int) -> Held:
-        claimed = self.claimed(number)
-        return Held(claimed.job_id, claimed.fence)
+        return self.name(self.claimed(number))
+
+    def by_another(self, held: Held) -> Held:
+        """The same under the name of the newest worker, which may never have held it."""
+        return held._replace(worker=next(reversed(self.world.workers)))
+
+    def name(self, claimed: Claimed) -> Held:
+        """What writes of an attempt name."""
+        return Held(claimed.job_id, claimed.fence, self.holders[claimed.job_id, claimed.fence])
 
 
 def pick(items: Sequence[T], number: int) -> T:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypeVar
 
 from penstock.core.definition import Definition
 from penstock.core.ids import IdSource
@@ -20,6 +21,7 @@ T = TypeVar("T")
 
 START = 1_800_000_000_000_000
 LEASE = 15_000_000
+NO_WORKER = "00000000-0000-7000-8000-000000000000"
 _CAUSES = {
     Trigger.SUCCEED: Cause.RETURNED,
     Trigger.FAIL: Cause.RAISED,
@@ -33,13 +35,15 @@ _CAUSES = {
 class Kit:
     """A store at a moment that only moves when told."""
 
+    _holders: ClassVar[dict[tuple[str, int], str]] = {}
+    """Which worker claimed an attempt last, with whichever kit."""
+
     def __init__(self, store: Any) -> None:
         self.store = store
         self.now = START
         self._numbers = itertools.count()
         self._ids = IdSource(lambda: self.now // 1000, os.urandom)
         self._lanes: dict[str, int] = {}
-        self._holders: dict[str, str] = {}
 
     def run(self, plan: Plan[T]) -> T:
         return self.store.run(plan, now=self.now)
@@ -75,20 +79,34 @@ class Kit:
         lanes = options.pop("lanes", None) or sorted(self._lanes.values())
         worker = worker or self.worker()
         claimed = self.run(jobs.claim(worker, lanes, limit, **options))
-        self._holders.update((each.job_id, worker) for each in claimed)
+        self._holders.update(((each.job_id, each.fence), worker) for each in claimed)
         return claimed
 
-    def running(self, definition: str = "work", **options: Any) -> Claimed:
+    def running(self, definition: str = "work", *, worker: str | None = None, **options: Any) -> Claimed:
         """A job that has just been claimed; nothing else may be ready in its lane."""
         job_id = self.create(definition, **options)
-        (claimed,) = self.claim(lanes=[self._lanes[definition]], limit=1)
+        (claimed,) = self.claim(worker, lanes=[self._lanes[definition]], limit=1)
         assert claimed.job_id == job_id
         return claimed
 
     def settle(self, claimed: Claimed | Held, trigger: Trigger = Trigger.SUCCEED, **facts: Any) -> SettleReport:
-        """Hand in an ending, as the worker that claimed the job last would."""
-        worker = self._holders.get(claimed.job_id)
-        return self.run(jobs.settle(worker, [self.ending(claimed, trigger, **facts)]))
+        """Hand in an ending, as the worker that claimed the attempt would."""
+        return self.run(jobs.settle(self.held(claimed).worker, [self.ending(claimed, trigger, **facts)]))
+
+    def settle_all(self, endings: Sequence[Settlement]) -> SettleReport:
+        """Hand in endings of one worker's attempts."""
+        workers = {self._holders[each.job_id, each.fence] for each in endings} or {NO_WORKER}
+        (worker,) = workers
+        return self.run(jobs.settle(worker, endings))
+
+    def held(self, job: Claimed | Held | str, fence: int | None = None) -> Held:
+        """What writes of an attempt name; one that was never claimed has the name of a worker that never was."""
+        if isinstance(job, Held):
+            return job
+        job_id = job if isinstance(job, str) else job.job_id
+        number = fence if fence is not None or isinstance(job, str) else job.fence
+        assert number is not None
+        return Held(job_id, number, self._holders.get((job_id, number), NO_WORKER))
 
     def ending(self, claimed: Claimed | Held, trigger: Trigger = Trigger.SUCCEED, **facts: Any) -> Settlement:
         """What the engine would hand in for an attempt that ended by `trigger`."""

@@ -9,7 +9,7 @@ from penstock.core.access import Role
 from penstock.core.alerts import Alert
 from penstock.core.definition import RateLimit
 from penstock.core.instant import DAY, HOUR
-from penstock.core.job import Held, LogLine
+from penstock.core.job import LogLine
 from penstock.core.schedule import Kind, Schedule, Tick
 from penstock.core.transitions import Status, Trigger
 from penstock.core.worker import Duty
@@ -65,7 +65,7 @@ def _details(kit: Kit) -> None:
         "other", idempotency_key="key", reference_type="order", reference_id="7", webhook_url="https://example.test/",
         tags=("x", "y"), traceparent="00-1-2-01", actor="ann",
     )  # fmt: skip
-    held = Held(claimed.job_id, claimed.fence)
+    held = kit.held(claimed)
     kit.run(jobs.save_phase(held, "run", 0, "running", progress=12.5, message="half\\way"))
     kit.run(jobs.save_progress([(held, 12.5, "half\tway", "run")]))
     kit.run(

@@ -87,7 +87,7 @@ class ModelJob:
 
     @property
     def held(self) -> Held:
-        return Held(self.id, self.fence)
+        return Held(self.id, self.fence, self.worker or "")
 
     def told(self, now: int) -> Status:
         """What it reads as: an ended job past its time is stale."""
@@ -206,7 +206,7 @@ class World:
     def owned(self, held: Held) -> ModelJob | None:
         """The job that an attempt may still write to."""
         job = self.jobs.get(held.job_id)
-        return job if job is not None and job.fence == held.fence and job.status in LIVE else None
+        return job if job is not None and job.status in LIVE and job.held == held else None
 
     def hold(self, held: Held) -> ModelJob:
         job = self.owned(held)

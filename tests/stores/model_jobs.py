@@ -101,18 +101,18 @@ class JobsModel:
                 self.world.tell(kinds.STARTED, job.id, job.fence)
         return refused
 
-    def settle(self, worker: str | None, settlements: Sequence[Settlement]) -> SettleReport:
+    def settle(self, worker: str, settlements: Sequence[Settlement]) -> SettleReport:
         report = SettleReport([], [], [])
         touched = []
         for each in settlements:
-            held = Held(each.job_id, each.fence)
+            held = Held(each.job_id, each.fence, worker)
             job = self.world.owned(held)
             known = self.world.jobs.get(each.job_id)
             if job is not None:
                 self._end(job, worker, each)
                 touched.append(job)
                 report.applied.append(job.id)
-            elif known is not None and _ended_so(known.attempts.get(each.fence), each):
+            elif known is not None and _ended_so(known.attempts.get(each.fence), worker, each):
                 report.repeated.append(each.job_id)
             else:
                 report.refused.append(held)
@@ -282,7 +282,7 @@ class JobsModel:
         world.tell(kinds.ENQUEUED, job.id)
         return Created(job.id, job.status, created=True)
 
-    def _end(self, job: ModelJob, worker: str | None, each: Settlement) -> None:
+    def _end(self, job: ModelJob, worker: str, each: Settlement) -> None:
         world, outcome, number = self.world, each.outcome, job.attempt
         status = Status.CANCELLED if job.status is Status.CANCELLING else each.status
         world.move(job, outcome.trigger, status)
@@ -306,7 +306,7 @@ class JobsModel:
         world.tell(told, job.id, job.fence)
 
     def _free(self, job: ModelJob, random: float, answer: Reclaimed) -> None:
-        worker, was, started = job.worker, job.status, job.started_at is not None
+        worker, was, started = job.worker or "", job.status, job.started_at is not None
         standing = Standing(job.attempt, job.draft.max_attempts, job.lost)
         policy = self.world.definition(job).backoff
         decided = decide(job.id, job.fence, LOST if started else RELEASED, standing, policy, random)
@@ -323,6 +323,6 @@ class JobsModel:
         return None if draft.concurrency_key is None else (draft.definition, draft.concurrency_key)
 
 
-def _ended_so(attempt: Attempt | None, settlement: Settlement) -> bool:
+def _ended_so(attempt: Attempt | None, worker: str, settlement: Settlement) -> bool:
     """Whether this very ending is on record: what was given up as lost has not returned."""
-    return attempt is not None and attempt.cause == settlement.outcome.cause
+    return attempt is not None and (attempt.worker, attempt.cause) == (worker, settlement.outcome.cause)

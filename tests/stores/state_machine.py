@@ -10,7 +10,6 @@ from hypothesis.stateful import initialize, rule
 
 from penstock.core.definition import Definition, Pause, RateLimit
 from penstock.core.instant import DAY, HOUR, SECOND, from_datetime
-from penstock.core.job import Held
 from penstock.core.retry import Backoff, Fixed
 from penstock.core.schedule import Kind, Overlap, Schedule, Tick
 from penstock.core.transitions import ACTIVE, ENDINGS, LIVE, TERMINAL, WAITING, Status, Trigger
@@ -145,25 +144,38 @@ class StoreMachine(History):
     def work(self, endings: list[tuple[int, Trigger]], retryable: bool, delay: int | None) -> None:
         """A worker takes what it can get and does it."""
         claimed = self.take_anything(len(endings))
-        worker = next(reversed(self.world.workers))
         triggers = [trigger for _, trigger in endings]
         done = [self.ending(*each, retryable, delay) for each in zip(claimed, triggers, strict=False)]
-        self.end(worker, done)
+        self.end(done)
 
-    @rule(numbers=few)
-    def start(self, numbers: list[int]) -> None:
+    @rule(numbers=few, other=st.booleans())
+    def start(self, numbers: list[int], other: bool) -> None:
         held = [self.held(number) for number in numbers]
+        if other:
+            held.append(self.by_another(held[0]))
         self.same(lambda: self.jobs.start(held), lambda _: jobs.start(held))
 
-    @rule(endings=endings, retryable=st.booleans(), delay=st.none() | st.sampled_from((0, HOUR)), named=st.booleans())
-    def settle(self, endings: list[tuple[int, Trigger]], retryable: bool, delay: int | None, named: bool) -> None:
+    @rule(
+        endings=endings,
+        retryable=st.booleans(),
+        delay=st.none() | st.sampled_from((0, HOUR)),
+        by_newest=st.sampled_from((False, False, True)),
+    )
+    def settle(self, endings: list[tuple[int, Trigger]], retryable: bool, delay: int | None, by_newest: bool) -> None:
+        """The workers hand in endings of theirs, or the newest one those of all."""
         done = [self.ending(self.claimed(number), trigger, retryable, delay) for number, trigger in endings]
-        worker = next(reversed(self.world.workers)) if named else None
-        self.end(worker, done)
+        if by_newest:
+            self.end_for(next(reversed(self.world.workers)), done)
+        else:
+            self.end(done)
 
-    @rule(numbers=few, percent=st.sampled_from((-1.0, 0.0, 33.5, 250.0)), message=maybe, phase=maybe)
-    def progress(self, numbers: list[int], percent: float, message: str | None, phase: str | None) -> None:
+    @rule(
+        numbers=few, percent=st.sampled_from((-1.0, 0.0, 33.5, 250.0)), message=maybe, phase=maybe, other=st.booleans()
+    )
+    def progress(self, numbers: list[int], percent: float, message: str | None, phase: str | None, other: bool) -> None:
         reports = [(self.held(number), percent, message, phase) for number in numbers]
+        if other:
+            reports.append((self.by_another(reports[0][0]), 1.0, "stale", None))
         self.same(lambda: self.jobs.save_progress(reports), lambda _: jobs.save_progress(reports))
 
     @rule(number=some, saved=st.lists(phases, min_size=1, max_size=4), message=maybe, ended=st.booleans())
@@ -173,7 +185,7 @@ class StoreMachine(History):
             self.save_phase(held, position, status, message)
         self.same(lambda: self.jobs.emit(held, "mail.sent"), lambda _: jobs.emit(held, "mail.sent", '{"to": 1}'))
         if ended:
-            self.settle([(number, Trigger.FAIL)], False, None, True)
+            self.settle([(number, Trigger.FAIL)], False, None, False)
 
     @rule(number=st.integers(0, 2), kept=st.lists(some, max_size=3, unique=True))
     def release_unheld(self, number: int, kept: list[int]) -> None:
@@ -208,14 +220,14 @@ class StoreMachine(History):
         self.rescue(0.5)
         self.promote(HOUR, 5)
         self.take_anything(5)
-        held = [Held(each.job_id, each.fence) for each in old]
+        held = [self.name(each) for each in old]
         done = [self.ending(each, trigger, True, None) for each in old]
         if first == "start":
             self.begin_all(old)
         elif first == "progress":
             reports = [(each, 1.0, "late", None) for each in held]
             self.same(lambda: self.jobs.save_progress(reports), lambda _: jobs.save_progress(reports))
-        self.end(None, done)
+        self.end(done)
 
     # Operators and jobs
 
@@ -226,7 +238,7 @@ class StoreMachine(History):
     @rule(endings=endings)
     def cancel_what_runs(self, endings: list[tuple[int, Trigger]]) -> None:
         self.cancel_all([job.id for job in self.world.jobs.values() if job.status in LIVE])
-        self.settle(endings, True, None, True)
+        self.settle(endings, True, None, False)
 
     @rule(numbers=few, from_position=st.none() | st.integers(0, 2))
     def retry(self, numbers: list[int], from_position: int | None) -> None:
@@ -240,7 +252,7 @@ class StoreMachine(History):
         if retired:
             self.retire(1000)
         self.retry_all(ids, from_position)
-        self.end(None, [self.ending(each, Trigger.FAIL, False, None) for each in self.take_anything(5)])
+        self.end([self.ending(each, Trigger.FAIL, False, None) for each in self.take_anything(5)])
         self.world.now += wait
         self.retire(1000)
 

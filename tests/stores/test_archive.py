@@ -15,7 +15,7 @@ import pytest
 
 from penstock.core.admin import Remains, Sweep
 from penstock.core.errors import StoreError
-from penstock.core.job import Held, LogLine
+from penstock.core.job import LogLine
 from penstock.core.secrets import MASK
 from penstock.core.transitions import Status, Trigger
 from penstock.engine.archive import Archive
@@ -58,7 +58,7 @@ def test_without_delete_jobs_are_only_announced(kit: Kit) -> None:
 def test_the_remains_are_all_that_there_is_of_a_job(kit: Kit) -> None:
     kit.define("work", phases=("one", "two"), secret_fields=("pin",))
     claimed = kit.running(params='{"pin": 1}', tags=("x",))
-    held = Held(claimed.job_id, claimed.fence)
+    held = kit.held(claimed)
     kit.run(jobs.save_phase(held, "one", 0, "completed", progress=100.0, result="1"))
     kit.run(jobs.save_logs(held, [LogLine("info", "first"), LogLine("error", "second")]))
     kit.settle(claimed, Trigger.ASK_REVIEW, note="look")

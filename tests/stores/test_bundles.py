@@ -9,7 +9,7 @@ import pytest
 from penstock.core.errors import FeedGone
 from penstock.core.event import Event
 from penstock.core.instant import DAY
-from penstock.core.job import Claimed, Held
+from penstock.core.job import Claimed
 from penstock.core.transitions import Status, Trigger
 from penstock.stores.verbs import admin, control, feed, jobs
 from tests.stores.kit import Kit
@@ -42,7 +42,7 @@ def claimed(kit: Kit, count: int) -> list[Claimed]:
 def ended(kit: Kit, count: int) -> list[str]:
     """So many jobs that were created, claimed and settled at once."""
     found = claimed(kit, count)
-    kit.run(jobs.settle(None, [kit.ending(each) for each in found]))
+    kit.settle_all([kit.ending(each) for each in found])
     kit.advance(1)
     return [each.job_id for each in found]
 
@@ -88,7 +88,7 @@ def test_many_jobs_are_told_of_in_several_rows(kit: Kit) -> None:
     origin = kit.run(feed.origin())
     ids = created(kit, 2003)
     found = kit.claim(limit=2003)
-    kit.run(jobs.settle(None, [kit.ending(each) for each in found]))
+    kit.settle_all([kit.ending(each) for each in found])
 
     events = told(kit, origin, 700)
 
@@ -103,7 +103,7 @@ def test_many_jobs_are_told_of_in_several_rows(kit: Kit) -> None:
 
 def test_attempts_with_other_fences_are_told_of_apart(kit: Kit) -> None:
     first = claimed(kit, 2)
-    kit.run(jobs.settle(None, [kit.ending(each, Trigger.RELEASE) for each in first]))
+    kit.settle_all([kit.ending(each, Trigger.RELEASE) for each in first])
     created(kit, 3)
 
     again = kit.claim(limit=10)
@@ -118,7 +118,7 @@ def test_a_cancelled_job_among_those_that_succeed_is_told_of_as_cancelled(kit: K
     found = claimed(kit, 5)
     kit.run(control.cancel([found[0].job_id, found[1].job_id]))
 
-    kit.run(jobs.settle(None, [kit.ending(each) for each in found]))
+    kit.settle_all([kit.ending(each) for each in found])
 
     ends = [kit.events(each.job_id)[-1] for each in found]
     assert ends == ["job.cancelled"] * 2 + ["job.succeeded"] * 3
@@ -130,7 +130,7 @@ def test_reserved_jobs_that_start_together_are_told_of_together(kit: Kit) -> Non
     assert bundles(kit) == [("job.enqueued", None)]
     kit.advance(1)
 
-    kit.run(jobs.start([Held(each.job_id, each.fence) for each in reserved]))
+    kit.run(jobs.start([kit.held(each) for each in reserved]))
 
     assert bundles(kit) == [("job.enqueued", None), ("job.started", 1)]
     assert [kit.events(each.job_id) for each in reserved] == [["job.enqueued", "job.started"]] * 3
@@ -194,7 +194,7 @@ def test_a_job_finds_what_bundles_told_of_it_however_its_attempts_ended(kit: Kit
     kit.define("work", max_attempts=10)
     found = claimed(kit, 5)
     endings = [Trigger.SUCCEED, Trigger.FAIL, Trigger.LOSE, Trigger.RELEASE, Trigger.SNOOZE]
-    kit.run(jobs.settle(None, [kit.ending(*pair) for pair in zip(found, endings, strict=True)]))
+    kit.settle_all([kit.ending(*pair) for pair in zip(found, endings, strict=True)])
     lasts = ["job.succeeded", "job.retrying", "job.lost", "job.released", "job.snoozed"]
     begin = ["job.enqueued", "job.started"]
     assert [kit.events(each.job_id) for each in found] == [[*begin, last] for last in lasts]
@@ -202,10 +202,10 @@ def test_a_job_finds_what_bundles_told_of_it_however_its_attempts_ended(kit: Kit
     kit.advance(3600)
     kit.run(jobs.promote())
     again = kit.claim(limit=10)
-    held = [Held(each.job_id, each.fence) for each in again]
+    held = [kit.held(each) for each in again]
     kit.run(jobs.start(held))
     kit.advance(1)
-    kit.run(jobs.settle(None, [kit.ending(each) for each in again]))
+    kit.settle_all([kit.ending(each) for each in again])
 
     rest = ["job.started", "job.succeeded"]
     for each, last in zip(found[1:], lasts[1:], strict=True):
@@ -223,7 +223,7 @@ def test_a_job_of_a_lost_worker_finds_what_bundles_told_of_it(kit: Kit) -> None:
 
 def test_a_job_that_is_tried_again_by_hand_keeps_what_bundles_told_of_it(kit: Kit) -> None:
     found = claimed(kit, 3)
-    kit.run(jobs.settle(None, [kit.ending(each, Trigger.FAIL, retryable=False) for each in found]))
+    kit.settle_all([kit.ending(each, Trigger.FAIL, retryable=False) for each in found])
     kit.advance(1)
     kit.run(control.retry([each.job_id for each in found]))
     before = kit.events(found[0].job_id)

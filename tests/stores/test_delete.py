@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.core.job import Held, LogLine
+from penstock.core.job import LogLine
 from penstock.core.transitions import Status, Trigger
 from penstock.stores.verbs import control, jobs
 from tests.stores.kit import Kit
@@ -86,7 +86,7 @@ def test_nothing_to_delete_is_fine(kit: Kit) -> None:
 
 def _rich_job(kit: Kit, **options: str) -> str:
     claimed = kit.running(tags=("red", "blue"), **options)
-    held = Held(claimed.job_id, claimed.fence)
+    held = kit.held(claimed)
     kit.run(jobs.save_phase(held, "run", 0, "completed", result="1"))
     kit.run(jobs.save_progress([(held, 50.0, None, "run")]))
     kit.run(jobs.save_logs(held, [LogLine("info", "hello")]))

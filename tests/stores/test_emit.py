@@ -6,7 +6,6 @@ import pytest
 
 from penstock.core.errors import LeaseLost
 from penstock.core.instant import to_datetime
-from penstock.core.job import Held
 from penstock.core.transitions import Trigger
 from penstock.stores.verbs import feed, jobs
 from tests.stores.kit import Kit
@@ -18,8 +17,8 @@ def test_an_event_of_the_handler_is_kept(kit: Kit) -> None:
     claimed = kit.running()
     kit.advance(1)
 
-    kit.run(jobs.emit(Held(claimed.job_id, 1), "invoice.sent", '{"to": "anna"}'))
-    kit.run(jobs.emit(Held(claimed.job_id, 1), "invoice.sent", None))
+    kit.run(jobs.emit(kit.held(claimed, 1), "invoice.sent", '{"to": "anna"}'))
+    kit.run(jobs.emit(kit.held(claimed, 1), "invoice.sent", None))
 
     first, second = kit.run(feed.of_job(claimed.job_id))[-2:]
     assert (first.kind, first.data, first.fence) == ("invoice.sent", '{"to": "anna"}', 1)
@@ -31,7 +30,7 @@ def test_an_event_of_the_handler_is_kept(kit: Kit) -> None:
 def test_several_events_are_kept_in_their_order(kit: Kit) -> None:
     claimed = kit.running()
 
-    kit.run(jobs.emit_many(Held(claimed.job_id, 1), [(f"step.{number}", f"[{number}]") for number in range(5)]))
+    kit.run(jobs.emit_many(kit.held(claimed, 1), [(f"step.{number}", f"[{number}]") for number in range(5)]))
 
     kept = kit.run(feed.of_job(claimed.job_id))[-5:]
     assert [(each.kind, each.data, each.fence) for each in kept] == [(f"step.{n}", f"[{n}]", 1) for n in range(5)]
@@ -43,6 +42,6 @@ def test_an_attempt_that_lost_its_job_emits_nothing(kit: Kit) -> None:
     kit.claim()
 
     with pytest.raises(LeaseLost):
-        kit.run(jobs.emit(Held(claimed.job_id, 1), "late", None))
+        kit.run(jobs.emit(kit.held(claimed, 1), "late", None))
 
     assert "late" not in kit.events(claimed.job_id)

@@ -7,7 +7,6 @@ import pytest
 from penstock.core.errors import FeedGone, InvalidInput
 from penstock.core.event import Event
 from penstock.core.instant import DAY, to_datetime
-from penstock.core.job import Held
 from penstock.core.transitions import Status
 from penstock.stores.verbs import control, feed, jobs
 from tests.stores.kit import START, Kit
@@ -51,7 +50,7 @@ def test_the_origin_is_followed_by_everything(kit: Kit) -> None:
 
 def test_an_event_tells_what_was_written(kit: Kit) -> None:
     claimed = kit.running()
-    held = Held(claimed.job_id, claimed.fence)
+    held = kit.held(claimed)
     tip = kit.run(feed.tip())
     kit.run(jobs.emit(held, "mail.sent", '{"to": "ä\\"x"}'))
 

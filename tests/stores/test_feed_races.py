@@ -173,7 +173,7 @@ def test_of_two_events_of_a_job_the_first_comes_first_though_its_transaction_is_
 ) -> None:
     kit = postgres_kit
     claimed = kit.running()
-    held = Held(claimed.job_id, claimed.fence)
+    held = kit.held(claimed)
     for window in (1, 2, 3, feed.WINDOW):
         monkeypatch.setattr(feed, "WINDOW", window)
         whole, small = Reader(kit), Reader(kit, limit=1)
@@ -288,7 +288,7 @@ def test_every_event_of_many_writers_is_read_once_and_in_each_jobs_order(
     kit = shared_kit
     monkeypatch.setattr(feed, "WINDOW", 30)
     claimed = [kit.running() for _ in range(8)]
-    held = [Held(each.job_id, each.fence) for each in claimed]
+    held = [kit.held(each) for each in claimed]
     origin = kit.run(feed.tip())
     live, patient = Reader(kit, origin, limit=7), Reader(kit, origin, limit=50)
     per_writer = counts(ci=200, soak=5000)
@@ -320,7 +320,7 @@ def test_transactions_that_overlap_long_are_read_once_and_in_each_jobs_order(
     """Each transaction takes its number, writes about some jobs, and waits for others; some are broken off."""
     kit = postgres_kit
     monkeypatch.setattr(feed, "WINDOW", 5)
-    held = [Held(each.job_id, each.fence) for each in (kit.running() for _ in range(6))]
+    held = [kit.held(each) for each in (kit.running() for _ in range(6))]
     origin = kit.run(feed.tip())
     readers = [Reader(kit, origin, limit=limit) for limit in (1, 4, 500)]
     late = Reader(kit, origin, limit=3)
@@ -366,7 +366,7 @@ def test_transactions_that_overlap_long_are_read_once_and_in_each_jobs_order(
 def test_events_of_another_process_are_read_once(tmp_path: Path) -> None:
     path = str(tmp_path / "penstock.db")
     kit = Kit(SqliteStore(path))
-    held = [Held(each.job_id, each.fence) for each in (kit.running() for _ in range(3))]
+    held = [kit.held(each) for each in (kit.running() for _ in range(3))]
     reader = Reader(kit, limit=5)
     context = multiprocessing.get_context("spawn")
     others = [context.Process(target=_emit_notes, args=(path, held, name, 100)) for name in ("a", "b")]

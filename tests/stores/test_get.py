@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.core.instant import DAY, to_datetime
-from penstock.core.job import Held, Job
+from penstock.core.job import Job
 from penstock.core.outcome import Failure
 from penstock.core.transitions import Status, Trigger
 from penstock.stores.verbs import admin, control, jobs
@@ -54,7 +54,7 @@ def test_a_running_job_names_its_worker_and_how_far_it_came(kit: Kit) -> None:
     worker = kit.worker()
     (claimed,) = kit.claim(worker)
     kit.advance(2)
-    kit.run(jobs.save_progress([(Held(claimed.job_id, claimed.fence), 42.5, "halfway", "read")]))
+    kit.run(jobs.save_progress([(kit.held(claimed), 42.5, "halfway", "read")]))
 
     job = kit.job(claimed.job_id)
 

@@ -8,7 +8,6 @@ import pytest
 
 from penstock.core.errors import LeaseLost
 from penstock.core.instant import SECOND, to_datetime
-from penstock.core.job import Held
 from penstock.core.worker import WorkerInfo
 from penstock.stores import migrations
 from penstock.stores.verbs import admin, control, jobs
@@ -89,7 +88,7 @@ def test_a_heartbeat_brings_the_jobs_to_cancel(kit: Kit) -> None:
     kit.run(control.cancel([mine[0].job_id, mine[2].job_id, other.job_id]))
     pulse = kit.run(jobs.heartbeat(worker, LEASE))
 
-    wanted = [Held(mine[0].job_id, 1), Held(mine[2].job_id, 1)]
+    wanted = [kit.held(mine[0]), kit.held(mine[2])]
     assert sorted(pulse.cancels, key=lambda each: each.job_id) == wanted
 
 

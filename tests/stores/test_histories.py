@@ -59,9 +59,9 @@ def test_a_key_moves_to_the_unique_job_that_answers_for_a_deleted_one(machine: M
 def test_attempts_at_a_deleted_job_are_not_handed_in_beside_those_of_its_next_life(machine: Machine) -> None:
     first = machine.claims[-1]
     draft = next(each for each in machine.drafts if each.id == first.job_id)
-    machine.end(None, [machine.ending(first, Trigger.RELEASE, True, None)])
+    machine.end([machine.ending(first, Trigger.RELEASE, True, None)])
     second = next(each for each in machine.take_anything(5) if each.job_id == draft.id)
-    machine.end(None, [machine.ending(second, Trigger.SUCCEED, True, None)])
+    machine.end([machine.ending(second, Trigger.SUCCEED, True, None)])
     machine.all_are_alike()
     _delete(machine, draft.id)
     machine.all_are_alike()

@@ -10,7 +10,6 @@ import pytest
 
 from penstock.core.errors import Conflict
 from penstock.core.instant import DAY, SECOND, to_datetime
-from penstock.core.job import Held
 from penstock.core.plan import Plan, Statement, Steps, writes
 from penstock.core.transitions import Status, Trigger
 from penstock.core.worker import HookCall
@@ -78,14 +77,12 @@ def test_a_call_tells_who_and_when_and_of_a_failure_what(kit: Kit, lane: int) ->
 
 def test_a_job_that_fails_because_its_workers_died_is_told_as_failed(kit: Kit, lane: int) -> None:
     claimed = kit.running()
-    held = Held(claimed.job_id, 1)
-    for _ in range(3):
-        kit.run(jobs.start([held]))
+    for fence in (1, 2, 3):
+        kit.run(jobs.start([kit.held(claimed, fence)]))
         kit.advance(60)
         kit.run(jobs.reclaim(SECOND, 0.5))
         kit.advance(60)
         kit.run(jobs.promote())
-        held = Held(held.job_id, held.fence + 1)
         kit.claim()
 
     (call,) = kit.run(jobs.take_hooks([lane], 10))
@@ -239,7 +236,7 @@ def test_a_change_that_is_undone_leaves_no_call(kit: Kit, lane: int) -> None:
 
     @writes
     def settle_and_fail() -> Steps[None]:
-        yield from jobs.settle(None, [kit.ending(claimed)]).steps()
+        yield from jobs.settle(kit.held(claimed).worker, [kit.ending(claimed)]).steps()
         yield Statement("find_jobs", columns={"id": [claimed.job_id]})
         raise Conflict("Something else went wrong.")
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.core.errors import LeaseLost
 from penstock.core.instant import to_datetime
-from penstock.core.job import Held, LogLine
+from penstock.core.job import LogLine
 from penstock.core.transitions import Trigger
 from penstock.stores.verbs import admin, jobs
 from tests.stores.kit import Kit
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("sound")
 
 def test_lines_are_kept_as_they_were_written_in_their_order(kit: Kit) -> None:
     claimed = kit.running()
-    held = Held(claimed.job_id, 1)
+    held = kit.held(claimed, 1)
     lines = [
         LogLine("info", "begun"),
         LogLine("debug", 'odd "text" \\ {} NULL ü\n', at=kit.now - 5, phase="load", details='{"a": 1}', duration=7),
@@ -37,10 +37,10 @@ def test_lines_are_kept_as_they_were_written_in_their_order(kit: Kit) -> None:
 
 def test_lines_say_which_attempt_wrote_them(kit: Kit) -> None:
     claimed = kit.running()
-    kit.run(jobs.save_logs(Held(claimed.job_id, 1), [LogLine("info", "one")]))
+    kit.run(jobs.save_logs(kit.held(claimed, 1), [LogLine("info", "one")]))
     kit.settle(claimed, Trigger.RELEASE)
     kit.claim()
-    kit.run(jobs.save_logs(Held(claimed.job_id, 2), [LogLine("info", "two")]))
+    kit.run(jobs.save_logs(kit.held(claimed, 2), [LogLine("info", "two")]))
 
     assert [(each.fence, each.message) for each in kit.run(admin.logs(claimed.job_id))] == [(1, "one"), (2, "two")]
 
@@ -51,7 +51,7 @@ def test_an_attempt_that_lost_its_job_writes_no_lines(kit: Kit) -> None:
     kit.claim()
 
     with pytest.raises(LeaseLost):
-        kit.run(jobs.save_logs(Held(claimed.job_id, 1), [LogLine("info", "late")]))
+        kit.run(jobs.save_logs(kit.held(claimed, 1), [LogLine("info", "late")]))
 
     assert kit.run(admin.logs(claimed.job_id)) == []
 
@@ -59,7 +59,7 @@ def test_an_attempt_that_lost_its_job_writes_no_lines(kit: Kit) -> None:
 def test_no_lines_are_no_work_but_the_fence_is_looked_at(kit: Kit) -> None:
     claimed = kit.running()
 
-    kit.run(jobs.save_logs(Held(claimed.job_id, 1), []))
+    kit.run(jobs.save_logs(kit.held(claimed, 1), []))
 
     with pytest.raises(LeaseLost):
-        kit.run(jobs.save_logs(Held(claimed.job_id, 2), []))
+        kit.run(jobs.save_logs(kit.held(claimed, 2), []))

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.core.errors import InvalidInput
 from penstock.core.instant import to_datetime
-from penstock.core.job import Attempt, Held, LogLine, Review
+from penstock.core.job import Attempt, LogLine, Review
 from penstock.core.outcome import Cause, Failure, Usage
 from penstock.core.transitions import Status, Trigger
 from penstock.stores.verbs import admin, control, jobs
@@ -24,7 +24,7 @@ def test_log_lines_come_back_as_they_were_written_and_in_order(kit: Kit) -> None
         LogLine("info", "ä\\n“quoted”", at=START + 1, phase="read", details='{"n": 1}', duration=7),
         LogLine("error", ""),
     ]
-    kit.run(jobs.save_logs(Held(claimed.job_id, claimed.fence), lines))
+    kit.run(jobs.save_logs(kit.held(claimed), lines))
 
     first, second = kit.run(admin.logs(claimed.job_id))
 
@@ -46,11 +46,11 @@ def test_logs_are_read_in_pages_and_by_level_phase_and_attempt(kit: Kit) -> None
     claimed = kit.running()
     levels = ("debug", "info", "warning", "error")
     lines = [LogLine(level, f"{level} {phase}", phase=phase) for phase in ("read", "write") for level in levels]
-    kit.run(jobs.save_logs(Held(claimed.job_id, claimed.fence), lines))
+    kit.run(jobs.save_logs(kit.held(claimed), lines))
     kit.settle(claimed, Trigger.SNOOZE)
     kit.run(jobs.promote())
     (again,) = kit.claim()
-    kit.run(jobs.save_logs(Held(again.job_id, again.fence), [LogLine("info", "once more")]))
+    kit.run(jobs.save_logs(kit.held(again), [LogLine("info", "once more")]))
     job_id = claimed.job_id
     everything = [line.message for line in lines] + ["once more"]
 
@@ -86,7 +86,7 @@ def test_an_attempt_that_runs_is_not_on_record_yet(kit: Kit) -> None:
 
 def test_attempts_tell_how_they_ended_in_their_order(kit: Kit) -> None:
     claimed = kit.running(max_attempts=2)
-    worker = kit.job(claimed.job_id).worker
+    worker = kit.held(claimed).worker
     kit.advance(3)
     failure = Failure("KeyError", "gone", "Traceback …", "f1")
     usage = Usage(exit_code=1, signal=9, peak_memory=2**40, cpu_seconds=1.5)

@@ -42,8 +42,8 @@ def open_transaction(kit: Kit) -> Iterator[psycopg.Connection[Any]]:
         yield connection
 
 
-def keyed(kit: Kit) -> Claimed:
-    return kit.running(concurrency_key="k")
+def keyed(kit: Kit, worker: str | None = None) -> Claimed:
+    return kit.running(worker=worker, concurrency_key="k")
 
 
 def admitted(kit: Kit) -> int:
@@ -56,10 +56,10 @@ def create(kit: Kit) -> None:
 
 
 def settle(kit: Kit) -> None:
-    ended = keyed(kit)
-    with_another = kit.running()
+    worker = kit.worker()
+    ended, with_another = keyed(kit, worker), kit.running(worker=worker)
 
-    report = kit.run(jobs.settle(None, [kit.ending(ended), kit.ending(with_another)]))
+    report = kit.settle_all([kit.ending(ended), kit.ending(with_another)])
 
     assert len(report.applied) == 2
 
@@ -141,7 +141,7 @@ def test_of_many_transactions_that_end_together_the_key_admits_no_more_than_its_
     with another(kit) as other, Arena(6) as arena:
         for _ in range(rounds):
             endings = [kit.ending(each) for each in kit.claim(limit=100)]
-            settled = partial(kit.run, jobs.settle(None, endings))
+            settled = partial(kit.settle_all, endings)
             answers = arena.together(
                 partial(create, kit), partial(create, other), enqueue_in_transaction, settled,
                 partial(kit.run, jobs.promote()), partial(other.run, jobs.promote()),

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("sound")
 @pytest.fixture
 def held(kit: Kit) -> Held:
     claimed = kit.running()
-    return Held(claimed.job_id, claimed.fence)
+    return kit.held(claimed)
 
 
 def test_a_phase_runs_and_is_completed(kit: Kit, held: Held) -> None:
@@ -60,7 +60,7 @@ def test_a_completed_phase_survives_the_attempt_and_is_never_written_again(kit: 
     (again,) = kit.claim()
 
     with pytest.raises(Conflict):
-        kit.run(jobs.save_phase(Held(again.job_id, again.fence), "load", 0, "completed", result="2"))
+        kit.run(jobs.save_phase(kit.held(again), "load", 0, "completed", result="2"))
 
     (phase,) = kit.run(jobs.phases(held.job_id))
     assert (phase.result, phase.fence) == ("1", 1)
@@ -73,7 +73,7 @@ def test_a_failed_phase_begins_anew_in_the_next_attempt(kit: Kit, held: Held) ->
     (again,) = kit.claim()
     kit.advance(5)
 
-    kit.run(jobs.save_phase(Held(again.job_id, again.fence), "load", 0, "running"))
+    kit.run(jobs.save_phase(kit.held(again), "load", 0, "running"))
 
     (phase,) = kit.run(jobs.phases(held.job_id))
     assert (failed.status, failed.error, failed.completed_at) == ("failed", "no network", None)

@@ -38,8 +38,8 @@ def done(kit: Kit, **options: object) -> Claimed:
 
 
 def test_what_is_read_of_it_is_all_that_a_row_would_tell(kit: Kit) -> None:
-    plain, told = kit.running(), kit.running("other")
-    worker = kit.job(plain.job_id).worker
+    worker = kit.worker()
+    plain, told = kit.running(worker=worker), kit.running("other", worker=worker)
     kit.advance(2)
     kit.run(jobs.settle(worker, [kit.ending(plain), kit.ending(told, result="1")]))
 
@@ -80,8 +80,8 @@ def test_said_again_it_is_on_record_and_another_ending_is_refused(kit: Kit) -> N
 
 
 def test_one_that_was_to_be_cancelled_has_a_row(kit: Kit) -> None:
-    claimed, beside = kit.running(), kit.running("other")
-    worker = kit.job(beside.job_id).worker
+    worker = kit.worker()
+    claimed, beside = kit.running(worker=worker), kit.running("other", worker=worker)
     kit.run(control.cancel([claimed.job_id]))
 
     kit.run(jobs.settle(worker, [kit.ending(claimed), kit.ending(beside)]))
@@ -98,8 +98,8 @@ def lone(claimed: Claimed) -> Settlement:
 
 
 def test_those_from_which_nothing_follows_are_ended_by_one_statement(kit: Kit) -> None:
-    first, second = kit.running(), kit.running("other")
-    worker = kit.job(first.job_id).worker
+    worker = kit.worker()
+    first, second = kit.running(worker=worker), kit.running("other", worker=worker)
     plan = jobs.settle(worker, [lone(first), lone(second)])
     statements = [each.name for each in _carried_out(kit, plan)]
 
@@ -110,8 +110,8 @@ def test_those_from_which_nothing_follows_are_ended_by_one_statement(kit: Kit) -
 
 
 def test_of_two_endings_of_one_job_in_a_batch_the_first_is_applied(kit: Kit) -> None:
-    claimed, other = kit.running(), kit.running("other")
-    worker = kit.job(claimed.job_id).worker
+    worker = kit.worker()
+    claimed, other = kit.running(worker=worker), kit.running("other", worker=worker)
     again = lone(claimed)._replace(outcome=Outcome(Trigger.SUCCEED, Cause.RETURNED, result="1"), lone=False)
 
     report = kit.run(jobs.settle(worker, [lone(claimed), lone(other), again]))
@@ -125,12 +125,12 @@ def test_of_two_endings_of_one_job_in_a_batch_the_first_is_applied(kit: Kit) -> 
 def test_what_follows_is_done_although_the_worker_knew_nothing_of_it(kit: Kit) -> None:
     hooked = kit.define("hooked", hooks=("on_success",))
     kit.define("limited", key_concurrency=1)
-    plain, told = kit.running(), kit.running("hooked")
-    kept = kit.running("limited", concurrency_key="one")
+    worker = kit.worker()
+    plain, told = kit.running(worker=worker), kit.running("hooked", worker=worker)
+    kept = kit.running("limited", worker=worker, concurrency_key="one")
     behind = kit.create("limited", concurrency_key="one")
-    cancelled, stranger = kit.running("other"), kit.running("another")
+    cancelled, stranger = kit.running("other", worker=worker), kit.running("another", worker=worker)
     kit.run(control.cancel([cancelled.job_id]))
-    worker = kit.job(plain.job_id).worker
     assert kit.job(behind).blocked
 
     report = kit.run(
@@ -165,15 +165,6 @@ def _carried_out(kit: Kit, plan: Plan[Any]) -> list[Statement]:
 
     kit.run(replace(plan, steps=watched))
     return seen
-
-
-def test_one_that_no_worker_hands_in_has_a_row(kit: Kit) -> None:
-    claimed = kit.running()
-
-    kit.run(jobs.settle(None, [kit.ending(claimed)]))
-
-    (attempt,) = attempts(kit, claimed.job_id)
-    assert (attempt.status, attempt.worker, attempt.result, rows(kit)) == (Status.SUCCEEDED, None, "null", 1)
 
 
 def test_one_whose_process_told_what_it_used_has_a_row(kit: Kit) -> None:
@@ -223,12 +214,13 @@ def test_jobs_of_many_definitions_are_kept_as_long_as_each_of_them_says(kit: Kit
     keys = [f"kind-{n}" for n in range(7)]
     for place, key in enumerate(keys):
         kit.define(key, stale_after=(place + 1) * DAY)
-    held = [(key, kit.running(key)) for key in (*keys, *reversed(keys))]
+    worker = kit.worker()
+    held = [(key, kit.running(key, worker=worker)) for key in (*keys, *reversed(keys))]
     for known in (True, False):
         part = held[: len(keys)] if known else held[len(keys) :]
         kit.run(
             jobs.settle(
-                None,
+                worker,
                 [
                     Settlement(each.job_id, 1, RETURNED_NOTHING, Status.SUCCEEDED, lane=each.lane if known else 0)
                     for _, each in part

@@ -15,7 +15,7 @@ import pytest
 from penstock.core.errors import StoreError, StoreUnavailable
 from penstock.core.job import Held, LogLine
 from penstock.core.plan import Statement, Steps, writes
-from penstock.core.transitions import Status, Trigger
+from penstock.core.transitions import Status
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres_lending import Lent
 from penstock.stores.verbs import control, jobs
@@ -198,7 +198,7 @@ def test_a_new_plan_gets_the_session_that_knows_the_fewest(kit: Kit) -> None:
 def test_a_change_is_planned_once_in_a_session(kit: Kit) -> None:
     """At its first run, and not once more when it is prepared."""
     claimed = kit.running()
-    worker = kit.job(claimed.job_id).worker
+    worker = kit.held(claimed).worker
 
     kit.run(jobs.settle(worker, [kit.ending(claimed)]))
 
@@ -357,7 +357,7 @@ def test_everything_works_through_a_pooler_in_transaction_mode(open_kit: Opener,
                 jobs.create([kit.draft(concurrency_key=f"{name}{n % 2}", tags=("t",), idempotency_key=f"{name}-{n}")])
             )
             for claimed in kit.run(jobs.claim(worker, [lane], 3, limited=[lane])):
-                mine = Held(claimed.job_id, claimed.fence)
+                mine = Held(claimed.job_id, claimed.fence, worker)
                 kit.run(jobs.save_progress([(mine, 50, "half", None)]))
                 kit.run(jobs.save_phase(mine, "run", 0, "completed", result="1"))
                 kit.run(jobs.save_logs(mine, [LogLine("info", "line")]))
@@ -365,7 +365,7 @@ def test_everything_works_through_a_pooler_in_transaction_mode(open_kit: Opener,
                 kit.run(jobs.heartbeat(worker, 15_000_000))
                 if n % 4 == 3:
                     kit.run(control.cancel([claimed.job_id]))
-                kit.settle(claimed, Trigger.SUCCEED)
+                kit.run(jobs.settle(worker, [kit.ending(claimed)]))
                 done += 1
         return done
 
@@ -389,8 +389,9 @@ async def test_the_async_way_works_through_a_pooler_too(open_kit: Opener, pgboun
     for _ in range(8):
         (created,) = await kit.store.arun(jobs.create([kit.draft()]), now=kit.now)
         assert created.created
-    taken = await kit.store.arun(jobs.claim(kit.worker(), list(kit._lanes.values()), 8), now=kit.now)
-    report = await kit.store.arun(jobs.settle(None, [kit.ending(each) for each in taken]), now=kit.now)
+    worker = kit.worker()
+    taken = await kit.store.arun(jobs.claim(worker, list(kit._lanes.values()), 8), now=kit.now)
+    report = await kit.store.arun(jobs.settle(worker, [kit.ending(each) for each in taken]), now=kit.now)
     await kit.store.aclose()
 
     assert len(report.applied) == 8

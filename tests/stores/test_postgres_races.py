@@ -192,7 +192,11 @@ def test_a_job_is_admitted_once_a_settlement_that_frees_its_key_is_committed(pos
     claimed = postgres_kit.running(concurrency_key="anna")
     store: Any = postgres_kit.store
     with psycopg.connect(store.url) as connection:
-        store.run_on(connection, jobs.settle(None, [postgres_kit.ending(claimed)]), now=postgres_kit.now)
+        store.run_on(
+            connection,
+            jobs.settle(postgres_kit.held(claimed).worker, [postgres_kit.ending(claimed)]),
+            now=postgres_kit.now,
+        )
         second = postgres_kit.create(concurrency_key="anna")
         assert postgres_kit.job(second).blocked
         connection.commit()

@@ -84,7 +84,7 @@ def _settlements(filled: Filled, n: int, trigger: Trigger = Trigger.SUCCEED) -> 
 
 
 def _held(filled: Filled, n: int) -> list[Held]:
-    return [Held(each, 1) for each in filled.running(n)]
+    return [Held(each, 1, filled.workers[1]) for each in filled.running(n)]
 
 
 VERBS: dict[str, Callable[[Filled], Plan[Any]]] = {

@@ -401,7 +401,7 @@ def test_a_worker_that_ends_while_it_claims_leaves_no_job_behind(
         else:
             raise AssertionError(f"worker {worker} has ended and holds job {job_id}: {taken}, {ended}")
         here.run(control.cancel([job_id]))
-        here.run(jobs.settle(worker, [here.ending(Held(job_id, 1))]))
+        here.run(jobs.settle(worker, [here.ending(Held(job_id, 1, worker))]))
     figures("races.end_worker_claim", store=here.store.dialect, **seen)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.core.errors import LeaseLost
 from penstock.core.instant import SECOND, to_datetime
-from penstock.core.job import Claimed, Held
+from penstock.core.job import Claimed
 from penstock.core.retry import Fixed
 from penstock.core.transitions import Status, Trigger
 from penstock.core.worker import Reclaimed
@@ -109,7 +109,7 @@ def test_the_third_loss_fails_the_job(kit: Kit) -> None:
     for _ in range(3):
         kit.run(jobs.promote())
         (claimed,) = kit.claim()
-        kit.run(jobs.start([Held(job_id, claimed.fence)]))
+        kit.run(jobs.start([kit.held(claimed)]))
         kit.advance(60)
         answer = kit.run(jobs.reclaim(GRACE, 0.5))
         seen.append((answer.lost, answer.failed))
@@ -127,7 +127,7 @@ def test_later_losses_wait_for_the_backoff_of_the_definition(kit: Kit) -> None:
     kit.advance(2)
     kit.run(jobs.promote())
     kit.claim()
-    kit.run(jobs.start([Held(claimed.job_id, 2)]))
+    kit.run(jobs.start([kit.held(claimed, 2)]))
     kit.advance(60)
 
     kit.run(jobs.reclaim(GRACE, 0.5))
@@ -229,7 +229,7 @@ def test_what_a_dead_worker_hands_in_afterwards_is_not_believed(kit: Kit) -> Non
     with pytest.raises(LeaseLost):
         kit.run(jobs.heartbeat(worker, 15 * SECOND))
     with pytest.raises(LeaseLost):
-        kit.run(jobs.emit(Held(claimed.job_id, claimed.fence), "late", None))
+        kit.run(jobs.emit(kit.held(claimed), "late", None))
 
     assert report.applied == []
     assert dump(kit.store) == before

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("sound")
 
 def _held(kit: Kit, worker: str, n: int) -> list[Held]:
     kit.run(jobs.create([kit.draft() for _ in range(n)]))
-    return [Held(each.job_id, each.fence) for each in kit.claim(worker, limit=n)]
+    return [kit.held(each) for each in kit.claim(worker, limit=n)]
 
 
 def test_what_the_worker_does_not_hold_is_queued_again_and_costs_nothing(kit: Kit) -> None:

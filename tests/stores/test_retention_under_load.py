@@ -126,7 +126,7 @@ class Load:
         asyncio.run(rounds())
 
     def _end(self, worker: str, claimed: list[Claimed]) -> None:
-        first = Held(claimed[0].job_id, claimed[0].fence)
+        first = Held(claimed[0].job_id, claimed[0].fence, worker)
         self.store.run(jobs.save_logs(first, [LogLine("info", "line")]))
         self.store.run(jobs.save_phase(first, "run", 0, "running", progress=1.0))
         self.store.run(jobs.save_progress([(first, 50.0, "half", "run")]))

@@ -10,7 +10,6 @@ import pytest
 
 from penstock.core.errors import Conflict
 from penstock.core.instant import to_datetime
-from penstock.core.job import Held
 from penstock.core.transitions import Status, Trigger
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.verbs import control, jobs
@@ -102,7 +101,7 @@ def test_phases_are_forgotten_from_a_position_on(
 
 def test_the_progress_of_a_job_without_phases_begins_anew(kit: Kit) -> None:
     claimed = kit.running()
-    kit.run(jobs.save_progress([(Held(claimed.job_id, claimed.fence), 30.0, "half way", None)]))
+    kit.run(jobs.save_progress([(kit.held(claimed), 30.0, "half way", None)]))
     kit.settle(claimed, Trigger.FAIL, retryable=False)
 
     kit.run(control.retry([claimed.job_id]))
@@ -180,7 +179,7 @@ def test_who_retried_is_written_down(kit: Kit) -> None:
 
 def _failed_in_the_third_phase(kit: Kit) -> str:
     claimed = kit.running()
-    held = Held(claimed.job_id, claimed.fence)
+    held = kit.held(claimed)
     for position, (name, status) in enumerate(
         [("download", "completed"), ("process", "completed"), ("upload", "failed")]
     ):

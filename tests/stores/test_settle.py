@@ -164,7 +164,7 @@ def test_an_attempt_that_ends_without_a_crash_clears_the_losses(
 
 def test_many_successes_in_one_statement_clear_the_losses(kit: Kit) -> None:
     claimed = lost_twice(kit)
-    worker = kit.job(claimed.job_id).worker
+    worker = kit.held(claimed).worker
     lone = Settlement(claimed.job_id, claimed.fence, RETURNED_NOTHING, Status.SUCCEEDED, lane=claimed.lane, lone=True)
 
     kit.run(jobs.settle(worker, [lone]))
@@ -302,9 +302,11 @@ def test_an_ending_that_came_too_late_is_refused_and_writes_nothing(kit: Kit) ->
     (other,) = kit.claim()
     before = dump(kit.store)
 
-    report = kit.settle(Held(claimed.job_id, 2 + other.fence))
+    never = kit.held(claimed, 2 + other.fence)
 
-    assert report.refused == [Held(claimed.job_id, 2 + other.fence)]
+    report = kit.settle(never)
+
+    assert report.refused == [never]
     assert dump(kit.store) == before
 
 
@@ -324,13 +326,13 @@ def test_an_attempt_that_was_counted_as_lost_cannot_succeed_any_more(kit: Kit) -
 
 def test_a_job_that_is_gone_is_refused(kit: Kit) -> None:
     kit.define()
-    stranger = Held(kit.new_id(), 1)
+    stranger = Held(kit.new_id(), 1, kit.worker())
 
     assert kit.settle(stranger).refused == [stranger]
 
 
 def test_no_settlements_are_no_work(kit: Kit) -> None:
-    report = kit.run(jobs.settle(None, []))
+    report = kit.run(jobs.settle(kit.worker(), []))
 
     assert (report.applied, report.repeated, report.refused) == ([], [], [])
 
@@ -345,10 +347,10 @@ def test_many_endings_of_all_kinds_in_one_call(kit: Kit) -> None:
     claimed = kit.claim(limit=len(triggers))
     kit.settle(claimed[2], triggers[2])
     kit.run(control.cancel([claimed[0].job_id]))
-    stranger = Held(kit.new_id(), 1)
+    stranger = Held(kit.new_id(), 1, kit.held(claimed[0]).worker)
     endings = [kit.ending(each, trigger) for each, trigger in zip(claimed, triggers, strict=True)]
 
-    report = kit.run(jobs.settle(None, [*endings, kit.ending(stranger)]))
+    report = kit.run(jobs.settle(stranger.worker, [*endings, kit.ending(stranger)]))
 
     ids = [each.job_id for each in claimed]
     assert report.applied == [*ids[:2], *ids[3:]]
@@ -359,13 +361,14 @@ def test_many_endings_of_all_kinds_in_one_call(kit: Kit) -> None:
 
 
 def test_an_old_and_the_present_attempt_of_one_job_in_one_call(kit: Kit) -> None:
-    claimed = kit.running()
+    worker = kit.worker()
+    claimed = kit.running(worker=worker)
     kit.settle(claimed, Trigger.RELEASE)
-    (again,) = kit.claim()
-    never = Held(claimed.job_id, 0)
+    (again,) = kit.claim(worker)
+    never = Held(claimed.job_id, 0, worker)
 
     report = kit.run(
-        jobs.settle(None, [kit.ending(claimed, Trigger.RELEASE), kit.ending(again), kit.ending(never, Trigger.LOSE)])
+        jobs.settle(worker, [kit.ending(claimed, Trigger.RELEASE), kit.ending(again), kit.ending(never, Trigger.LOSE)])
     )
 
     assert report.applied == [again.job_id]
@@ -378,7 +381,7 @@ def test_an_old_and_the_present_attempt_of_one_job_in_one_call(kit: Kit) -> None
 def test_the_same_ending_twice_in_one_call_is_applied_once(kit: Kit) -> None:
     claimed = kit.running()
 
-    kit.run(jobs.settle(None, [kit.ending(claimed), kit.ending(claimed)]))
+    kit.settle_all([kit.ending(claimed), kit.ending(claimed)])
 
     assert kit.status(claimed.job_id) is Status.SUCCEEDED
     assert kit.events(claimed.job_id).count("job.succeeded") == 1
@@ -386,20 +389,21 @@ def test_the_same_ending_twice_in_one_call_is_applied_once(kit: Kit) -> None:
 
 def test_successes_after_different_numbers_of_attempts_in_one_call(kit: Kit) -> None:
     kit.run(jobs.create([kit.draft() for _ in range(6)]))
-    first = kit.claim(limit=6)
+    worker = kit.worker()
+    first = kit.claim(worker, limit=6)
     for each in first[3:]:
         kit.settle(each, Trigger.RELEASE)
-    second = kit.claim(limit=3)
+    second = kit.claim(worker, limit=3)
     kit.settle(second[2], Trigger.RELEASE)
-    (third,) = kit.claim()
+    (third,) = kit.claim(worker)
     kit.settle(first[0])
     # One is on record already, one belongs to a later attempt by now.
     endings = [*first[:3], *second, third]
 
-    report = kit.run(jobs.settle(None, [kit.ending(each, result=str(n)) for n, each in enumerate(endings)]))
+    report = kit.settle_all([kit.ending(each, result=str(n)) for n, each in enumerate(endings)])
 
     assert report.applied == [each.job_id for each in (*first[1:3], *second[:2], third)]
-    assert (report.repeated, report.refused) == ([first[0].job_id], [Held(second[2].job_id, 2)])
+    assert (report.repeated, report.refused) == ([first[0].job_id], [kit.held(second[2])])
     kept = "SELECT fence, result FROM {s}attempt WHERE cause = 'returned' AND result <> 'null' ORDER BY fence, result"
     assert query(kit.store, kept) == [(1, "1"), (1, "2"), (2, "3"), (2, "4"), (3, "6")]
 
@@ -408,7 +412,7 @@ def test_a_thousand_endings_in_one_call(kit: Kit) -> None:
     kit.run(jobs.create([kit.draft() for _ in range(1000)]))
     claimed = kit.claim(limit=1000)
 
-    report = kit.run(jobs.settle(None, [kit.ending(each, result=str(n)) for n, each in enumerate(claimed)]))
+    report = kit.settle_all([kit.ending(each, result=str(n)) for n, each in enumerate(claimed)])
 
     assert report.applied == [each.job_id for each in claimed]
     assert query(kit.store, "SELECT count(*) FROM {s}job WHERE status = 5") == [(1000,)]
@@ -420,7 +424,7 @@ def test_a_thousand_endings_in_one_call(kit: Kit) -> None:
 
 def test_progress_and_finished_phases_survive_a_retry(kit: Kit) -> None:
     claimed = kit.running()
-    held = Held(claimed.job_id, claimed.fence)
+    held = kit.held(claimed)
     kit.run(jobs.save_phase(held, "load", 0, "completed", result="[1]"))
     kit.run(jobs.save_progress([(held, 50.0, "half", "load")]))
 
@@ -438,5 +442,5 @@ def test_an_ending_that_comes_after_the_attempt_was_given_up_as_lost_is_refused(
 
     report = kit.settle(claimed, result='"too late"')
 
-    assert report.refused == [Held(claimed.job_id, claimed.fence)]
+    assert report.refused == [kit.held(claimed)]
     assert kit.job(claimed.job_id).status is Status.SCHEDULED

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from penstock.core.errors import StoreError
-from penstock.core.job import Claimed, Held
+from penstock.core.job import Claimed
 from penstock.core.transitions import Status
 from penstock.stores import statements
 from penstock.stores.sqlite import SqliteStore
@@ -74,13 +74,13 @@ def test_an_ending_ends_nobody_who_stands_between_those_it_means(
     for _ in range(6):
         kit.create()
     held = [kit.claim(workers[n % 2 if held_by == "two" else 0], limit=1)[0] for n in range(6)]
-    mine = [held[n] for n in ended]
+    mine = [held[n] for n in ended if kit.held(held[n]).worker == workers[0]]
     before = {each.job_id: kit.job(each.job_id) for each in held}
 
-    report = kit.run(jobs.settle(workers[0], [kit.ending(each) for each in mine]))
+    report = kit.run(jobs.settle(workers[0], [kit.ending(held[n]) for n in ended]))
 
     assert sorted(report.applied) == sorted(each.job_id for each in mine)
-    assert {kit.job(each.job_id).status for each in mine} == {Status.SUCCEEDED}
+    assert {kit.job(each.job_id).status for each in mine} <= {Status.SUCCEEDED}
     for each in held:
         assert each in mine or kit.job(each.job_id) == before[each.job_id]
 
@@ -89,7 +89,7 @@ def test_an_ending_leaves_those_alone_that_are_tried_again_between_others(kit: K
     held = _claimed_with_a_second_try(kit)
     first_try = [each for each in held if each.fence == 1]
 
-    kit.run(jobs.settle(kit.worker(), [kit.ending(each) for each in first_try]))
+    kit.settle_all([kit.ending(each) for each in first_try])
 
     statuses = {each.job_id: kit.job(each.job_id).status for each in held}
     assert statuses == {each.job_id: Status.SUCCEEDED if each.fence == 1 else Status.RUNNING for each in held}
@@ -134,7 +134,7 @@ def _claimed_with_a_second_try(kit: Kit) -> list[Claimed]:
     worker = kit.worker()
     made = [kit.create() for _ in range(5)]
     held = kit.claim(worker, limit=5)
-    kit.run(jobs.release_unheld(worker, [Held(each.job_id, each.fence) for each in held if each.job_id != made[2]]))
+    kit.run(jobs.release_unheld(worker, [kit.held(each) for each in held if each.job_id != made[2]]))
     return [each for each in held if each.job_id != made[2]] + kit.claim(worker, limit=1)
 
 

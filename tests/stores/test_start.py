@@ -19,7 +19,7 @@ def test_a_claimed_attempt_begins(kit: Kit) -> None:
     kit.claim(start=False)
     kit.advance(2)
 
-    assert kit.run(jobs.start([Held(job_id, 1)])) == []
+    assert kit.run(jobs.start([kit.held(job_id, 1)])) == []
 
     assert kit.job(job_id).started_at == to_datetime(kit.now)
     assert kit.events(job_id) == ["job.enqueued", "job.started"]
@@ -28,20 +28,20 @@ def test_a_claimed_attempt_begins(kit: Kit) -> None:
 def test_an_attempt_begins_only_once(kit: Kit) -> None:
     job_id = kit.create()
     kit.claim(start=False)
-    kit.run(jobs.start([Held(job_id, 1)]))
+    kit.run(jobs.start([kit.held(job_id, 1)]))
     kit.advance(2)
     before = dump(kit.store)
 
-    assert kit.run(jobs.start([Held(job_id, 1)])) == []
+    assert kit.run(jobs.start([kit.held(job_id, 1)])) == []
 
     assert dump(kit.store) == before
 
 
 def test_many_begin_in_one_call_and_those_that_lost_their_job_are_given_back(kit: Kit) -> None:
     made = [kit.create() for _ in range(5)]
-    held = [Held(each.job_id, each.fence) for each in kit.claim(start=False)]
+    held = [kit.held(each) for each in kit.claim(start=False)]
     kit.settle(held[1], Trigger.RELEASE)
-    strangers = [Held(made[3], 7), Held(kit.new_id(), 1)]
+    strangers = [kit.held(made[3], 7), Held(kit.new_id(), 1, kit.worker())]
 
     refused = kit.run(jobs.start([*held[:3], *strangers]))
 
@@ -54,9 +54,9 @@ def test_the_same_job_under_an_old_and_its_own_fence(kit: Kit) -> None:
     kit.settle(claimed, Trigger.RELEASE)
     kit.claim(start=False)
 
-    refused = kit.run(jobs.start([Held(claimed.job_id, 1), Held(claimed.job_id, 2)]))
+    refused = kit.run(jobs.start([kit.held(claimed, 1), kit.held(claimed, 2)]))
 
-    assert refused == [Held(claimed.job_id, 1)]
+    assert refused == [kit.held(claimed, 1)]
 
 
 def test_a_job_that_is_to_be_cancelled_may_still_begin(kit: Kit) -> None:
@@ -64,7 +64,7 @@ def test_a_job_that_is_to_be_cancelled_may_still_begin(kit: Kit) -> None:
     kit.claim(start=False)
     kit.run(control.cancel([job_id]))
 
-    assert kit.run(jobs.start([Held(job_id, 1)])) == []
+    assert kit.run(jobs.start([kit.held(job_id, 1)])) == []
 
     assert kit.status(job_id) is Status.CANCELLING
 

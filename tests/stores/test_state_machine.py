@@ -46,7 +46,7 @@ class AdmitsOneTooMany(World):
 class KeepsSnoozedAttempts(JobsModel):
     """Planted: no attempt is given back on snooze."""
 
-    def _end(self, job: ModelJob, worker: str | None, each: Settlement) -> None:
+    def _end(self, job: ModelJob, worker: str, each: Settlement) -> None:
         snoozed = each.outcome.trigger is Trigger.SNOOZE
         super()._end(job, worker, each._replace(attempt_back=0) if snoozed else each)
 

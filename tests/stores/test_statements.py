@@ -47,3 +47,15 @@ def test_no_statement_of_postgres_hides_a_limit_in_an_in_subquery() -> None:
     ]
 
     assert hidden == []
+
+
+def test_every_statement_that_compares_a_fence_compares_the_worker_with_it() -> None:
+    """After a failover a fence may be given out twice. Only operators and readers name an attempt by it alone."""
+    handed_in = r"(?:input\.|\{input\}\.|:|%\()"
+    fence = re.compile(rf"\bfence = {handed_in}fence(?:\)s)?(?:::integer)?")
+    worker = re.compile(rf"\s+AND \+?(?:\w+\.)?(?:worker|done_by) (?:=|IS NOT DISTINCT FROM) {handed_in}worker")
+    texts = [(entry.name, entry.text + entry.each) for entry in (*POSTGRES.values(), *SQLITE.values())]
+
+    alone = {name for name, text in texts for found in fence.finditer(text) if worker.match(text, found.end()) is None}
+
+    assert alone == {"decide_review", "read_logs"}

@@ -13,7 +13,7 @@ import pytest
 
 from penstock.core.errors import Conflict
 from penstock.core.instant import HOUR
-from penstock.core.job import Held, LogLine
+from penstock.core.job import LogLine
 from penstock.core.transitions import TABLE, Status, Trigger, allowed
 from penstock.stores.verbs import admin, control, jobs
 from tests.stores.kit import Kit
@@ -184,7 +184,7 @@ def test_the_schema_refuses_a_job_that_may_never_be(kit: Kit, status: Status, ch
 )
 def test_the_schema_refuses_what_may_never_be_elsewhere(kit: Kit, table: str, change_to: str) -> None:
     claimed = kit.running()
-    held = Held(claimed.job_id, claimed.fence)
+    held = kit.held(claimed)
     kit.run(jobs.save_phase(held, "run", 0, "completed"))
     kit.run(jobs.save_progress([(held, 1.0, None, None)]))
     kit.run(jobs.save_logs(held, [LogLine("info", "hello")]))

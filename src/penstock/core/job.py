@@ -114,10 +114,13 @@ FRONT = Place(-(2**63), "00000000-0000-0000-0000-000000000000")
 
 
 class Held(NamedTuple):
-    """One job a worker holds: the pair that every write of an attempt must name."""
+    """One job a worker holds: what every write of an attempt must name.
+
+    The fence alone is not enough: after a failover or a restore that lost claims, it is given out again."""
 
     job_id: str
     fence: int
+    worker: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,11 @@ transaction and gives the result. Rules for all of them:
 
 - **Time.** `now` (microseconds since 1970) stands for the store's own clock in tests; None means the clock
   itself. Durations, not instants, cross the seam wherever that is possible.
-- **Fence.** Every write of an attempt names (job, fence) and is done only while the job is running or
-  cancelling under that fence. Otherwise nothing is written and the caller is told: `LeaseLost`, or the list of
-  those refused for verbs that take many.
-- **Once.** Applying a transition twice is harmless; settling an attempt that is on record is success.
+- **Fence.** Every write of an attempt names (job, fence, worker) and is done only while the job is running or
+  cancelling under that fence and is held by that worker. Otherwise nothing is written and the caller gets
+  `LeaseLost`, or the list of those refused from verbs that take many.
+- **Once.** Applying a transition twice is harmless; settling an attempt that is on record is success for the worker
+  that ran it.
 - **One transaction.** A verb's change, its events and its counts are committed together or not at all.
 - **Errors.** `NotFound`, `Conflict` and their kin as in `penstock.core.errors`; the database's own errors come
   as `StoreError` and its kin, after what may be retried was retried.
@@ -113,8 +114,9 @@ class JobsPort(Protocol):
         """Record that claimed attempts begin; those that no longer own their job are given back."""
         ...
 
-    def settle(self, worker: str | None, settlements: Sequence[Settlement]) -> Plan[SettleReport]:
-        """End attempts as decided: job, attempt, review, event and count each; a cancelling job is cancelled."""
+    def settle(self, worker: str, settlements: Sequence[Settlement]) -> Plan[SettleReport]:
+        """End attempts of a worker as decided: job, attempt, review, event and count each; a cancelling job is
+        cancelled."""
         ...
 
     def save_progress(self, reports: Sequence[Progress]) -> Plan[list[Held]]:

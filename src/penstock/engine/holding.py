@@ -75,7 +75,7 @@ class Holding:
 
     @property
     def held(self) -> Held:
-        return Held(self.claimed.job_id, self.claimed.fence)
+        return Held(self.claimed.job_id, self.claimed.fence, self.worker)
 
     @property
     def errands(self) -> Errands:

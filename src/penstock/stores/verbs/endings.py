@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from penstock.core import event as kinds
 from penstock.core.job import Held
@@ -13,14 +13,14 @@ from penstock.core.worker import SettleReport
 from penstock.stores.verbs import hooks, limits, rows
 
 
-def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[SettleReport]:
-    """Apply endings where the fence still matches; tell those already on record from those refused."""
+def settle(worker: str, settlements: Sequence[Settlement]) -> Steps[SettleReport]:
+    """Apply endings where the worker still holds the fence; tell those already on record from those refused."""
     if not settlements:
         return SettleReport([], [], [])
     newest = left = _newest(settlements)
     ended: Rows = []
     fresh: dict[str, int] = {}
-    if worker is not None and (lanes := _lone_lanes(newest)):
+    if lanes := _lone_lanes(newest):
         told = yield _success(worker, newest[0].fence, newest, lanes, nothing=True, alone=True)
         if told[0][1] == len(settlements):
             return SettleReport([each.job_id for each in settlements], [], [])
@@ -33,8 +33,6 @@ def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[Settl
         if 0 in lanes:
             ids = [each.job_id for each in alike]
             lanes = {lane for (lane,) in (yield Statement("lanes_of", columns={"id": ids}))}
-        # Only a worker's name says that a job's own row tells of the attempt.
-        nothing = nothing and worker is not None
         (_, count, *_), *told = yield _success(worker, fence, alike, lanes, nothing=nothing)
         if count == len(alike):
             if not told and count == len(settlements):
@@ -59,17 +57,17 @@ def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[Settl
             others.append(each)
     repeated: list[str] = []
     refused: list[Held] = []
-    recorded = (yield from _recorded(others)) if others else {}
+    recorded = (yield from _recorded(worker, others)) if others else {}
     for each in others:
         if recorded.get((each.job_id, each.fence)) == each.outcome.cause:
             repeated.append(each.job_id)
         else:
-            refused.append(Held(each.job_id, each.fence))
+            refused.append(Held(each.job_id, each.fence, worker))
     return SettleReport(applied, repeated, refused)
 
 
 def _success(
-    worker: str | None, fence: int, alike: Sequence[Settlement], lanes: set[int], *, nothing: bool, alone: bool = False
+    worker: str, fence: int, alike: Sequence[Settlement], lanes: set[int], *, nothing: bool, alone: bool = False
 ) -> Statement:
     """End attempts with one fence that returned; `alone`: only those from whose end nothing follows."""
     values = {
@@ -114,21 +112,13 @@ def _calls(settlements: Mapping[str, Settlement], ended: Iterable[rows.Row]) -> 
         yield lane, job_id, fence, kind, rows.event_data(settlement)
 
 
-def _recorded(endings: Sequence[Settlement]) -> Steps[dict[tuple[str, int], str]]:
+def _recorded(worker: str, endings: Sequence[Settlement]) -> Steps[dict[tuple[str, int], str]]:
     """How the attempts among these that are on record ended: one that was given up as lost has not returned."""
-    held = [Held(each.job_id, each.fence) for each in endings]
+    held = [Held(each.job_id, each.fence, worker) for each in endings]
     found = yield Statement("find_attempts", columns=held_columns(held))
     return {(job_id, fence): cause for job_id, fence, cause in found}
 
 
-def newest(held: Iterable[Held]) -> list[Held]:
-    """Of several attempts at one job only the newest can hold it."""
-    fences: dict[str, int] = {}
-    for each in held:
-        fences[each.job_id] = max(each.fence, fences.get(each.job_id, 0))
-    return [Held(job_id, fence) for job_id, fence in fences.items()]
-
-
-def held_columns(held: Iterable[Held]) -> dict[str, Sequence[object]]:
-    pairs = list(held)
-    return {"id": [each.job_id for each in pairs], "fence": [each.fence for each in pairs]}
+def held_columns(held: Collection[Held]) -> dict[str, Sequence[object]]:
+    ids, fences, workers = zip(*held, strict=True) if held else ((), (), ())
+    return {"id": ids, "fence": fences, "worker": workers}

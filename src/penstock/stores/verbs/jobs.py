@@ -119,14 +119,13 @@ def _refuse_the_dead(worker: str, taken: Rows) -> None:
 
 @writes
 def start(held: Sequence[Held]) -> Steps[list[Held]]:
-    newest = endings.newest(held)
-    begun = {job_id for (job_id,) in (yield Statement("start", columns=endings.held_columns(newest)))}
-    allowed = {each for each in newest if each.job_id in begun}
-    return [each for each in held if each not in allowed]
+    columns = endings.held_columns(dict.fromkeys(held))
+    begun = {Held(*row) for row in (yield Statement("start", columns=columns))}
+    return [each for each in held if each not in begun]
 
 
 @writes
-def settle(worker: str | None, settlements: Sequence[Settlement]) -> Steps[SettleReport]:
+def settle(worker: str, settlements: Sequence[Settlement]) -> Steps[SettleReport]:
     return (yield from endings.settle(worker, settlements))
 
 
@@ -137,16 +136,10 @@ def save_progress(reports: Sequence[tuple[Held, float, str | None, str | None]])
         _, earlier, current = told.get(held, (0.0, None, None))
         clamped = min(100.0, max(0.0, float(percent)))
         told[held] = (clamped, earlier if message is None else message, current if phase is None else phase)
-    newest = endings.newest(told)
-    columns = {
-        **endings.held_columns(newest),
-        "percent": [told[held][0] for held in newest],
-        "message": [told[held][1] for held in newest],
-        "phase": [told[held][2] for held in newest],
-    }
-    saved = {job_id for (job_id,) in (yield Statement("save_progress", columns=columns))}
-    allowed = {held for held in newest if held.job_id in saved}
-    return [held for held in told if held not in allowed]
+    percents, messages, phases = zip(*told.values(), strict=True) if told else ((), (), ())
+    columns = {**endings.held_columns(told), "percent": percents, "message": messages, "phase": phases}
+    saved = {Held(*row) for row in (yield Statement("save_progress", columns=columns))}
+    return [held for held in told if held not in saved]
 
 
 @writes
@@ -239,7 +232,7 @@ def heartbeat(
     found = yield Statement("heartbeat", values, alone=True)
     if not found:
         raise LeaseLost(f"The lease of worker {worker} has ended; it must register anew.")
-    cancels = [Held(job_id, fence) for job_id, fence, *_ in found if job_id is not None]
+    cancels = [Held(job_id, fence, worker) for job_id, fence, *_ in found if job_id is not None]
     _, _, controls, newest, workers, leader = found[0]
     return Pulse(cancels, controls, newest, workers, leads=leader is None or worker <= leader)
 
@@ -401,7 +394,7 @@ def _key(draft: Draft) -> tuple[str, str, str]:
 
 
 def _hold(held: Held) -> Steps[None]:
-    if not (yield Statement("hold_attempt", {"id": held.job_id, "fence": held.fence})):
+    if not (yield Statement("hold_attempt", {"id": held.job_id, "fence": held.fence, "worker": held.worker})):
         raise LeaseLost(
             f"Attempt {held.fence} of job {held.job_id} no longer owns it.", job_id=held.job_id, fence=held.fence
         )

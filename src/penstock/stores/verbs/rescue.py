@@ -26,10 +26,10 @@ _LOST = Outcome(
 
 @writes
 def release_unheld(worker: str, held: Sequence[Held]) -> Steps[list[str]]:
-    known = {(each.job_id, each.fence) for each in held}
+    known = set(held)
     # So many that those it holds cannot crowd out the others.
     found = yield Statement("worker_jobs", {"worker": worker, "limit": len(known) + _BATCH})
-    stray = [row for row in found if (row[0], row[1]) not in known]
+    stray = [row for row in found if Held(row[0], row[1], worker) not in known]
     report = yield from endings.settle(worker, [_release(row) for row in stray])
     return report.applied
 

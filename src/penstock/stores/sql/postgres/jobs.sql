@@ -1,11 +1,13 @@
 -- Statements of the jobs port: claiming, settling, and what attempts write meanwhile.
 -- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
+-- Whether a worker holds a job is asked in a form that no index serves: jobs are found by their ids, never by a worker.
 
 -- let after: CASE job.status WHEN 3 THEN 7 ELSE input.status END
 -- let put_off: job.status = 2 AND input.status = 0
 -- let put_back: job.status = 2 AND input.status = 1
 -- let has_token: job.rate_paid OR job.limit_key IS NULL
--- let held: job.fence = input.fence AND job.status IN (2, 3)
+-- let held: job.fence = input.fence AND job.worker IS NOT DISTINCT FROM input.worker AND job.status IN (2, 3)
+-- let held_by: fence = %(fence)s::integer AND worker IS NOT DISTINCT FROM %(worker)s::uuid AND status IN (2, 3)
 -- let of_one: CASE WHEN cardinality(ids) = 1 THEN ids[1] END
 -- let of_many: CASE WHEN cardinality(ids) > 1 THEN ids[place:place + 999] END
 -- let places: generate_series(1, cardinality(ids), 1000) AS place
@@ -182,23 +184,25 @@ LIMIT 1;
 -- name: start
 -- Claimed jobs whose attempt begins now.
 WITH clock AS (SELECT {now} AS now),
-input AS (SELECT * FROM unnest(%(id)s::uuid[], %(fence)s::integer[]) AS input (id, fence)),
+input AS (
+    SELECT * FROM unnest(%(id)s::uuid[], %(fence)s::integer[], %(worker)s::uuid[]) AS input (id, fence, worker)
+),
 begun AS (
     UPDATE {schema}.job SET started_at = now, updated_at = now FROM input CROSS JOIN clock
-    WHERE job.id = input.id AND job.fence = input.fence AND job.status IN (2, 3) AND started_at IS NULL
-    RETURNING job.id, job.fence, started_at
+    WHERE job.id = input.id AND {held} AND started_at IS NULL
+    RETURNING job.id, job.fence, job.worker, started_at
 ),
 told AS (
     INSERT INTO {schema}.event (at, kind, fence, job_id, jobs) SELECT at, 'job.started', fence, {of_one}, {of_many}
     FROM (SELECT min(started_at) AS at, fence, array_agg(id) AS ids FROM begun GROUP BY fence) AS batch CROSS JOIN {places}
 )
-SELECT id::text FROM begun
+SELECT id::text, fence, worker::text FROM begun
 UNION ALL
-SELECT job.id::text FROM {schema}.job JOIN input ON job.id = input.id AND job.fence = input.fence
-WHERE job.status IN (2, 3) AND started_at IS NOT NULL;
+SELECT job.id::text, job.fence, job.worker::text FROM {schema}.job JOIN input ON job.id = input.id AND {held}
+WHERE started_at IS NOT NULL;
 
 -- name: settle
--- Endings of attempts, applied where the fence still matches and the job is live; a cancelling job is cancelled.
+-- Endings of a worker's attempts, applied where it still holds the job under that fence; a cancelling job is cancelled.
 WITH clock AS (SELECT {now} AS now),
 input AS (
     SELECT * FROM unnest(
@@ -224,7 +228,8 @@ ended AS (
         stale_at = CASE WHEN {after} >= 5 THEN now + definition.stale_after END,
         retire_at = CASE WHEN {after} >= 5 THEN now + definition.stale_after END
     FROM input CROSS JOIN clock CROSS JOIN {schema}.definition
-    WHERE job.id = input.id AND {held} AND definition.lane = job.lane
+    WHERE job.id = input.id AND definition.lane = job.lane AND job.fence = input.fence
+        AND job.worker IS NOT DISTINCT FROM %(worker)s::uuid AND job.status IN (2, 3)
     RETURNING job.id, job.fence, job.lane, job.status, job.attempt + input.attempt_back AS number, started_at,
         job.updated_at, limit_key, definition.key, definition.hooked, input.cause AS ended_by,
         CASE WHEN input.attempt_back = 0 AND input.cause <> 'lost' THEN greatest(0, job.updated_at - coalesce(started_at, job.updated_at)) END AS ran
@@ -260,7 +265,7 @@ counted AS (
 SELECT id::text, fence, status, limit_key, key, lane, hooked FROM ended;
 
 -- name: settle_done
--- Attempts with one fence that returned and ask for nothing more: the common ending, told in few columns. The first row
+-- A worker's attempts with one fence that returned and ask for nothing more: the common ending, told in few columns. The first row
 -- says how many were ended; others follow where there is more to do, and all of them when some were not ended.
 -- Where nothing may follow because this is the whole transaction (alone), what has a concurrency key is left out, and
 -- everything if there are hooks.
@@ -280,7 +285,7 @@ ended AS (
         done_by = CASE WHEN %(nothing)s::boolean AND job.status = 2 THEN %(worker)s::uuid END,
         stale_at = now + {kept}, retire_at = now + {kept}
     FROM clock CROSS JOIN kinds
-    WHERE job.id = ANY(%(id)s::uuid[]) AND job.fence = %(fence)s::integer AND job.status IN (2, 3)
+    WHERE job.id = ANY(%(id)s::uuid[]) AND {held_by}
         AND (NOT %(alone)s::boolean OR (limit_key IS NULL AND kinds.hooked IS NULL))
     RETURNING job.id, job.fence, job.lane, job.status, job.attempt, started_at, job.updated_at, limit_key, done_by,
         greatest(0, job.updated_at - coalesce(started_at, job.updated_at)) AS ran
@@ -330,22 +335,26 @@ SELECT DISTINCT lane FROM {schema}.job WHERE id = ANY(%(id)s::uuid[]);
 
 -- name: find_attempts
 -- Which of these attempts are on record, and how they ended.
-WITH input AS (SELECT * FROM unnest(%(id)s::uuid[], %(fence)s::integer[]) AS input (id, fence))
+WITH input AS (
+    SELECT * FROM unnest(%(id)s::uuid[], %(fence)s::integer[], %(worker)s::uuid[]) AS input (id, fence, worker)
+)
 SELECT attempt.job_id::text, attempt.fence, attempt.cause FROM {schema}.attempt
-JOIN input ON attempt.job_id = input.id AND attempt.fence = input.fence
+JOIN input ON attempt.job_id = input.id AND attempt.fence = input.fence AND attempt.worker = input.worker
 UNION ALL
 SELECT job.id::text, job.fence, 'returned' FROM {schema}.job
-JOIN input ON job.id = input.id AND job.fence = input.fence AND job.done_by IS NOT NULL;
+JOIN input ON job.id = input.id AND job.fence = input.fence AND job.done_by = input.worker;
 
 -- name: save_progress
 -- How far attempts have come; the answer names those that were still allowed to say so.
 WITH clock AS (SELECT {now} AS now),
 input AS (
-    SELECT * FROM unnest(%(id)s::uuid[], %(fence)s::integer[], %(percent)s::double precision[], %(message)s::text[], %(phase)s::text[])
-        AS input (id, fence, percent, message, phase)
+    SELECT * FROM unnest(
+        %(id)s::uuid[], %(fence)s::integer[], %(worker)s::uuid[], %(percent)s::double precision[], %(message)s::text[],
+        %(phase)s::text[]
+    ) AS input (id, fence, worker, percent, message, phase)
 ),
 held AS MATERIALIZED (
-    SELECT job.id, job.fence, percent, message, phase, now FROM {schema}.job JOIN input ON job.id = input.id CROSS JOIN clock
+    SELECT job.id, job.fence, job.worker, percent, message, phase, now FROM {schema}.job JOIN input ON job.id = input.id CROSS JOIN clock
     WHERE {held} ORDER BY job.id FOR SHARE OF job
 ),
 saved AS (
@@ -361,11 +370,11 @@ told AS (
     SELECT now, 'job.progress', id, fence,
         json_build_object('percent', percent, 'message', message, 'phase', phase)::text FROM held
 )
-SELECT id::text FROM held;
+SELECT id::text, fence, worker::text FROM held;
 
 -- name: hold_attempt
 -- Hold one live attempt's job until the transaction ends.
-SELECT {now} FROM {schema}.job WHERE id = %(id)s::uuid AND fence = %(fence)s AND status IN (2, 3) FOR UPDATE;
+SELECT {now} FROM {schema}.job WHERE id = %(id)s::uuid AND {held_by} FOR UPDATE;
 
 -- name: save_phase
 -- What is known of a phase; a completed one is never written again.

@@ -11,6 +11,8 @@
 -- let joined: group_concat(id, '","')
 -- let of_one: CASE count(*) WHEN 1 THEN {joined} END
 -- let of_many: CASE WHEN count(*) > 1 THEN '["' || {joined} || '"]' END
+-- let held: job.fence = {input}.fence AND +job.worker = {input}.worker AND job.status IN (2, 3)
+-- let held_by: fence = :fence AND +worker = :worker AND +status BETWEEN 2 AND 3
 -- let usual: (SELECT lane FROM temp.ended LIMIT 1)
 -- let kept: CASE lane WHEN {usual} THEN (SELECT stale_after FROM definition WHERE lane = {usual}) ELSE (SELECT stale_after FROM definition WHERE lane = job.lane) END
 -- let in_row: id BETWEEN :lowest AND :highest
@@ -153,19 +155,18 @@ LIMIT 1;
 
 -- name: start
 -- Claimed jobs whose attempt begins now.
-DELETE FROM {input} WHERE NOT EXISTS (
-    SELECT 1 FROM job WHERE job.id = {input}.id AND job.fence = {input}.fence AND job.status IN (2, 3)
-);
+DELETE FROM {input} WHERE NOT EXISTS (SELECT 1 FROM job WHERE job.id = {input}.id AND {held});
 INSERT INTO event (at, kind, fence, job_id, jobs)
 SELECT :now, 'job.started', job.fence, {of_one}, {of_many} FROM {input} AS input CROSS JOIN job USING (id)
 WHERE started_at IS NULL GROUP BY job.fence, input.rowid / 1000;
 UPDATE job SET started_at = :now, updated_at = :now WHERE id IN (SELECT id FROM {input}) AND started_at IS NULL;
-SELECT id FROM {input};
+SELECT id, fence, worker FROM {input};
 
 -- name: settle
--- Endings of attempts, applied where the fence still matches and the job is live; a cancelling job is cancelled.
+-- Endings of a worker's attempts, applied where it still holds the job under that fence; a cancelling job is cancelled.
 DELETE FROM {input} WHERE NOT EXISTS (
-    SELECT 1 FROM job WHERE job.id = {input}.id AND job.fence = {input}.fence AND job.status IN (2, 3)
+    SELECT 1 FROM job WHERE job.id = {input}.id AND job.fence = {input}.fence AND +job.worker = :worker
+        AND job.status IN (2, 3)
 );
 UPDATE job SET
     status = {after}, worker = NULL, updated_at = :now,
@@ -206,7 +207,7 @@ SELECT job.id, job.fence, job.status, limit_key, key, job.lane, hooked
 FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane;
 
 -- name: settle_done
--- Attempts with one fence that returned and ask for nothing more: the common ending, told in few columns. The first row
+-- A worker's attempts with one fence that returned and ask for nothing more: the common ending, told in few columns. The first row
 -- says how many were ended; others follow where there is more to do, and all of them when some were not ended.
 -- Where nothing may follow (alone), what has a concurrency key is left out, and everything if there are hooks.
 -- What returned nothing and was not to be cancelled needs no row but the job's own.
@@ -217,17 +218,17 @@ DELETE FROM temp.ended;
 INSERT INTO temp.ended (position, id, lane, status, number, started_at, limit_key, ran)
 SELECT input.rowid, job.id, job.lane, CASE job.status WHEN 3 THEN 7 ELSE 5 END, attempt, started_at, limit_key,
     max(0, :now - coalesce(started_at, :now))
-FROM {input} AS input CROSS JOIN job USING (id) WHERE job.fence = :fence AND job.status IN (2, 3)
+FROM {input} AS input CROSS JOIN job USING (id) WHERE {held_by}
     AND (NOT :alone OR (limit_key IS NULL AND NOT EXISTS (
         SELECT 1 FROM definition WHERE lane IN (SELECT value FROM json_each(:lanes)) AND hooked
     )));
 SELECT lowest, highest, (
-    SELECT count(*) <= 2 * n AND sum(fence = :fence AND status BETWEEN 2 AND 3) = n
-    FROM (SELECT fence, status FROM job WHERE {in_span} LIMIT (SELECT 2 * count(*) + 1 FROM temp.ended))
+    SELECT count(*) <= 2 * n AND sum({held_by}) = n
+    FROM (SELECT fence, worker, status FROM job WHERE {in_span} LIMIT (SELECT 2 * count(*) + 1 FROM temp.ended))
 ) AS in_a_row, last = 5 AND n <= 1000 AND json_array_length(:lanes) = 1 AS alike
 FROM (SELECT min(id) AS lowest, max(id) AS highest, count(*) AS n, max(status) AS last FROM temp.ended);
 -- with lowest, highest, in_a_row, alike
-{end} WHERE :in_a_row AND {in_row} AND fence = :fence AND +status BETWEEN 2 AND 3;
+{end} WHERE :in_a_row AND {in_row} AND {held_by};
 {end} WHERE NOT :in_a_row AND id IN (SELECT id FROM temp.ended);
 INSERT INTO attempt (
     job_id, fence, number, status, cause, worker, started_at, ended_at, result, exit_code, peak_memory, cpu_seconds
@@ -256,16 +257,14 @@ SELECT DISTINCT lane FROM {input} AS input CROSS JOIN job USING (id);
 -- name: find_attempts
 -- Which of these attempts are on record, and how they ended.
 SELECT attempt.job_id, attempt.fence, attempt.cause FROM {input} AS input
-JOIN attempt ON attempt.job_id = input.id AND attempt.fence = input.fence
+JOIN attempt ON attempt.job_id = input.id AND attempt.fence = input.fence AND attempt.worker = input.worker
 UNION ALL
 SELECT job.id, job.fence, 'returned' FROM {input} AS input
-JOIN job ON job.id = input.id AND job.fence = input.fence AND job.done_by IS NOT NULL;
+JOIN job ON job.id = input.id AND job.fence = input.fence AND job.done_by = input.worker;
 
 -- name: save_progress
 -- How far attempts have come; the answer names those that were still allowed to say so.
-DELETE FROM {input} WHERE NOT EXISTS (
-    SELECT 1 FROM job WHERE job.id = {input}.id AND job.fence = {input}.fence AND job.status IN (2, 3)
-);
+DELETE FROM {input} WHERE NOT EXISTS (SELECT 1 FROM job WHERE job.id = {input}.id AND {held});
 INSERT INTO progress (job_id, fence, percent, message, phase, updated_at)
 SELECT id, fence, percent, message, phase, :now FROM {input} WHERE true
 ON CONFLICT (job_id) DO UPDATE SET fence = excluded.fence, percent = excluded.percent,
@@ -274,11 +273,11 @@ ON CONFLICT (job_id) DO UPDATE SET fence = excluded.fence, percent = excluded.pe
     updated_at = excluded.updated_at;
 INSERT INTO event (at, kind, job_id, fence, data)
 SELECT :now, 'job.progress', id, fence, json_object('percent', percent, 'message', message, 'phase', phase) FROM {input};
-SELECT id FROM {input};
+SELECT id, fence, worker FROM {input};
 
 -- name: hold_attempt
 -- Look whether an attempt is live; nobody else writes until the transaction ends.
-SELECT :now FROM job WHERE id = :id AND fence = :fence AND status IN (2, 3);
+SELECT :now FROM job WHERE id = :id AND {held_by};
 
 -- name: save_phase
 -- What is known of a phase; a completed one is never written again.
