@@ -22,8 +22,8 @@ from penstock.steps import Named, Step, check_inline, plain_step, steps_from
 OPTIONS = (
     "version", "description", "priority", "max_attempts", "backoff", "retry_on", "fatal_on", "timeout", "cancel_grace",
     "isolation", "phases", "concurrency", "concurrency_key", "key_concurrency", "rate_limit", "default_params",
-    "secret", "stale_after", "delete_after", "memory", "cpu", "files", "file_size", "processes", "env", "reach",
-    *HOOKS,
+    "secret", "stale_after", "delete_after", "memory", "cpu", "files", "file_size", "processes", "env", "secret_env",
+    "reach", *HOOKS,
 )  # fmt: skip
 """What `@app.job` takes."""
 
@@ -120,6 +120,7 @@ def _declared(
         hooks=tuple(code.hooks),
         cpu=_whole_seconds(given.pop("cpu", None), f"{key}: cpu"),
         environment=tuple(dict.fromkeys(several_texts(given.pop("env", ()), f"{key}: env"))),
+        secret_environment=tuple(dict.fromkeys(several_texts(given.pop("secret_env", ()), f"{key}: secret_env"))),
         **numbers,
         **given,
     )

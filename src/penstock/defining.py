@@ -89,6 +89,7 @@ class Defining:
         file_size: int | str | None = None,
         processes: int | None = None,
         env: Sequence[str] = (),
+        secret_env: Sequence[str] = (),
         reach: str = "own",
         on_start: Hook | None = None,
         on_success: Hook | None = None,

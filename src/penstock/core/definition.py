@@ -87,6 +87,8 @@ class Definition:
     """How many processes an attempt may have at once."""
     environment: tuple[str, ...] = ()
     """Names of the environment variables that jobs may see, beside those that every process needs."""
+    secret_environment: tuple[str, ...] = ()
+    """Names of such variables whose values are secret, whatever they are called."""
     reach: str = "own"
     """Which other jobs its code may read and cancel, one of `REACHES`."""
 
@@ -94,6 +96,7 @@ class Definition:
         # As JSON they are lists.
         object.__setattr__(self, "hooks", tuple(self.hooks))
         object.__setattr__(self, "environment", tuple(self.environment))
+        object.__setattr__(self, "secret_environment", tuple(self.secret_environment))
         check_key(self.key)
         if isinstance(self.version, bool) or not 1 <= self.version <= 2**31 - 1:
             raise InvalidDefinition(f"{self.key}: version must be a positive integer, not {self.version!r}.")
@@ -118,6 +121,11 @@ class Definition:
             raise InvalidDefinition(f"{self.key}: {unknown[0]!r} is no hook.", hint=f"There are: {', '.join(HOOKS)}.")
         self._check_limits()
 
+    @property
+    def visible(self) -> tuple[str, ...]:
+        """Names of all environment variables that it gives to its jobs."""
+        return (*self.environment, *self.secret_environment)
+
     def _check_limits(self) -> None:
         for name, least in _LEAST.items():
             limit = getattr(self, name)
@@ -130,11 +138,11 @@ class Definition:
                 )
             if self.isolation == "inline":
                 raise self._not_inline(name)
-        for name in self.environment:
+        for name in self.visible:
             if not isinstance(name, str) or not name or "=" in name or "\x00" in name:
                 raise InvalidDefinition(f"{self.key}: {name!r} cannot be the name of an environment variable.")
-        if self.environment and self.isolation == "inline":
-            raise self._not_inline("env")
+        if self.visible and self.isolation == "inline":
+            raise self._not_inline("env" if self.environment else "secret_env")
 
     def _not_inline(self, name: str) -> InvalidDefinition:
         return InvalidDefinition(

@@ -79,10 +79,15 @@ class Scrubber:
     @staticmethod
     def of(params: str, fields: Sequence[str]) -> Scrubber:
         """For the values that these parameters have in secret fields."""
-        return Scrubber(secret_values(params, fields)) if fields else _NOTHING
+        return Scrubber(secret_values(params, fields)) if fields else NOTHING
 
     def __bool__(self) -> bool:
         return bool(self._values)
+
+    @property
+    def values(self) -> frozenset[str]:
+        """What it looks for."""
+        return self._values
 
     def clean(self, text: str) -> str:
         """A free text without secret values, and without what a cut has left of one."""
@@ -241,4 +246,5 @@ def _in_base64(value: bytes) -> Iterator[str]:
                 yield inner
 
 
-_NOTHING = Scrubber(())
+NOTHING = Scrubber(())
+"""Finds nothing in any text."""

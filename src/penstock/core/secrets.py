@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from penstock.core.declared_secrets import all_defaults, as_text, secret_defaults, secret_variables
+from penstock.core.definition import Definition
 from penstock.core.errors import InvalidInput
 from penstock.core.scrubbing import MASK as MASK
+from penstock.core.scrubbing import NOTHING as NOTHING
 from penstock.core.scrubbing import Scrubber as Scrubber
 from penstock.core.scrubbing import secret_values as secret_values
 from penstock.core.scrubbing import tokens, values_in
@@ -53,28 +56,50 @@ class SecretPolicy:
         """The JSON Schema of a definition with these secret fields, as it may be shown: without their defaults."""
         if '"default"' not in text:
             return text
-        return json.dumps(self._without_defaults(json.loads(text), frozenset(fields)), ensure_ascii=False)
+        schema = json.loads(text)
+        secret = {id(part) for part in secret_defaults(schema, fields, self.is_secret)}
+        return as_text(self._without_defaults(schema, secret))
 
-    def scrubber(self, fields: Sequence[str], params: str) -> Scrubber:
-        """Takes the values out of texts that these parameters have in secret fields, and under names of secrets."""
+    def is_secret(self, name: str) -> bool:
+        """Whether this is the name of a secret."""
+        return _Names.of(self.patterns).hide(name)
+
+    def scrubber(self, fields: Sequence[str], params: str, known: Scrubber = NOTHING) -> Scrubber:
+        """Takes the values out of texts that these parameters have in secret fields, and under names of secrets; and
+        the `known` ones."""
+        found = self._values(fields, params)
+        if not found:
+            return known
+        return Scrubber(known.values | found if known else found)
+
+    def declared(self, definition: Definition, environment: Mapping[str, str]) -> Scrubber:
+        """Takes out what is secret of a definition before any job of it: defaults of its secret parameters, and
+        variables of the `environment` that its jobs see."""
+        schema = json.loads(definition.schema or "{}")
+        fields = definition.secret_fields
+        found = secret_variables(environment, definition.secret_environment, self.is_secret)
+        for part in secret_defaults(schema, fields, self.is_secret):
+            found |= values_in(as_text(part["default"]))
+        for default in all_defaults(schema):
+            found |= self._values((), as_text(default))
+        return Scrubber(found) if found else NOTHING
+
+    def _values(self, fields: Sequence[str], text: str) -> set[str]:
         names = _Names.of(self.patterns)
-        if not fields and not names.may_be_in(params):
-            return Scrubber.of(params, ())
-        spans = _secret_spans(params, frozenset(fields), names)
-        return Scrubber(value for start, end in spans for value in values_in(params[start:end]))
+        if not fields and not names.may_be_in(text):
+            return set()
+        spans = _secret_spans(text, frozenset(fields), names)
+        return {value for start, end in spans for value in values_in(text[start:end])}
 
-    def _without_defaults(self, schema: Any, fields: frozenset[str] = frozenset()) -> Any:
+    def _without_defaults(self, schema: Any, secret: set[int]) -> Any:
+        """A JSON Schema without the defaults of these parts of it, and with secrets in others masked."""
         if isinstance(schema, list):
-            return [self._without_defaults(each) for each in schema]
+            return [self._without_defaults(each, secret) for each in schema]
         if not isinstance(schema, dict):
             return schema
-        shown = {name: self._without_defaults(each) for name, each in schema.items() if name != "default"}
-        if "default" in schema:
+        shown = {name: self._without_defaults(each, secret) for name, each in schema.items() if name != "default"}
+        if "default" in schema and id(schema) not in secret:
             shown["default"] = json.loads(self.mask((), json.dumps(schema["default"])))
-        properties = shown.get("properties")
-        for name, each in properties.items() if isinstance(properties, dict) else ():
-            if isinstance(each, dict) and (name in fields or _Names.of(self.patterns).hide(name)):
-                each.pop("default", None)
         return shown
 
 

@@ -17,10 +17,11 @@ from penstock.core.instant import SECOND
 from penstock.core.job import Claimed, Held, LogLine
 from penstock.core.outcome import RETURNED_NOTHING, Outcome, Settlement, Standing, decide
 from penstock.core.ports import AdminPort, JobsPort, Store
-from penstock.core.secrets import Scrubber, SecretPolicy
+from penstock.core.secrets import Scrubber
 from penstock.core.transitions import Status, Trigger
 from penstock.engine import heard
 from penstock.engine.answering import run_errand
+from penstock.engine.declared_secrets import DeclaredSecrets
 from penstock.engine.log_lines import about, logger
 from penstock.engine.recorder import Recorder
 from penstock.engine.task import Task
@@ -51,7 +52,7 @@ class Means:
     errands: ErrandsByJob
     settings: Mapping[str, Any]
     """What operators have set for handlers."""
-    policy: SecretPolicy
+    secrets: DeclaredSecrets
 
 
 class Holding:
@@ -88,7 +89,7 @@ class Holding:
     def secrets(self) -> Scrubber:
         """Takes the values of secret parameters out of texts."""
         if self._secrets is None:
-            self._secrets = self._means.policy.scrubber(self.definition.secret_fields, self.claimed.params)
+            self._secrets = self._means.secrets.scrubber(self.definition, self.claimed.params)
         return self._secrets
 
     @property

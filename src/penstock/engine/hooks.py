@@ -112,7 +112,7 @@ class Hooks:
     async def _call(self, definition: Definition, name: str, task: Task) -> None:
         JOB.set(task)
         what = f"{name} of {definition.key} for job {task.job_id}"
-        find = partial(self._surroundings.secrets.scrubber, definition.secret_fields, task.params)
+        find = partial(self._surroundings.secrets.scrubber, definition, task.params)
         secrets = await asyncio.to_thread(find) if len(task.params) > heard.LARGE else find()
         problem = ""
         zygote = self._zygote()

@@ -14,6 +14,7 @@ from penstock.core.definition import Definition
 from penstock.core.errors import InvalidInput
 from penstock.core.worker_config import DefaultLimits
 from penstock.engine.confinement import Rules, allowed_environment
+from penstock.engine.declared_secrets import DeclaredSecrets
 from penstock.engine.folders import WorkerFolder
 from penstock.engine.holding import Holding
 from penstock.engine.service import log
@@ -28,8 +29,8 @@ class Surroundings:
     def __init__(self, settings: WorkerSettings, definitions: Iterable[Definition]) -> None:
         self.limits = DefaultLimits()
         """What holds for definitions that say nothing."""
-        self.secrets = settings.secrets
-        """What must not be seen of parameters."""
+        self.secrets = DeclaredSecrets(settings.secrets, settings.environment)
+        """What must not be seen of parameters and of the environment."""
         self._settings = settings
         self._user = _user(settings, definitions)
         self._folder = WorkerFolder(settings.folder)
@@ -119,7 +120,7 @@ class Surroundings:
 
     def _visible(self, definition: Definition) -> dict[str, str]:
         """What jobs of a definition see of the worker's environment."""
-        names = definition.environment
+        names = definition.visible
         if names not in self._seen:
             self._seen[names] = allowed_environment((*self._settings.environment, *names), os.environ)
         return self._seen[names]

@@ -293,7 +293,7 @@ class Worker:
         """Claim what the pool has room for; True when there may be more."""
         claimed, more = await self._claims.take(worker, pool)
         self.counts["claimed"] += len(claimed)
-        custom, secrets = self._controls.custom, self.settings.secrets
+        custom, secrets = self._controls.custom, self._surroundings.secrets
         means = Means(self.store, self._jobs, self._admin, self._recorder, self._errands, custom, secrets)
         definitions, started = self._loaded.definitions, not pool.ahead
         for each in claimed:

@@ -256,7 +256,7 @@ def main(room: list[bytes]) -> None:
     except BaseException as error:
         line.sendall(pack({"say": "failed", "error": _problem(error), "traceback": _traceback(error)}))
         return
-    confinement.prepare([name for each in app.definitions for name in each.definition.environment])
+    confinement.prepare([name for each in app.definitions for name in each.definition.visible])
     child.prepare_output()
     payload.prepare()
     room.clear()

@@ -7,11 +7,13 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any
 
 from penstock.app import Penstock
 from penstock.core.context import Errands, ErrandsByJob
+from penstock.core.definition import Definition
 from penstock.core.job import Claimed, Created, Job
 from penstock.core.outcome import Cause, Failure, Outcome
 from penstock.core.ports import Store
@@ -19,6 +21,7 @@ from penstock.core.secrets import Scrubber, SecretPolicy
 from penstock.core.transitions import Status, Trigger
 from penstock.engine import child, hooks, running
 from penstock.engine.context import AttemptContext, Numbering, Reporter, Resources
+from penstock.engine.declared_secrets import DeclaredSecrets
 from penstock.engine.handlers import Handle
 from penstock.engine.holding import Holding, Means
 from penstock.engine.recorder import Recorder
@@ -27,7 +30,7 @@ from penstock.engine.service import log
 from penstock.engine.task import Task
 from penstock.stores import ports
 
-_POLICY = SecretPolicy()
+_SECRETS = DeclaredSecrets(SecretPolicy())
 
 
 class When(StrEnum):
@@ -79,11 +82,11 @@ class Runner:
         self._settings = settings
         self._loop = loop
         self._recorder = Recorder(store, ports.jobs, lambda held: None)
-        self._means = Means(store, ports.jobs, ports.admin, self._recorder, errands, settings, _POLICY)
+        self._means = Means(store, ports.jobs, ports.admin, self._recorder, errands, settings, _SECRETS)
 
     def attempt(self, claimed: Claimed, handle: Handle) -> None:
         """One attempt from its start to its settlement."""
-        holding = Holding(claimed, handle.definition, self._worker, self._means, started=not claimed.lost)
+        holding = Holding(claimed, _with_schema(handle), self._worker, self._means, started=not claimed.lost)
         self._loop.run(holding.start())
         task = self._loop.run(holding.task())
         if hooks.ON_START in handle.hooks:
@@ -119,7 +122,7 @@ class Runner:
 
     def _call_hook(self, handle: Handle, task: Task) -> None:
         what = f"{task.hook} of {task.key} for job {task.job_id}"
-        secrets = _POLICY.scrubber(handle.definition.secret_fields, task.params)
+        secrets = _SECRETS.scrubber(_with_schema(handle), task.params)
         reporter = HookReporter(what, task, self._errands.of(hooks.asker_of(task, handle.definition)), secrets)
         with self._inside(handle, task, reporter) as ctx:
             outcome = child.call_hook(handle, task, ctx)
@@ -234,6 +237,10 @@ def _kept_logs(reporter: Any, ctx: AttemptContext) -> Iterator[None]:
     finally:
         root.setLevel(level)
         root.removeHandler(handler)
+
+
+def _with_schema(handle: Handle) -> Definition:
+    return replace(handle.definition, schema=handle.schema)
 
 
 def _lost() -> Outcome:

@@ -227,5 +227,6 @@ def _version_facts(definition: Definition) -> dict[str, Any]:
         "fileSize": definition.file_size,
         "processes": definition.processes,
         "environment": definition.environment,
+        "secretEnvironment": definition.secret_environment,
         "reach": definition.reach,
     }

@@ -89,6 +89,7 @@ class DefinitionVersion(Told):
     file_size: int | None
     processes: int | None
     environment: list[str]
+    secret_environment: list[str]
     reach: Literal["own", "any"] = Field(description="Which other jobs its code may read and cancel.")
     registered_at: Moment
     counts: dict[StatusName, int]
