@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from penstock.cli.log_flags import LogFormat, LogLevel, configure
 from penstock.cli.output import Output
 from penstock.cli.worker import new_loop
+from penstock.engine import processes
 
 if TYPE_CHECKING:
     from penstock.demo.playing import Ended
@@ -34,6 +35,7 @@ def demo(
     """
     from penstock.demo.playing import Demo
 
+    processes.refuse_inspection()
     configure(log_format, log_level)
     output = Output()
     output.line("penstock demo")

@@ -16,6 +16,7 @@ from penstock.cli.log_flags import LogFormat, LogLevel, configure
 from penstock.cli.worker import chosen_settings, chosen_source
 from penstock.config import Config, load
 from penstock.core.errors import InvalidInput
+from penstock.engine import processes
 
 if TYPE_CHECKING:
     from penstock.web.server import Server
@@ -42,6 +43,7 @@ def dev(
     As serve --watch, but with less patience at the end, with root allowed, and with jobs/ and jobs.db where nothing is
     said.
     """
+    processes.refuse_inspection()
     configure(log_format, log_level, attempts=True)
     found = _with_defaults(load(), target, jobs)
     worker = chosen_settings(

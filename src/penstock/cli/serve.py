@@ -52,6 +52,7 @@ def serve(
     Without an application and without job files it answers and does what is timed for the store. Exit code 2 when it
     cannot be started as it was told.
     """
+    processes.refuse_inspection()
     configure(log_format, log_level)
     try:
         found = load()

@@ -14,6 +14,7 @@ from penstock.cli import worker_flags as flag
 from penstock.cli.log_flags import LogFormat, LogLevel, configure
 from penstock.cli.worker import chosen_outward, chosen_settings, chosen_source, new_loop
 from penstock.config import load
+from penstock.engine import processes
 
 
 def tick(
@@ -35,6 +36,7 @@ def tick(
     """
     from penstock import node
 
+    processes.refuse_inspection()
     configure(log_format, log_level)
     found = load()
     settings = chosen_settings(found, slots=slots, user=user, allow_root=allow_root, poll=0.2)

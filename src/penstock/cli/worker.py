@@ -13,6 +13,7 @@ from penstock.cli.log_flags import LogFormat, LogLevel, configure
 from penstock.config import Config, load
 from penstock.core.errors import InvalidInput
 from penstock.core.secrets import SecretPolicy
+from penstock.engine import processes
 from penstock.engine.archive import Archive
 from penstock.engine.settings import WorkerSettings
 
@@ -56,6 +57,7 @@ def worker(
     """
     from penstock.node import work
 
+    processes.refuse_inspection()
     configure(log_format, log_level)
     found = load()
     settings = chosen_settings(

@@ -15,6 +15,9 @@ from penstock.engine.jobs_on_wire import job_to_json
 from penstock.engine.service import log
 from penstock.engine.wire import MAX_ANSWER, Frame, pack
 
+_MOST_WAITING = 16
+"""A child waits for the answer to each question; what asks on without that is no longer our code."""
+
 
 class Answers:
     """Does what one child asks for, one after the other, and tells it what came of it."""
@@ -30,7 +33,9 @@ class Answers:
         self._working: asyncio.Task[None] | None = None
 
     def ask(self, frame: Frame) -> None:
-        """Take in a question; from the loop's thread."""
+        """Take in a question; from the loop's thread. Raise when too many wait for their answers."""
+        if len(self._asked) >= _MOST_WAITING:
+            raise ValueError(f"{_MOST_WAITING} questions wait for an answer, and another one came")
         self._asked.append(frame)
         if self._working is None or self._working.done():
             self._working = asyncio.ensure_future(self._work())

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.engine import processes
+from penstock.engine import capabilities, processes
 from penstock.engine.stopping import STOP_SIGNALS
 
 ALLOWED = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
@@ -93,6 +93,7 @@ def prepare(visible: Sequence[str]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     _reserve_descriptors()
     processes.gain_no_privileges()
+    capabilities.give_up_inheritance()
     block = _environment_block()
     kept = allowed_environment(visible, os.environ)
     os.environ.clear()
@@ -116,9 +117,12 @@ def keep_only(control: int, output: int, errors: int) -> None:
 def confine(rules: Rules, parent: int, variables: Sequence[str]) -> None:
     """Take on the limits, the user and the surroundings of a job; `variables` are those that the zygote has."""
     processes.adopt_orphans()
+    # Unlike its zygote: the worker weighs the memory of jobs. A change of user refuses it again.
+    processes.allow_inspection()
     _limit(rules)
     _raise_oom_score()
     _become(rules)
+    capabilities.give_up()
     # A change of user clears it; and the parent may have gone before it was set.
     processes.die_with_parent()
     if os.getppid() != parent:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _KILL = int(signal.SIGKILL)
@@ -45,6 +46,19 @@ def adopt_orphans() -> None:
 def gain_no_privileges() -> None:
     """Let no program that is started from here have more rights than this process."""
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+
+
+def refuse_inspection() -> None:
+    """Let no process of the same user read the memory, the environment or the descriptors of this one, or trace it.
+
+    A forked child inherits that, a program that is started does not. No core file is written either.
+    """
+    _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def allow_inspection() -> None:
+    """Let processes of the same user inspect this one again."""
+    _prctl(_PR_SET_DUMPABLE, 1)
 
 
 def children(pid: int) -> list[int]:
@@ -92,6 +106,13 @@ def living(pids: Iterable[int]) -> list[int]:
             if file.read().rpartition(b")")[2].split()[0] != b"Z":
                 found.append(pid)
     return found
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a signal has stopped a process, so that it waits for another one to go on."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0] == b"T"
+    return False
 
 
 def kill_tree(roots: Iterable[int]) -> int:

@@ -37,7 +37,6 @@ class Surroundings:
         self._spare: list[str] = []
         self._stamps: dict[str, int] = {}
         self._seen: dict[tuple[str, ...], dict[str, str]] = {}
-        self._made = 0
 
     def open(self) -> None:
         """Make the folder that holds the private folders of jobs."""
@@ -113,8 +112,8 @@ class Surroundings:
         return folder
 
     def _new_folder(self) -> str:
-        self._made += 1
-        folder = os.path.join(self._folder.path, str(self._made))
+        # No name that a job of the worker's own user could take before.
+        folder = os.path.join(self._folder.path, os.urandom(8).hex())
         os.mkdir(folder, _PRIVATE)
         return folder
 

@@ -252,7 +252,9 @@ def main(room: list[bytes]) -> None:
         found.refuse(order.get("allow_threads", False))
         # From now on it ends with its line to the worker. Until here a signal ends it, however long an import takes.
         stopping.ignore()
-        line.sendall(pack({"say": "loaded", **preload.description(app)}))
+        # Measured here: the worker may not look into this process where it is not root.
+        memory = processes.memory([os.getpid()])
+        line.sendall(pack({"say": "loaded", "memory": memory, **preload.description(app)}))
     except BaseException as error:
         line.sendall(pack({"say": "failed", "error": _problem(error), "traceback": _traceback(error)}))
         return

@@ -81,7 +81,7 @@ class ZygoteProcess:
         self.schedules: list[Schedule] = [schedule_from(each) for each in told["schedules"]]
         self.address: Mapping[str, Any] | None = told["address"]
         self.extras: Mapping[str, Any] = told["extras"]
-        self.memory = processes.memory([process.pid])
+        self.memory: int = told["memory"]
         """What it holds by itself, with everything loaded."""
         self.dead: asyncio.Future[None] = self._loop.create_future()
         self.signalled: asyncio.Future[None] = self._loop.create_future()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.engine import large_pages
+from penstock.engine import large_pages, processes
 
 
 def main() -> None:
+    processes.refuse_inspection()
     room = large_pages.reserve()
     from penstock.engine import zygote
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import signal
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,6 +14,8 @@ from penstock.engine import processes, zygote_process
 from penstock.engine.attempt import Attempt
 from penstock.engine.service import log
 from penstock.engine.zygote_process import ZygoteProcess
+
+_LOOK_SECONDS = 1.0
 
 
 class Zygotes:
@@ -32,6 +36,8 @@ class Zygotes:
         self._replaced = replaced
         self._own_process = own_process
         self._strangers: set[int] = set()
+        self._stopped: set[ZygoteProcess] = set()
+        """Those that were found stopped at the last look."""
         self._earlier_forks = 0
 
     @property
@@ -72,7 +78,8 @@ class Zygotes:
             self._adopted.clear()
             present, adopted = self.present, asyncio.ensure_future(self._adopted.wait())
             either: list[asyncio.Future[Any]] = [present.dead, adopted]
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            while not (await asyncio.wait(either, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED))[0]:
+                self._end_stopped()
             adopted.cancel()
             if present is not self.present:
                 continue
@@ -94,6 +101,18 @@ class Zygotes:
     async def close(self) -> None:
         for zygote in (self.present, *self._retiring):
             await zygote.close()
+
+    def _end_stopped(self) -> None:
+        """Kill zygotes that a signal has stopped: such a one forks nothing and ends no attempt that has to end.
+
+        It must be found stopped twice: a signal for the whole worker reaches one process before the other.
+        """
+        stopped = {each for each in (self.present, *self._retiring) if processes.is_stopped(each.pid)}
+        for zygote in stopped & self._stopped:
+            log.error("the zygote %d was stopped by a signal; it is killed", zygote.pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(zygote.pid, signal.SIGKILL)
+        self._stopped = stopped
 
     async def _sweep(self) -> None:
         if self._own_process:
