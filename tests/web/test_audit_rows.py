@@ -130,7 +130,7 @@ def test_each_change_leaves_one_row_with_who_and_by_which_request(site: WebKit, 
         with site.as_("super_admin"):
             before += 1
             if headers:
-                site._token, headers = None, {"Cookie": headers["Cookie"]}
+                site._token, headers = None, {"Cookie": headers["Cookie"], "Sec-Fetch-Site": "same-origin"}
             answer = site.request(operation.method, operation.at(**names), json=body, headers=headers)
 
         rows = app.audit(limit=1000)[: len(app.audit(limit=1000)) - before]

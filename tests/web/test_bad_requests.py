@@ -194,6 +194,30 @@ def test_a_body_may_be_as_large_as_the_limit_and_no_larger(new_site: NewSite, ap
     refused(declared, 413, "too_large")
 
 
+def test_the_large_limit_belongs_to_one_route_and_not_to_paths_that_look_like_it(new_site: NewSite) -> None:
+    site = new_site(max_body=100, max_batch_body=1000)
+    large = {"content": b" " * 500, "headers": {"Content-Type": "application/json"}, "checked": False}
+    paths = ["/v1/schedules/x/jobs/batch", "/v1/jobs%2Fbatch", "/x/v1/jobs/batch", "/v1/jobs/batch/"]
+    asked = [(method, path, large) for path in paths for method in ("POST", "PUT", "PATCH", "DELETE")]
+
+    for answer in site.requests(asked):
+        refused(answer, 413, "too_large")
+
+
+def test_the_large_limit_belongs_to_the_batch_route_wherever_the_application_is(
+    new_site: NewSite, app: Penstock
+) -> None:
+    app.job("any")(_any)
+    app.register()
+    site = new_site(max_body=100, max_batch_body=1000, root_path="/ops")
+    content = f'{{"jobs":[{GOOD}]}}'.encode() + b" " * 500
+    headers = {"Content-Type": "application/json"}
+
+    for path in ("/ops/v1/jobs/batch", "/v1/jobs/batch"):
+        told(site.request("POST", path, content=content, headers=headers, checked=False), 201)
+        refused(site.request("PUT", path, content=content, headers=headers, checked=False), 413, "too_large")
+
+
 async def _parts(content: bytes) -> Any:
     for start in range(0, len(content), 700):
         yield content[start : start + 700]

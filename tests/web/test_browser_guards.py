@@ -123,6 +123,19 @@ def test_every_answer_tells_browsers_to_be_careful(site: WebKit, token: bool) ->
         assert "server" not in headers, where
 
 
+def test_over_https_browsers_are_told_to_stay_there_and_elsewhere_they_are_not(site: WebKit, new_site: NewSite) -> None:
+    site.token("viewer")
+    asked = [
+        ("GET", path, {"checked": False, "base": "https://jobs.example.org"}) for path in ("/", "/v1/jobs", "/v1/x")
+    ]
+
+    for answer in site.requests(asked):
+        assert answer.headers["strict-transport-security"] == "max-age=31536000", answer.request.url
+    assert "strict-transport-security" not in site.get("/v1/jobs").headers
+    never = new_site(hsts_seconds=0).get("/v1/jobs", base="https://jobs.example.org")
+    assert "strict-transport-security" not in never.headers
+
+
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.7", "[::2]", "127.0.0.1@evil"]
 )

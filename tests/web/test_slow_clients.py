@@ -16,6 +16,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from penstock.core.errors import InvalidInput
+from penstock.web.guard import MARKS
 from penstock.web.server import Server, bound, is_loopback, make_room
 from penstock.web.settings import ServerSettings
 from tests.waiting import wait_until
@@ -227,6 +228,33 @@ def test_what_is_no_http_is_refused_in_the_one_shape(running: Running) -> None:
 
     assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert _error(answer) == "malformed"
+
+
+def _headers(answer: bytes) -> dict[str, str]:
+    lines = answer.partition(b"\r\n\r\n")[0].decode("latin-1").split("\r\n")[1:]
+    return {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+
+
+def test_answers_to_what_reaches_no_application_tell_browsers_to_be_careful(running: Running) -> None:
+    full = Running(max_connections=1, header_timeout=60.0)
+    long = b"POST /echo HTTP/1.1\r\nX-Long: " + b"a" * 70_000
+    asked = [(running, b"HELLO\r\n\r\n", 400), (running, b"POST /ec", 408), (running, long, 431)]
+    with full.connect():
+        wait_until(lambda: full.connections == 1, "one is connected", PATIENCE)
+        asked.append((full, _head(0), 503))
+        for server, sent, status in asked:
+            with server.connect() as client:
+                client.sendall(sent)
+                answer = _all(client)
+
+            assert answer.startswith(b"HTTP/1.1 %d " % status), answer
+            found = _headers(answer)
+            assert {name: found.get(name.decode()) for name, _ in MARKS} == {
+                name: value.decode() for name, value in MARKS
+            }, status
+            assert len(found["x-request-id"]) > 8
+            assert "server" not in found
+    full.stop()
 
 
 def test_a_client_that_has_nothing_more_to_say_gets_its_answer(running: Running) -> None:

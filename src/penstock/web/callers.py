@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ipaddress
 import time
-from collections import OrderedDict
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import Depends
@@ -15,8 +12,10 @@ from starlette.requests import Request
 from penstock.core.access import Role
 from penstock.core.actor import Actor
 from penstock.core.errors import Unauthenticated
+from penstock.web.addresses import address_of, is_loopback, network_of
 from penstock.web.refusals import Refusal
 from penstock.web.settings import WebSettings
+from penstock.web.wrong_tokens import WrongTokens
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
@@ -28,7 +27,6 @@ SECURE_COOKIE = "__Host-penstock_session"
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_MOST_ADDRESSES = 10_000
 _FRESH = 1.0
 
 
@@ -61,13 +59,13 @@ class Caller:
 
 
 class Doorkeeper:
-    """Knows whether tokens exist, and which addresses have shown too many wrong ones."""
+    """Knows whether tokens are needed, and how many wrong ones were shown."""
 
     def __init__(self, app: Penstock, settings: WebSettings) -> None:
         self.app = app
         self.settings = settings
         self._closed: tuple[float, bool] = (-_FRESH, False)
-        self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self.wrong_tokens = WrongTokens(settings.failed_tokens, settings.failed_tokens_total)
 
     async def is_closed(self) -> bool:
         """Whether callers without a token are refused. The store is asked once a second."""
@@ -82,23 +80,6 @@ class Doorkeeper:
         """Ask anew whether there are tokens: the first one may just have been made."""
         self._closed = -_FRESH, False
 
-    def count_wrong(self, address: str) -> None:
-        """One wrong token more; whoever shows many is told to wait. A valid one from the same address is let in."""
-        count, since = self._wrong.pop(address, (0, time.monotonic()))
-        if time.monotonic() - since > 60:
-            count, since = 0, time.monotonic()
-        self._wrong[address] = count + 1, since
-        if len(self._wrong) > _MOST_ADDRESSES:
-            self._wrong.popitem(last=False)
-        if count >= self.settings.failed_tokens:
-            left = since + 60 - time.monotonic()
-            raise Refusal(
-                "rate_limited",
-                "Too many wrong tokens were shown from this address.",
-                hint="Wait, then use a valid one.",
-                headers={"Retry-After": str(int(left) + 1)},
-            )
-
 
 async def admit(request: Request, role: Role | None, *, again: bool = False) -> Caller:
     """Find out who calls, and refuse whoever may not; `role` None lets everybody in.
@@ -110,11 +91,12 @@ async def admit(request: Request, role: Role | None, *, again: bool = False) -> 
         return Caller(site, Actor(site.trusted, request.state.request_id), Role.SUPER_ADMIN, "trusted")
     _check_host(request, site.settings)
     try:
-        caller = await _identify(request, site, counted=not again)
+        caller = await _identify(request, site)
     except Unauthenticated:
-        if role is not None:
-            raise
-        # Whoever comes with a session that is over must be able to begin another.
+        too_many = None if again else site.door.wrong_tokens.count(address_of(request))
+        # Callers with a session that is over must be able to begin another, however many wrong tokens came.
+        if role is not None or (too_many is not None and "authorization" in request.headers):
+            raise too_many or Unauthenticated() from None
         caller = _nobody(request, site)
     if role is None or (caller.role is not None and caller.role.covers(role)):
         return caller
@@ -132,7 +114,7 @@ async def admit(request: Request, role: Role | None, *, again: bool = False) -> 
     )
 
 
-async def _identify(request: Request, site: Site, *, counted: bool) -> Caller:
+async def _identify(request: Request, site: Site) -> Caller:
     door = site.door
     request_id: str = request.state.request_id
     address = address_of(request)
@@ -144,23 +126,13 @@ async def _identify(request: Request, site: Site, *, counted: bool) -> Caller:
         if not await door.is_closed():
             return _local(request, site, address, request_id)
         return _nobody(request, site)
-    try:
-        if shown:
-            token = await door.app.aauthenticate(_bearer(shown[0]))
-        else:
-            _refuse_foreign_pages(request)
-            token = await door.app.asession_token(cookie or "")
-    except Unauthenticated:
-        if counted:
-            door.count_wrong(address)
-        raise
+    if shown:
+        token = await door.app.aauthenticate(_bearer(shown[0]))
+    else:
+        _refuse_foreign_pages(request, of_a_browser=True)
+        token = await door.app.asession_token(cookie or "")
     who = Actor(f"token:{token.name}", request_id)
     return Caller(site, who, token.role, f"token:{token.id}", token.id)
-
-
-def address_of(request: Request) -> str:
-    """Where a request comes from."""
-    return request.client.host if request.client else "unknown"
 
 
 def cookie_name(request: Request) -> str:
@@ -170,18 +142,18 @@ def cookie_name(request: Request) -> str:
 
 def _nobody(request: Request, site: Site) -> Caller:
     address = address_of(request)
-    return Caller(site, Actor(f"anonymous@{address}", request.state.request_id), None, f"address:{address}")
+    return Caller(site, Actor(f"anonymous@{address}", request.state.request_id), None, f"address:{network_of(address)}")
 
 
 def _local(request: Request, site: Site, address: str, request_id: str) -> Caller:
     """While there is no token, this host and nobody else may do everything."""
     through_a_proxy = any(name in _FORWARDED for name, _ in request.scope["headers"])
-    if through_a_proxy or not _is_loopback(address):
+    if through_a_proxy or not is_loopback(address):
         return _nobody(request, site)
     if _host_name(request) not in _LOCAL_NAMES:
         raise _misdirected(request)
     _refuse_foreign_pages(request)
-    return Caller(site, Actor("local", request_id), Role.SUPER_ADMIN, f"address:{address}")
+    return Caller(site, Actor("local", request_id), Role.SUPER_ADMIN, f"address:{network_of(address)}")
 
 
 def _check_host(request: Request, settings: WebSettings) -> None:
@@ -217,27 +189,29 @@ def _bearer(header: str) -> str:
     return token.strip()
 
 
-def _refuse_foreign_pages(request: Request) -> None:
-    """A request that another site's page makes in somebody's browser changes nothing here."""
+def _refuse_foreign_pages(request: Request, *, of_a_browser: bool = False) -> None:
+    """A request that another site's page makes in somebody's browser changes nothing here.
+
+    Browsers send Sec-Fetch-Site, or Origin where they are old. A cookie comes from a browser, so one of them must come
+    with it; other programs send neither.
+    """
     if request.method in _SAFE:
         return
-    site = request.headers.get("sec-fetch-site")
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site is not None:
         foreign = site not in ("same-origin", "none")
+    elif origin is not None:
+        foreign = origin.partition("://")[2] != request.headers.get("host")
+    elif of_a_browser:
+        raise Refusal(
+            "forbidden",
+            "A session changes nothing without the header Sec-Fetch-Site or Origin.",
+            hint="Browsers send them; programs send a token: Authorization: Bearer pst_…",
+        )
     else:
-        origin = request.headers.get("origin")
-        foreign = origin is not None and origin.partition("://")[2] != request.headers.get("host")
-    if foreign and request.headers.get("origin") not in request.app.state.site.settings.origins:
+        return
+    if foreign and origin not in request.app.state.site.settings.origins:
         raise Refusal("forbidden", "The request comes from a page of another site.")
-
-
-@lru_cache(1000)
-def _is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        # A Unix socket, or a server that does not tell.
-        return False
 
 
 async def _caller(request: Request) -> Caller:

@@ -9,6 +9,7 @@ from typing import Any
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from penstock.web.guard import MARKS, new_request_id
 from penstock.web.refusals import CODES, error_response
 from penstock.web.settings import ServerSettings
 
@@ -120,9 +121,9 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, code: str, message: str) -> None:
         """Answer in place of the application, and close."""
         status = CODES[code][0]
-        answer = error_response(code, message, headers={"Connection": "close", "Cache-Control": "no-store"})
+        answer = error_response(code, message, headers={"Connection": "close"})
         head = b"HTTP/1.1 %d %s\r\n" % (status, _PHRASES[status])
-        for name, value in (*self.server_state.default_headers, *answer.raw_headers):
+        for name, value in (*self.server_state.default_headers, *answer.raw_headers, *_marks()):
             head += name + b": " + value + b"\r\n"
         self._answers.write(head + b"\r\n" + bytes(answer.body))
         self._answers.close()
@@ -173,4 +174,10 @@ async def _overloaded(scope: Scope, receive: Receive, send: Send) -> None:
         "unavailable", "The server has as many connections as it takes.", "Come back in a moment.",
         headers={"Retry-After": "1", "Connection": "close"},
     )  # fmt: skip
+    answer.raw_headers += _marks()
     await answer(scope, receive, send)
+
+
+def _marks() -> list[tuple[bytes, bytes]]:
+    """What every answer says, for those that no guard sees."""
+    return [(b"x-request-id", new_request_id().encode()), *MARKS]

@@ -13,8 +13,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.core.access import Role
 from penstock.core.errors import PenstockError
+from penstock.web.addresses import route_path
 from penstock.web.api.jobs import start_all, start_job, wanted_in_batch
 from penstock.web.callers import Caller, admit
+from penstock.web.guard import BATCH
 from penstock.web.refusals import answer_refusal
 from penstock.web.routing import check_media, check_query, read_json
 
@@ -51,11 +53,7 @@ class FastPath:
             await response(scope, receive, send)
 
     def _handler(self, scope: Scope) -> _Handler | None:
-        if scope["method"] != "POST":
-            return None
-        root: str = scope.get("root_path", "")
-        path: str = scope["path"]
-        return _HANDLERS.get(path[len(root) :]) if path.startswith(root) else None
+        return _HANDLERS.get(route_path(scope)) if scope["method"] == "POST" else None
 
 
 async def _start_batch(request: Request, caller: Caller) -> Response | None:
@@ -64,7 +62,7 @@ async def _start_batch(request: Request, caller: Caller) -> Response | None:
     return None if wanted is None else await start_all(caller, wanted)
 
 
-_HANDLERS: dict[str, _Handler] = {"/v1/jobs": start_job, "/v1/jobs/batch": _start_batch}
+_HANDLERS: dict[str, _Handler] = {"/v1/jobs": start_job, BATCH: _start_batch}
 
 
 class _Request(Request):

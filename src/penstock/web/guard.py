@@ -11,13 +11,15 @@ from collections.abc import Iterable
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from penstock.web.addresses import route_path
 from penstock.web.keys import mark_quoted_slashes
 from penstock.web.refusals import Refusal, fault
 from penstock.web.settings import WebSettings
 
 log = logging.getLogger("penstock.web")
 
-MARKS = (
+_Marks = tuple[tuple[bytes, bytes], ...]
+MARKS: _Marks = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -27,6 +29,8 @@ MARKS = (
     (b"cache-control", b"no-store"),
 )
 """What every answer says to browsers, where it does not say otherwise itself."""
+BATCH = "/v1/jobs/batch"
+"""The one route whose body may be large."""
 _MARKED = frozenset(name for name, _ in MARKS)
 _PLAIN = re.compile(rb"[A-Za-z0-9._:-]{1,100}")
 _PROCESS = secrets.token_hex(6)
@@ -40,6 +44,10 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
         self._app = app
         self._settings = settings
+        self._secure_marks = MARKS
+        if settings.hsts_seconds:
+            transport = b"strict-transport-security", b"max-age=%d" % settings.hsts_seconds
+            self._secure_marks = (*MARKS, transport)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._settings.root_path:
@@ -47,13 +55,14 @@ class Guard:
         mark_quoted_slashes(scope)
         request_id = _request_id(scope["headers"])
         scope.setdefault("state", {})["request_id"] = request_id
+        marks = self._secure_marks if scope.get("scheme") == "https" else MARKS
         begun = ended = False
 
         async def send_marked(message: Message) -> None:
             nonlocal begun, ended
             if message["type"] == "http.response.start":
                 begun = True
-                _mark(message, request_id)
+                _mark(message, request_id, marks)
             await send(message)
             ended = message["type"] == "http.response.body" and not message.get("more_body", False)
 
@@ -92,7 +101,7 @@ class Guard:
         _check_length(headers, self._most(scope))
 
     def _most(self, scope: Scope) -> int:
-        batch = scope["path"].endswith("/jobs/batch")
+        batch = scope["method"] == "POST" and route_path(scope) == BATCH
         return self._settings.max_batch_body if batch else self._settings.max_body
 
 
@@ -137,16 +146,21 @@ def _too_large(most: int) -> Refusal:
     )
 
 
+def new_request_id() -> str:
+    """An id for a request that has none of its caller's."""
+    return f"{_PROCESS}{next(_numbers):x}"
+
+
 def _request_id(headers: list[tuple[bytes, bytes]]) -> str:
     """The caller's own id for the request when it is a plain one, else a new one."""
     for name, value in headers:
         if name == b"x-request-id" and _PLAIN.fullmatch(value):
             return value.decode()
-    return f"{_PROCESS}{next(_numbers):x}"
+    return new_request_id()
 
 
-def _mark(message: Message, request_id: str) -> None:
+def _mark(message: Message, request_id: str, marks: _Marks) -> None:
     headers: list[tuple[bytes, bytes]] = message.setdefault("headers", [])
     there = {name for name, _ in headers}
     headers.append((b"x-request-id", request_id.encode()))
-    headers += MARKS if there.isdisjoint(_MARKED) else [each for each in MARKS if each[0] not in there]
+    headers += marks if there.isdisjoint(_MARKED) else [each for each in marks if each[0] not in there]

@@ -41,7 +41,9 @@ class WebSettings:
     """How many events may wait for one slow client before it is dropped."""
     ping_every: float = 15.0
     failed_tokens: int = 20
-    """How many wrong tokens one address may show in a minute before it has to wait."""
+    """How many wrong tokens one address may show in a minute before it has to wait; IPv6 counts by /64 network."""
+    failed_tokens_total: int = 200
+    """How many wrong tokens all addresses together may show in a minute; valid ones are never refused by it."""
     hosts: tuple[str, ...] = ()
     """Names by which the server may be called, beside those of this host; empty: any, once there are tokens."""
     origins: tuple[str, ...] = ()
@@ -49,13 +51,17 @@ class WebSettings:
     session_hours: float = 12.0
     root_path: str = ""
     """The path below which a proxy shows the server, such as "/ops/penstock", whether or not it strips it."""
+    hsts_seconds: int = 365 * 86_400
+    """How long browsers that came over https keep to https; 0: not said."""
     secrets: SecretPolicy = field(default_factory=SecretPolicy)
 
     def __post_init__(self) -> None:
         for name in ("max_body", "max_batch_body", "max_batch", "max_headers", "max_header_bytes", "max_target",
-                     "max_streams", "stream_buffer", "failed_tokens"):  # fmt: skip
+                     "max_streams", "stream_buffer", "failed_tokens", "failed_tokens_total"):  # fmt: skip
             if getattr(self, name) < 1:
                 raise InvalidInput(f"web.{name} must be at least 1, not {getattr(self, name)!r}.")
+        if self.hsts_seconds < 0:
+            raise InvalidInput(f"web.hsts_seconds must not be negative, not {self.hsts_seconds!r}.")
         if self.creation_limit < 0 or self.creation_period <= 0 or self.ping_every <= 0 or self.session_hours <= 0:
             raise InvalidInput("web: creation_limit must not be negative, and periods must be more than 0.")
         if self.root_path and not _ROOT_PATH.fullmatch(self.root_path):

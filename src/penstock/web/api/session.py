@@ -10,8 +10,9 @@ from penstock.core.access import Role
 from penstock.core.actor import Actor
 from penstock.core.errors import Unauthenticated
 from penstock.core.shape import spliced
+from penstock.web.addresses import address_of
 from penstock.web.api.system import VERSION
-from penstock.web.callers import Call, Caller, address_of, cookie_name
+from penstock.web.callers import Call, Caller, cookie_name
 from penstock.web.routing import Route, endpoint, json_text
 from penstock.web.shapes import access as shapes
 
@@ -27,9 +28,8 @@ async def begin_session(request: Request, call: Call, asked: shapes.SessionAsked
         token = await call.app.aauthenticate(asked.token)
         who = Actor(f"token:{token.name}", request.state.request_id)
         text, token = await call.app.aopen_session(asked.token, hours * 3600, by=who)
-    except Unauthenticated:
-        door.count_wrong(address)
-        raise
+    except Unauthenticated as error:
+        raise door.wrong_tokens.count(address) or error from None
     answer = await _told(call, token.role, who, 201)
     _set_cookie(request, answer, text, round(hours * 3600))
     return answer
