@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from penstock.address import address_of
@@ -160,6 +161,22 @@ class Conversation:
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
+    async def _ado_in_thread(self, talk: Talk[T]) -> T:
+        """Hold a conversation in the event loop whose own steps take long: those run in a thread."""
+        if self._opened is None and self._errands is None:
+            await asyncio.to_thread(lambda: self.store)
+        move: Callable[[], Said] = partial(next, talk)
+        while True:
+            step = await asyncio.to_thread(_moved, move)
+            if isinstance(step, StopIteration):
+                return step.value  # type: ignore[no-any-return]
+            try:
+                answer = await self._aanswer(step, talk)
+            except PenstockError as error:
+                move = partial(talk.throw, error)
+            else:
+                move = partial(talk.send, answer)
+
     def _answer(self, step: Said, talk: Talk[Any]) -> Any:
         if isinstance(step, Pause):
             return time.sleep(step.seconds)
@@ -184,6 +201,14 @@ class Conversation:
         if self._errands is not None:
             name: str = talk.__name__  # type: ignore[attr-defined]
             raise not_inside_a_job(f"app.{name.lstrip('_')}")
+
+
+def _moved(move: Callable[[], Said]) -> Said | StopIteration:
+    """What a conversation says next, or its end, which no future can raise."""
+    try:
+        return move()
+    except StopIteration as end:
+        return end
 
 
 def not_inside_a_job(call: str) -> Conflict:

@@ -20,9 +20,12 @@ GOOD = b'{"definitionKey":"work","params":{"text":"x"}}'
 class RawServer:
     """As `penstock serve` answers, in a thread of this process."""
 
-    def __init__(self, app: Penstock, settings: ServerSettings | None = None) -> None:
+    def __init__(
+        self, app: Penstock, settings: ServerSettings | None = None, *, web: WebSettings | None = None
+    ) -> None:
         self._app = app
-        self._web = create(app, WebSettings())
+        self._web = create(app, web or WebSettings())
+        self.bodies = self._web.state.site.bodies
         self._settings = settings or ServerSettings()
         self._sockets = bound("127.0.0.1", 0)
         self.address: tuple[str, int] = self._sockets[0].getsockname()[:2]

@@ -311,14 +311,18 @@ class TestTheLimit:
             found = [site.post(JOBS, asked(), client=address).status_code for _ in range(3)]
             assert found == [201, 201, 429]
 
-    def test_a_batch_counts_as_many_as_it_has_or_not_at_all(self, new_site: NewSite, app: Penstock) -> None:
+    def test_a_batch_counts_as_many_as_it_has_and_as_one_when_it_is_refused(
+        self, new_site: NewSite, app: Penstock
+    ) -> None:
         furnish(app)
-        site = new_site(creation_limit=5, creation_period=600)
+        site = new_site(creation_limit=7, creation_period=600)
 
-        assert "6 jobs" in refused(site.post(BATCH, {"jobs": [asked()] * 6}), 422, "invalid_request")["message"]
+        assert "8 jobs" in refused(site.post(BATCH, {"jobs": [asked()] * 8}), 422, "invalid_request")["message"]
         told(site.post(BATCH, {"jobs": [asked()] * 4}), 201)
-        refused(site.post(BATCH, {"jobs": [asked()] * 2}), 429, "rate_limited")
+        refused(site.post(BATCH, {"jobs": [asked()] * 3}), 429, "rate_limited")
         told(site.post(JOBS, asked()), 201)
+        refused(site.post(JOBS, asked()), 429, "rate_limited")
+        assert len(app.jobs().jobs) == 5
 
 
 def at_once(site: WebKit, bodies: list[dict[str, Any]]) -> list[httpx2.Response]:

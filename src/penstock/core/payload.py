@@ -130,6 +130,7 @@ _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _LONG_NUMBER = re.compile(rb"[0-9]{19,}")
 _DIGITS_TO_ZERO = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_PIECE = 16_384
 _NOT_MARKS = bytes(set(range(256)) - {*_STEP, ord('"')})
 _MOST_REPAIRS_TOLD = 20
 _TEXT, _AS_TEXT = "Pass it as a string.", "It was kept as a string."
@@ -216,7 +217,14 @@ def _nests_too_deep(data: bytes) -> bool:
     # Two quotes with nothing between them can go: what is inside a string stays inside, and little is left to split.
     marks = _unescaped(data).translate(None, _NOT_MARKS).replace(b'""', b"")
     brackets = b"".join(marks.split(b'"')[::2])
-    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0) > MAX_DEPTH
+    depth = 0
+    # Piece by piece: between two of them other threads of the process have their turn.
+    for start in range(0, len(brackets), _PIECE):
+        depths = list(accumulate(map(_STEP.__getitem__, brackets[start : start + _PIECE]), initial=depth))
+        if max(depths) > MAX_DEPTH:
+            return True
+        depth = depths[-1]
+    return False
 
 
 def _unescaped(data: bytes) -> bytes:

@@ -35,6 +35,7 @@ from penstock.web.pages import Pages
 from penstock.web.refusals import answer_fault, answer_refusal
 from penstock.web.settings import WebSettings
 from penstock.web.shapes.base import ProblemAnswer
+from penstock.web.shapes.jobs import BatchAsked
 from penstock.web.site import Site, Trigger
 from penstock.web.validation import answer_validation
 
@@ -82,6 +83,9 @@ class Application(FastAPI):
         # Routes name it, see `routing`.
         problem = ProblemAnswer.model_json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
         components["schemas"] |= {**problem.pop("$defs"), "ProblemAnswer": problem}
+        # Routes that read their bodies themselves name it.
+        batch = BatchAsked.model_json_schema(ref_template="#/components/schemas/{model}")
+        components["schemas"] |= {**batch.pop("$defs"), "BatchAsked": batch}
         return document
 
     async def unguarded(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -128,7 +132,7 @@ def create(
     )
     web.state.site = site
     # What other origins may do is for the framework to say.
-    web.guard = Guard(web.unguarded if settings.origins else FastPath(web.unguarded, web), settings)
+    web.guard = Guard(web.unguarded if settings.origins else FastPath(web.unguarded, web), settings, site.bodies)
     for router in _ROUTERS:
         web.include_router(router)
     # Not a route: a path that the API knows keeps its 405 for a wrong method.

@@ -86,6 +86,12 @@ async def admit(request: Request, role: Role | None, *, again: bool = False) -> 
 
     `again`: the request was let in before, so a token that has ended since then is not counted as a wrong one.
     """
+    caller = await _admitted(request, role, again)
+    request.state.bucket = caller.bucket
+    return caller
+
+
+async def _admitted(request: Request, role: Role | None, again: bool) -> Caller:
     site: Site = request.app.state.site
     if site.trusted is not None:
         return Caller(site, Actor(site.trusted, request.state.request_id), Role.SUPER_ADMIN, "trusted")

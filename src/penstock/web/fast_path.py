@@ -9,21 +9,21 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.core.access import Role
 from penstock.core.errors import PenstockError
 from penstock.web.addresses import route_path
-from penstock.web.api.jobs import start_all, start_job, wanted_in_batch
+from penstock.web.api.jobs import start_batch, start_job
 from penstock.web.callers import Caller, admit
 from penstock.web.guard import BATCH
 from penstock.web.refusals import answer_refusal
-from penstock.web.routing import check_media, check_query, read_json
+from penstock.web.routing import check_media, check_query
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-_Handler = Callable[[Request, Caller], Awaitable[Response | None]]
+_Handler = Callable[[Request, Caller], Awaitable[Response]]
 
 
 class FastPath:
@@ -47,22 +47,13 @@ class FastPath:
             response = await handler(request, caller)
         except (PenstockError, HTTPException) as error:
             response = await answer_refusal(request, error)
-        if response is None:
-            await self._slow(scope, request.replay, send)
-        else:
-            await response(scope, receive, send)
+        await response(scope, receive, send)
 
     def _handler(self, scope: Scope) -> _Handler | None:
         return _HANDLERS.get(route_path(scope)) if scope["method"] == "POST" else None
 
 
-async def _start_batch(request: Request, caller: Caller) -> Response | None:
-    """As the framework's route does it; None: something is wrong, and that route shall tell what."""
-    wanted = wanted_in_batch(await read_json(request))
-    return None if wanted is None else await start_all(caller, wanted)
-
-
-_HANDLERS: dict[str, _Handler] = {"/v1/jobs": start_job, BATCH: _start_batch}
+_HANDLERS: dict[str, _Handler] = {"/v1/jobs": start_job, BATCH: start_batch}
 
 
 class _Request(Request):
@@ -84,10 +75,6 @@ class _Request(Request):
                 more = message.get("more_body", False)
             self._body = b"".join(parts)
         return self._body
-
-    async def replay(self) -> Message:
-        """The body once more, for another reader."""
-        return {"type": "http.request", "body": await self.body(), "more_body": False}
 
 
 class _Headers(Headers):

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.web.addresses import route_path
+from penstock.web.bodies import Bodies
 from penstock.web.keys import mark_quoted_slashes
 from penstock.web.refusals import Refusal, fault
 from penstock.web.settings import WebSettings
@@ -31,6 +32,11 @@ MARKS: _Marks = (
 """What every answer says to browsers, where it does not say otherwise itself."""
 BATCH = "/v1/jobs/batch"
 """The one route whose body may be large."""
+_SESSION = "/v1/session"
+_MOST_OF_A_TOKEN = 4096
+"""Bytes of the body that begins a session; callers without a token may send it."""
+_STEP = 64 * 1024
+"""Bytes by which a body counts whose length was not said."""
 _MARKED = frozenset(name for name, _ in MARKS)
 _PLAIN = re.compile(rb"[A-Za-z0-9._:-]{1,100}")
 _PROCESS = secrets.token_hex(6)
@@ -41,9 +47,10 @@ _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 class Guard:
     """Refuses what no route should see, and marks every answer with a request id and headers for browsers."""
 
-    def __init__(self, app: ASGIApp, settings: WebSettings) -> None:
+    def __init__(self, app: ASGIApp, settings: WebSettings, bodies: Bodies) -> None:
         self._app = app
         self._settings = settings
+        self._bodies = bodies
         self._secure_marks = MARKS
         if settings.hsts_seconds:
             transport = b"strict-transport-security", b"max-age=%d" % settings.hsts_seconds
@@ -66,10 +73,10 @@ class Guard:
             await send(message)
             ended = message["type"] == "http.response.body" and not message.get("more_body", False)
 
+        body = _Body(self._bodies, scope, receive, self._most(scope))
         try:
             self._check(scope)
-            counted = _Counted(receive, self._most(scope)) if scope["method"] in _METHODS_WITH_BODY else receive
-            await self._app(scope, counted, send_marked)
+            await self._app(scope, body if scope["method"] in _METHODS_WITH_BODY else receive, send_marked)
         except Refusal as refusal:
             if begun:
                 raise
@@ -83,6 +90,8 @@ class Guard:
                 await fault(request_id)(scope, receive, send_marked)
             elif not ended:
                 raise
+        finally:
+            body.give_back()
 
     def _check(self, scope: Scope) -> None:
         settings, headers = self._settings, scope["headers"]
@@ -98,28 +107,52 @@ class Guard:
             )
         if b"\x00" in (scope.get("raw_path") or b"") or "\x00" in scope["path"] or "\ufffd" in scope["path"]:
             raise Refusal("malformed", "The path holds a NUL or is not UTF-8.")
-        _check_length(headers, self._most(scope))
+        if _length(headers) > (most := self._most(scope)):
+            raise _too_large(most)
 
     def _most(self, scope: Scope) -> int:
-        batch = scope["method"] == "POST" and route_path(scope) == BATCH
-        return self._settings.max_batch_body if batch else self._settings.max_body
+        path = route_path(scope) if scope["method"] == "POST" else ""
+        if path == BATCH:
+            return self._settings.max_batch_body
+        return min(_MOST_OF_A_TOKEN, self._settings.max_body) if path == _SESSION else self._settings.max_body
 
 
-class _Counted:
-    """The way in for a body, cut off where it becomes too large."""
+class _Body:
+    """The way in for a body: its bytes count as in flight until the answer, and it is cut off where it is too large."""
 
-    def __init__(self, receive: Receive, most: int) -> None:
+    def __init__(self, bodies: Bodies, scope: Scope, receive: Receive, most: int) -> None:
+        self._bodies = bodies
+        self._scope = scope
         self._receive = receive
         self._most = most
         self._read = 0
+        self._caller = ""
+        self._taken = 0
 
     async def __call__(self) -> Message:
+        if not self._taken:
+            # By now the caller is known, and nothing of the body was asked for.
+            self._caller = self._scope["state"].get("bucket", "")
+            self._take(_length(self._scope["headers"]))
         message = await self._receive()
         if message["type"] == "http.request":
             self._read += len(message.get("body", b""))
             if self._read > self._most:
                 raise _too_large(self._most)
+            if self._read > self._taken:
+                self._take(max(_STEP, self._read - self._taken))
         return message
+
+    def give_back(self) -> None:
+        """The request is over."""
+        if self._taken:
+            self._bodies.give_back(self._caller, self._taken)
+            self._taken = 0
+
+    def _take(self, count: int) -> None:
+        if count:
+            self._bodies.take(self._caller, count, self._taken)
+            self._taken += count
 
 
 def _put_below(scope: Scope, root: str) -> None:
@@ -131,10 +164,12 @@ def _put_below(scope: Scope, root: str) -> None:
             scope["raw_path"] = root.encode() + scope["raw_path"]
 
 
-def _check_length(headers: Iterable[tuple[bytes, bytes]], most: int) -> None:
+def _length(headers: Iterable[tuple[bytes, bytes]]) -> int:
+    """The length of the body that was said; 0: none."""
     for name, value in headers:
-        if name == b"content-length" and value.isdigit() and len(value) < 19 and int(value) > most:
-            raise _too_large(most)
+        if name == b"content-length" and value.isdigit() and len(value) < 19:
+            return int(value)
+    return 0
 
 
 def _too_large(most: int) -> Refusal:

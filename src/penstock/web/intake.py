@@ -33,16 +33,20 @@ class Intake:
         self._waiting: list[_Asked] = []
         self._working: asyncio.Task[None] | None = None
 
-    async def order(self, key: str, params: Mapping[str, Any], version: int | None, options: EnqueueOptions) -> Order:
+    async def order(
+        self, key: str, params: Mapping[str, Any], version: int | None, options: EnqueueOptions, *,
+        in_thread: bool = False,
+    ) -> Order:  # fmt: skip
         """The order for one job, checked against its definition."""
         orders: list[Order] = []
-        await self.orders([(key, params, version, options)], orders)
+        await self.orders([(key, params, version, options)], orders, in_thread=in_thread)
         return orders[0]
 
-    async def orders(self, wanted: Iterable[Wanted], orders: list[Order]) -> None:
+    async def orders(self, wanted: Iterable[Wanted], orders: list[Order], *, in_thread: bool = False) -> None:
         """Add the orders for many jobs, one after the other up to the first that cannot be had."""
         waiting, makers = iter(wanted), _Makers()
-        while (unknown := await self._app._ado(self._known(waiting, makers, orders))) is not None:
+        hold = self._app._ado_in_thread if in_thread else self._app._ado
+        while (unknown := await hold(self._known(waiting, makers, orders))) is not None:
             key, params, version, options = unknown
             # Nobody has made it known yet: its jobs wait for a worker that does, and nobody checks them till then.
             await self._app.store.arun(admin.register([Definition(key, version or 1)]))
@@ -65,21 +69,25 @@ class Intake:
             orders.append(maker.order(params, options, decoded=True))
         return None
 
-    async def create(self, order: Order, by: str, scope: str = "") -> Created:
+    async def create(self, order: Order, by: str, scope: str = "", *, in_thread: bool = False) -> Created:
         """Create one job; the answer comes when it is committed. `scope` is that of its idempotency key."""
         asked: Order | Draft = order
-        if order.options is not PLAIN:
+        if in_thread or order.options is not PLAIN:
             # What is wrong with its options is told to this caller, whoever shares the transaction.
-            (asked,) = await self._app._ado(self._app._drafts([order], actor=str(by), key_scope=scope))
+            hold = self._app._ado_in_thread if in_thread else self._app._ado
+            (asked,) = await hold(self._app._drafts([order], actor=str(by), key_scope=scope))
         future: _Future = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, str(by), future))
         if self._working is None:
             self._working = asyncio.create_task(self._work())
         return await future
 
-    async def create_many(self, orders: list[Order], by: str, scope: str = "") -> list[Created]:
+    async def create_many(
+        self, orders: list[Order], by: str, scope: str = "", *, in_thread: bool = False
+    ) -> list[Created]:
         """Create jobs, all or none."""
-        return await self._app._ado(self._app._create(orders, actor=str(by), key_scope=scope))
+        hold = self._app._ado_in_thread if in_thread else self._app._ado
+        return await hold(self._app._create(orders, actor=str(by), key_scope=scope))
 
     async def _work(self) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from penstock.core import payload
 from penstock.core.access import Role
 from penstock.core.errors import MalformedPayload, PenstockError
+from penstock.web.bodies import LARGE
 from penstock.web.callers import admit
 from penstock.web.keys import KeyConvertor
 from penstock.web.refusals import CODES, Refusal, refusal_of
@@ -119,6 +121,11 @@ def json_text(text: str, status: int = 200, headers: dict[str, str] | None = Non
 async def read_json(request: Request) -> Any:
     """The body as JSON; a repeated key, a number that cannot be kept or broken UTF-8 is refused."""
     body = await request.body()
+    return decoded(body) if len(body) < LARGE else await asyncio.to_thread(decoded, body)
+
+
+def decoded(body: bytes) -> Any:
+    """The value of a body, as `read_json` gives it."""
     if not body:
         raise Refusal("malformed", "The body is empty.", hint="Send a JSON object.")
     try:

@@ -14,6 +14,10 @@ from penstock.core.secrets import SecretPolicy
 from penstock.options import refuse_unknown
 
 MEGABYTE = 1024 * 1024
+_AT_LEAST_ONE = (
+    "max_body", "max_batch_body", "max_batch", "max_bytes_per_caller", "max_bytes_in_flight", "max_headers",
+    "max_header_bytes", "max_target", "max_streams", "stream_buffer", "failed_tokens", "failed_tokens_total",
+)  # fmt: skip
 _ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
 
@@ -25,12 +29,18 @@ class WebSettings:
     """Whether jobs may be created without a token, also where tokens exist."""
     creation_limit: int = 0
     """How many jobs one token, or one address without a token, may create per `creation_period`; 0: no limit."""
+    anonymous_limit: int = 60
+    """The same for one address without a token where `anonymous_create` is set, the smaller one counts; 0: no limit."""
     creation_period: float = 60.0
     unknown_definitions: bool = False
     """Whether jobs may be created of definitions that no worker has made known yet."""
     max_body: int = 2 * MEGABYTE
-    max_batch_body: int = 64 * MEGABYTE
+    max_batch_body: int = 4 * MEGABYTE
     max_batch: int = 10_000
+    max_bytes_per_caller: int = 16 * MEGABYTE
+    """Bytes of bodies of one token, or one address, that are worked on at a time; a single body may have more."""
+    max_bytes_in_flight: int = 48 * MEGABYTE
+    """The same for all callers together."""
     max_headers: int = 100
     max_header_bytes: int = 32 * 1024
     max_target: int = 8192
@@ -56,14 +66,15 @@ class WebSettings:
     secrets: SecretPolicy = field(default_factory=SecretPolicy)
 
     def __post_init__(self) -> None:
-        for name in ("max_body", "max_batch_body", "max_batch", "max_headers", "max_header_bytes", "max_target",
-                     "max_streams", "stream_buffer", "failed_tokens", "failed_tokens_total"):  # fmt: skip
+        for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise InvalidInput(f"web.{name} must be at least 1, not {getattr(self, name)!r}.")
-        if self.hsts_seconds < 0:
-            raise InvalidInput(f"web.hsts_seconds must not be negative, not {self.hsts_seconds!r}.")
-        if self.creation_limit < 0 or self.creation_period <= 0 or self.ping_every <= 0 or self.session_hours <= 0:
-            raise InvalidInput("web: creation_limit must not be negative, and periods must be more than 0.")
+        for name in ("creation_limit", "anonymous_limit", "hsts_seconds"):
+            if getattr(self, name) < 0:
+                raise InvalidInput(f"web.{name} must not be negative, not {getattr(self, name)!r}.")
+        for name in ("creation_period", "ping_every", "session_hours"):
+            if not getattr(self, name) > 0:
+                raise InvalidInput(f"web.{name} must be more than 0, not {getattr(self, name)!r}.")
         if self.root_path and not _ROOT_PATH.fullmatch(self.root_path):
             raise InvalidInput(
                 f"web.root_path: {self.root_path!r:.80} is no path.", hint='Write it as in "/ops/penstock".'
@@ -74,6 +85,11 @@ class WebSettings:
                 raise InvalidInput(
                     f"web.origins: {origin!r} is no origin.", hint='Write them out, as in "https://ops.example.org".'
                 )
+
+    def creation_limit_of(self, *, anonymous: bool) -> int:
+        """How many jobs a caller may create per `creation_period`; 0: no limit."""
+        limits = (self.creation_limit, self.anonymous_limit) if anonymous else (self.creation_limit,)
+        return min(filter(None, limits), default=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from penstock.app import Penstock
+from penstock.web.bodies import Bodies
 from penstock.web.callers import Doorkeeper
 from penstock.web.event_pages import EventPages
 from penstock.web.intake import Intake
@@ -39,6 +40,7 @@ class Site:
         self.settings = settings
         self.trigger = trigger
         self.door = Doorkeeper(app, settings)
+        self.bodies = Bodies(settings)
         self.intake = Intake(app, settings)
         self.shaper = Shaper(app, settings.secrets)
         self.streams = Hub(app, EventPages(app, self.shaper), settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -12,7 +13,8 @@ from starlette.responses import Response
 
 from penstock.web.refusals import Refusal
 
-_MOST = 20
+MOST_PROBLEMS = 20
+"""So many problems of a request are named."""
 _KINDS = {
     "missing": "is missing",
     "extra_forbidden": "is unknown here",
@@ -21,14 +23,24 @@ _KINDS = {
 
 def refusal_of_validation(error: ValidationError | RequestValidationError) -> Refusal:
     """The refusal for a request that does not have the shape it should."""
-    problems = [_problem(each) for each in list(error.errors())[:_MOST]]
+    return refusal_of_problems(problems_of(error))
+
+
+def problems_of(error: ValidationError | RequestValidationError, *place: str | int) -> list[dict[str, str]]:
+    """The first few problems; `place` is where in the body the value is that has them."""
+    found = error.errors() if isinstance(error, RequestValidationError) else error.errors(include_url=False)
+    return [_problem(each, place) for each in islice(found, MOST_PROBLEMS)]
+
+
+def refusal_of_problems(problems: Sequence[dict[str, str]]) -> Refusal:
+    """The refusal that names these problems."""
     first = problems[0] if problems else {"path": "", "message": "cannot be read"}
     where = first["path"] or "the body"
     return Refusal(
         "invalid_request",
         f"{where} {first['message']}.",
         hint="The document /openapi.json describes every field.",
-        details={"path": first["path"], "problems": problems},
+        details={"path": first["path"], "problems": list(problems)},
     )
 
 
@@ -39,8 +51,8 @@ async def answer_validation(_: Request, error: Exception) -> Response:
     return refusal_of_validation(error).answer()
 
 
-def _problem(found: Any) -> dict[str, str]:
-    place: Sequence[Any] = found["loc"]
+def _problem(found: Any, where: Sequence[str | int]) -> dict[str, str]:
+    place: Sequence[Any] = (*where, *found["loc"])
     if place and place[0] in ("body", "query", "path", "header", "cookie"):
         kind, place = place[0], place[1:]
     else:

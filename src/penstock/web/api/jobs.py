@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import ceil
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
-from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -16,14 +14,14 @@ from penstock.core.errors import Conflict, InvalidInput
 from penstock.core.job import Created
 from penstock.core.shape import attempt_text, created_text, listed, log_text, reason_text, spliced
 from penstock.core.transitions import Status
-from penstock.orders import PLAIN, EnqueueOptions, Order
+from penstock.orders import PLAIN, Order
 from penstock.web.callers import Call, Caller
 from penstock.web.intake import Wanted
 from penstock.web.refusals import Refusal
-from penstock.web.routing import Route, endpoint, json_text, read_json
+from penstock.web.routing import Route, endpoint, json_text
 from penstock.web.shapes import jobs as shapes
 from penstock.web.shapes.base import Moment, Natural, PageLimit, Truth
-from penstock.web.validation import refusal_of_validation
+from penstock.web.wanted import wanted_job, wanted_jobs
 
 router = APIRouter(route_class=Route)
 _START = {
@@ -32,13 +30,18 @@ _START = {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/JobAsked"}}},
     }
 }
+_START_BATCH = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/BatchAsked"}}},
+    }
+}
 _MOST_COUNTED = 10_000
 _NOT_FOR_EVERYBODY = {
     "webhook_url": "webhookUrl", "priority": "priority", "max_attempts": "maxAttempts", "parent": "parentId",
     "unique": "unique",
 }  # fmt: skip
 """Options that reach others: where an answer goes, who is served first, whose job it is said to be."""
-_NO_OPTIONS = {"definition_key", "definition_version", "params"}
 
 
 @endpoint(
@@ -49,53 +52,38 @@ _NO_OPTIONS = {"definition_key", "definition_version", "params"}
 async def start_job(request: Request, call: Call) -> Response:
     """Start a job; when this answers, the job is committed."""
     # The busiest route reads its body itself: the framework's way costs more than the commit.
-    try:
-        wanted = _wanted(await read_json(request))
-    except ValidationError as error:
-        raise refusal_of_validation(error) from None
     await _allow(call, 1)
-    _check_rights(call, wanted)
-    order = await call.site.intake.order(*wanted)
-    created = await call.site.intake.create(order, call.by, call.key_scope)
+    body = await request.body()
+    async with call.site.bodies.reading(body) as reading:
+        wanted = await reading.do(wanted_job, body)
+        _check_rights(call, wanted)
+        order = await call.site.intake.order(*wanted, in_thread=reading.is_large)
+    created = await call.site.intake.create(order, call.by, call.key_scope, in_thread=reading.is_large)
     headers = {"Location": f"{request.scope.get('root_path', '')}/v1/jobs/{created.job_id}"}
     return json_text(created_text(created), 201 if created.created else 200, headers)
 
 
 @endpoint(
-    router, "POST", "/v1/jobs/batch", role=Role.CREATOR, answer=shapes.BatchStarted, status=201,
+    router, "POST", "/v1/jobs/batch", role=Role.CREATOR, answer=shapes.BatchStarted, status=201, extra=_START_BATCH,
     refusals=("not_found", "conflict", "idempotency_conflict", "invalid_params"),
 )  # fmt: skip
-async def start_batch(call: Call, asked: shapes.BatchAsked) -> Response:
+async def start_batch(request: Request, call: Call) -> Response:
     """Start up to 10,000 jobs, all or none; an error names the index of the job that is wrong."""
-    return await start_all(call, [_wanted_by(each) for each in asked.jobs])
-
-
-async def start_all(call: Caller, wanted: Sequence[Wanted]) -> Response:
-    """Start jobs that have the right shape, all or none."""
-    most = call.site.settings.max_batch
-    if not 1 <= len(wanted) <= most:
-        raise InvalidInput(f"A batch has 1 to {most} jobs, not {len(wanted)}.")
-    await _allow(call, len(wanted))
-    for index, each in enumerate(wanted):
-        _check_rights(call, each, f"jobs[{index}].")
-    orders: list[Order] = []
-    try:
-        await call.site.intake.orders(wanted, orders)
-    except InvalidInput as error:
-        error.message = f"jobs[{len(orders)}]: {error.message}"
-        raise
-    created = await call.site.intake.create_many(orders, call.by, call.key_scope)
+    await _allow(call, 1)
+    body = await request.body()
+    async with call.site.bodies.reading(body) as reading:
+        wanted = await reading.do(wanted_jobs(call.site.settings.max_batch), body)
+        await _allow(call, len(wanted), taken=1)
+        for index, each in enumerate(wanted):
+            _check_rights(call, each, f"jobs[{index}].")
+        orders: list[Order] = []
+        try:
+            await call.site.intake.orders(wanted, orders, in_thread=reading.is_large)
+        except InvalidInput as error:
+            error.message = f"jobs[{len(orders)}]: {error.message}"
+            raise
+    created = await call.site.intake.create_many(orders, call.by, call.key_scope, in_thread=reading.is_large)
     return json_text(listed("jobs", [created_text(each) for each in created]), 201)
-
-
-def wanted_in_batch(asked: Any) -> list[Wanted] | None:
-    """The jobs that a batch asks for; None when it does not have the shape that it should."""
-    if type(asked) is not dict or asked.keys() != {"jobs"} or type(asked["jobs"]) is not list:
-        return None
-    try:
-        return [_wanted(each) for each in asked["jobs"]]
-    except ValidationError:
-        return None
 
 
 @endpoint(router, "GET", "/v1/jobs", role=Role.VIEWER, answer=shapes.JobList)
@@ -291,23 +279,26 @@ async def reject_job(call: Call, jobId: str, asked: shapes.RejectAsked | None = 
     return _changed(jobId, await call.app.areject_job(jobId, by=call.by, note=note))
 
 
-async def _allow(call: Caller, count: int) -> None:
-    """Take from the allowance that all servers share; whoever has used it up is told when to come back."""
+async def _allow(call: Caller, count: int, *, taken: int = 0) -> None:
+    """Take from the allowance that all servers share; a caller that has used it up is told when to come back.
+
+    A request takes one before its body is read, so that bodies are not free where jobs are not.
+    """
     settings = call.site.settings
-    if not settings.creation_limit:
+    limit = settings.creation_limit_of(anonymous=call.is_anonymous)
+    if not limit or count == taken:
         return
-    if count > settings.creation_limit:
+    if count > limit:
         raise InvalidInput(
-            f"{count} jobs at once are more than the {settings.creation_limit} that may be created in "
+            f"{count} jobs in one request are more than the {limit} that may be created in "
             f"{settings.creation_period:g} s.",
             hint="Create them in batches of fewer jobs.",
         )
-    name = f"create:{call.bucket}"
-    wait = await call.app.atake_allowance(name, settings.creation_limit, settings.creation_period, count)
+    wait = await call.app.atake_allowance(f"create:{call.bucket}", limit, settings.creation_period, count - taken)
     if wait is not None:
         raise Refusal(
             "rate_limited",
-            f"{settings.creation_limit} jobs may be created in {settings.creation_period:g} s.",
+            f"{limit} jobs may be created in {settings.creation_period:g} s.",
             hint="Come back later, or create them in fewer requests of fewer jobs.",
             headers={"Retry-After": str(max(1, ceil(wait)))},
         )
@@ -326,39 +317,6 @@ def _check_rights(call: Caller, wanted: Wanted, where: str = "") -> None:
                 hint="Leave it out, or send such a token.",
                 details={"field": f"{where}{field}", "role": Role.CREATOR},
             )
-
-
-def _wanted(asked: Any) -> Wanted:
-    """What one job is asked for with; the model looks at everything but a definition's key and parameters alone."""
-    if type(asked) is dict and len(asked) == 2:
-        key, params = asked.get("definitionKey"), asked.get("params")
-        if type(key) is str and type(params) is dict:
-            return key, params, None, PLAIN
-    return _wanted_by(shapes.JobAsked.model_validate(asked))
-
-
-def _wanted_by(asked: shapes.JobAsked) -> Wanted:
-    return asked.definition_key, asked.params, asked.definition_version, _options(asked)
-
-
-def _options(asked: shapes.JobAsked) -> EnqueueOptions:
-    if asked.model_fields_set <= _NO_OPTIONS:
-        return PLAIN
-    reference = None if asked.reference is None else (asked.reference.type, asked.reference.id)
-    return EnqueueOptions(
-        at=asked.run_at,
-        delay=asked.delay or 0,
-        priority=asked.priority,
-        max_attempts=asked.max_attempts,
-        idempotency_key=asked.idempotency_key,
-        unique=asked.unique if asked.unique is not None else False,
-        concurrency_key=asked.concurrency_key,
-        reference=reference,
-        tags=tuple(asked.tags),
-        webhook_url=asked.webhook_url,
-        parent=asked.parent_id,
-        traceparent=asked.traceparent,
-    )
 
 
 def _changed(job_id: str, status: Status, code: int = 200) -> Response:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import FailFast, Field
 
 from penstock.web.shapes.base import Asked, Moment, Payload, PayloadObject, Seconds, Told
 
@@ -32,7 +32,7 @@ class JobAsked(Asked):
     run_at: Moment | None = None
     delay: Seconds | None = Field(None, description="Seconds from now.")
     reference: ReferenceAsked | None = None
-    tags: list[str] = Field(default_factory=list)
+    tags: Annotated[list[str], FailFast()] = Field(default_factory=list)
     webhook_url: str | None = None
     unique: bool | str | None = Field(
         None, description="true: one active job with these parameters; a text: one active job with this key."
