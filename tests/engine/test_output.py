@@ -11,8 +11,10 @@ import pytest
 from penstock import JobHandle
 from penstock.core.job import StoredLog
 from penstock.engine.output import MOST_BYTES
+from penstock.engine.recorder import MOST_EVENTS
 from penstock.stores.verbs import admin
 from tests.engine.fleet import Stage
+from tests.stores.tables import query
 
 pytestmark = pytest.mark.xdist_group("engine-output")
 
@@ -128,6 +130,26 @@ def test_ten_thousand_calls_of_progress_are_few_writes(house: Stage) -> None:
     written = [event for event in house.events(job) if event.kind == "job.progress"]
     assert (ended.progress, ended.progress_message) == (100.0, "step 9999")
     assert len(written) <= (said["at"] - begun["at"]) * 4 + 3
+
+
+@pytest.mark.parametrize("definition", ["script", "inline"])
+@pytest.mark.parametrize(("count", "size", "kept"), [(MOST_EVENTS + 300, 0, MOST_EVENTS), (25, 900_000, 17)])
+def test_a_flood_of_events_is_cut_and_the_cut_is_shown(
+    house: Stage, definition: str, count: int, size: int, kept: int
+) -> None:
+    job = house.enqueue(definition, [["event_flood", count, size], ["return", 1]])
+
+    ended = house.end(job, 60)
+
+    rows = query(
+        house.app.store, f"SELECT data FROM {{s}}event WHERE job_id = '{job.id}' AND kind = 'flood' ORDER BY seq"
+    )
+    told = [json.loads(str(data))["n"] for (data,) in rows]
+    assert (ended.status, ended.result) == ("succeeded", "1")
+    assert told == list(range(kept))
+    assert [line.message for line in all_logs(house, job)] == [
+        f"… {count - kept} events more were emitted and are cut here."
+    ]
 
 
 def test_a_handlers_own_events_are_kept_with_their_data(house: Stage) -> None:

@@ -412,6 +412,7 @@ WORDS: dict[str, Callable[..., Any]] = {
     "progress": _progress,
     "log": lambda ctx, level, text: getattr(ctx.logger, level)(text),
     "event": lambda ctx, kind, data: ctx.emit_event(kind, data),
+    "event_flood": lambda ctx, count, size: [ctx.emit_event("flood", {"n": n, "x": "x" * size}) for n in range(count)],
     "note": lambda ctx, what: note(ctx, what),
     "look": _look,
     "read": lambda ctx, path: Path(path).read_bytes(),

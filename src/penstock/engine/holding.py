@@ -116,6 +116,9 @@ class Holding:
         self._means.recorder.log(self.held, _apart(line, len(text) + len(details or "")))
 
     def event(self, kind: str, data: str | None) -> None:
+        if not self._means.recorder.may_tell(self.held, len(data or "")):
+            return
+
         def event() -> tuple[str, str | None]:
             return self.secrets.clean(kind), None if data is None else self.secrets.clean_json(data)
 

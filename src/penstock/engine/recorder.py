@@ -20,6 +20,11 @@ Word = tuple[str, str | None]
 
 INTERVAL = 0.25
 MOST_LINES = 10_000
+MOST_EVENTS = 10_000
+MOST_EVENT_CHARACTERS = 16_000_000
+"""So much data may the events of one attempt have together."""
+_MOST_PHASES = 20_000
+"""How often one attempt may begin or end a phase; no definition has more than 10,000."""
 _BATCH = 500
 _AGAIN = 0.5
 
@@ -38,6 +43,18 @@ class _Notes:
             each.clear()
 
 
+@dataclass(slots=True)
+class _Counts:
+    """How much one attempt has said so far."""
+
+    lines: int = 0
+    events: int = 0
+    characters: int = 0
+    """Of the data of events that were kept."""
+    events_cut: int = 0
+    phases: int = 0
+
+
 class Recorder:
     """Takes words from attempts at once, and writes them down four times a second."""
 
@@ -46,7 +63,7 @@ class Recorder:
         self._jobs = jobs
         self._refused = refused
         self._notes: dict[Held, _Notes] = {}
-        self._counts: dict[Held, int] = {}
+        self._counts: dict[Held, _Counts] = {}
         self._writing = asyncio.Lock()
 
     def progress(self, held: Held, percent: float, message: str | None, phase: str | None) -> None:
@@ -56,16 +73,31 @@ class Recorder:
 
     def log(self, held: Held, line: LogLine | asyncio.Future[LogLine]) -> None:
         """Take a line, or one that will come: it keeps its place."""
-        count = self._counts[held] = self._counts.get(held, 0) + 1
-        if count <= MOST_LINES:
+        counts = self._count(held)
+        counts.lines += 1
+        if counts.lines <= MOST_LINES:
             self._of(held).lines.append(line)
 
+    def may_tell(self, held: Held, size: int) -> bool:
+        """Whether an event with so much data is kept; else it is counted as cut."""
+        counts = self._count(held)
+        if counts.events >= MOST_EVENTS or counts.characters + size > MOST_EVENT_CHARACTERS:
+            counts.events_cut += 1
+            return False
+        counts.events += 1
+        counts.characters += size
+        return True
+
     def event(self, held: Held, event: Word | asyncio.Future[Word]) -> None:
-        """Take an event, or one that will come: it keeps its place."""
+        """Take an event, or one that will come: it keeps its place. Ask `may_tell` first."""
         self._of(held).events.append(event)
 
     def phase(self, held: Held, name: str, position: int, error: str | None = None) -> None:
         """A phase has begun, or has failed with an error."""
+        counts = self._count(held)
+        counts.phases += 1
+        if counts.phases > _MOST_PHASES:
+            return
         status = "running" if error is None else "failed"
         self._of(held).phases.append(self._jobs.save_phase(held, name, position, status, error=error))
 
@@ -90,9 +122,12 @@ class Recorder:
 
     async def finish(self, held: Held) -> None:
         """Write down what is left of one attempt, before it is settled."""
-        cut = self._counts.pop(held, 0) - MOST_LINES
-        if cut > 0:
-            self._of(held).lines.append(LogLine("warning", f"… {cut} lines more were logged and are cut here."))
+        counts = self._counts.pop(held, None)
+        if counts is not None:
+            if (cut := counts.lines - MOST_LINES) > 0:
+                self._of(held).lines.append(LogLine("warning", f"… {cut} lines more were logged and are cut here."))
+            if cut := counts.events_cut:
+                self._of(held).lines.append(LogLine("warning", f"… {cut} events more were emitted and are cut here."))
         await self.flush(held)
 
     async def finish_surely(self, held: Held, mine: Callable[[], bool]) -> None:
@@ -115,6 +150,9 @@ class Recorder:
                 notes = self._notes.pop(held, None)
                 if notes is not None:
                     await self._keep({held: notes})
+
+    def _count(self, held: Held) -> _Counts:
+        return self._counts.setdefault(held, _Counts())
 
     def _of(self, held: Held) -> _Notes:
         return self._notes.setdefault(held, _Notes())
