@@ -248,23 +248,6 @@ def test_who_waits_behind_a_leader_that_is_interrupted_is_served_by_itself() -> 
     assert sorted(type(error).__name__ for error in errors) == ["Interrupt", "NoneType"]
 
 
-def test_who_creates_a_job_while_its_own_thread_creates_one_does_not_wait_for_itself() -> None:
-    inner, outer = (jobs.create([Draft(name, 1, "work", "{}", 1, 1)]) for name in ("inner", "outer"))
-    line = Threads()
-    made: list[str] = []
-
-    def alone(plan: Plan[Any], now: int | None) -> Any:
-        if plan is outer:
-            line.run(inner, now, alone)
-        assert plan.joint is not None
-        made.append(plan.joint.item.id)
-        return [plan.joint.item]
-
-    begin(lambda: line.run(outer, None, alone)).result(timeout=20)
-
-    assert made == ["inner", "outer"]
-
-
 # Tasks of an event loop
 
 

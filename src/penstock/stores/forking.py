@@ -32,7 +32,8 @@ class Gate:
     """Lets any number of threads in, and can be shut once all are out."""
 
     def __init__(self) -> None:
-        self._door = threading.Lock()
+        self._door = threading.RLock()
+        """A signal handler that reads may interrupt a reader of its own thread at the door."""
         self._inside: list[None] = []
 
     def __enter__(self) -> None:

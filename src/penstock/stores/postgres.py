@@ -13,7 +13,8 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -25,6 +26,7 @@ from penstock.core.errors import InvalidInput, StoreError, StoreUnavailable
 from penstock.core.plan import Plan, Rows, Statement
 from penstock.stores import migrations, postgres_schema
 from penstock.stores.callers import Foreign, ForeignAsync
+from penstock.stores.interrupting import Ongoing
 from penstock.stores.postgres_binding import bound
 from penstock.stores.postgres_deadline import acut_at, cut_at
 from penstock.stores.postgres_doorbell import NOTIFY, PostgresDoorbell, channel
@@ -136,14 +138,24 @@ class PostgresStore:
     def run(self, plan: Plan[T], *, now: int | None = None) -> T:
         """Carry out a plan in the caller's thread, again and again while the database asks for that."""
         self._notice_fork()
-        return self._run(plan, now) if plan.joint is None else self._mine.threads.run(plan, now, self._run)
+        ongoing = self._mine.ongoing
+        if ongoing.is_interrupted:
+            # The interrupted call may hold the pool's locks, or lead those who wait.
+            return self._run(plan, now, apart=True)
+        try:
+            ongoing.begin()
+            return self._run(plan, now) if plan.joint is None else self._mine.threads.run(plan, now, self._run)
+        finally:
+            ongoing.end()
 
-    def _run(self, plan: Plan[T], now: int | None) -> T:
+    def _run(self, plan: Plan[T], now: int | None, *, apart: bool = False) -> T:
+        """`apart`: on a connection that is opened for this call, not on one of the pool."""
         end = self._end()
         for attempt in range(_TRIES):
             progress = _Progress()
             try:
-                with Lent(self._pool(), plan.name) as connection, cut_at(end, connection):
+                lent = self._opened() if apart else Lent(self._pool(), plan.name)
+                with lent as connection, cut_at(end, connection):
                     execute = self._executor(connection, plan, now, progress, hopeful=attempt == 0)
                     answer = _drive(connection, plan, execute, progress)
             except (psycopg.Error, UnicodeError) as error:
@@ -152,16 +164,16 @@ class PostgresStore:
                         raise
             else:
                 for follow_up in progress.follow_ups:
-                    self._follow_up(follow_up, now)
+                    self._follow_up(follow_up, now, apart=apart)
                 return answer
             time.sleep(_pause(attempt))
         raise StoreUnavailable(f"{self.place} could not finish {plan.name}: others were always faster.")
 
-    def _follow_up(self, plan: Plan[Any], now: int | None) -> None:
+    def _follow_up(self, plan: Plan[Any], now: int | None, *, apart: bool) -> None:
         """Carry out what follows from a plan that is committed; what is left or fails is found by a duty."""
         for pause in (*_FOLLOW_UP_PAUSES, None):
             try:
-                left = self._run(plan, now)
+                left = self._run(plan, now, apart=apart)
             except StoreError as error:
                 _log.debug("%s was committed, and what follows from it is left to a duty: %s", plan.name, error)
                 return
@@ -251,6 +263,13 @@ class PostgresStore:
 
         return execute
 
+    @contextmanager
+    def _opened(self) -> Iterator[Connection]:
+        """A connection for one plan."""
+        with psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None) as connection:
+            begin_session(connection, prepares=False)
+            yield connection
+
     def _pool(self) -> ConnectionPool[Connection]:
         if self._mine.pool is None:
             with self._mine.lock:
@@ -309,6 +328,7 @@ class _Mine:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+        self.ongoing = Ongoing()
         self.lock = threading.Lock()
         self.pool: ConnectionPool[Connection] | None = None
         self.async_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnectionPool[AsyncConnection]]

@@ -14,6 +14,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -112,6 +113,23 @@ async def _hear(connection: psycopg.AsyncConnection[Any], heard: Callable[[], No
             loop.remove_reader(descriptor)
 
 
+class _Waker:
+    """Wakes a thread. Unlike an event it may be set by a call that interrupts another one which sets it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        if self._lock.locked():
+            with suppress(RuntimeError):  # set meanwhile
+                self._lock.release()
+
+    def wait(self) -> None:
+        """Wait until it is set, and unset it."""
+        self._lock.acquire()
+
+
 class _Ringer:
     """Sends the rings of one process; those that come close together as one.
 
@@ -125,7 +143,7 @@ class _Ringer:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._woken = threading.Event()
+        self._woken = _Waker()
         self._closed = threading.Event()
         self._rung = False
         self._sending = threading.Lock()
@@ -136,13 +154,16 @@ class _Ringer:
     def ring(self) -> None:
         if not self._send_unanswered():
             self._rung = True
-        if self._thread is None:
-            with self._lock:
+        # A signal handler may ring while its own thread rings: it waits for no lock.
+        if self._thread is None and self._lock.acquire(blocking=False):
+            try:
                 if self._thread is None:
-                    self._thread = threading.Thread(target=self._run, name="penstock-bell", daemon=True)
-                    self._thread.start()
-        if not self._woken.is_set():
-            self._woken.set()
+                    thread = threading.Thread(target=self._run, name="penstock-bell", daemon=True)
+                    thread.start()
+                    self._thread = thread
+            finally:
+                self._lock.release()
+        self._woken.set()
 
     def close(self) -> None:
         """Send what is still to be sent, and end."""
@@ -157,7 +178,6 @@ class _Ringer:
         while not closing:
             self._woken.wait()
             with self._sending:
-                self._woken.clear()
                 closing = self._closed.is_set()
                 if self._unanswered:
                     self._rung |= not self._was_sent()

@@ -19,11 +19,12 @@ from typing import Any, TypeVar
 
 import apsw
 
-from penstock.core.errors import StoreUnavailable
+from penstock.core.errors import InvalidInput, StoreUnavailable
 from penstock.core.plan import Plan, Rows, Statement
 from penstock.stores import forking, migrations, network_files, sqlite_files, sqlite_programs
 from penstock.stores.clock import Clock, HostClock
 from penstock.stores.forking import Gate
+from penstock.stores.interrupting import Ongoing
 from penstock.stores.line import Line, Task
 from penstock.stores.sqlite_callers import cursor_on, ring_at_commit
 from penstock.stores.sqlite_doorbell import SqliteDoorbell
@@ -79,16 +80,26 @@ class SqliteStore:
     def open(self) -> None:
         """Create the file if need be, and bring its schema up to date."""
         self._notice_fork()
-        with self._mine.leading():
-            self._writer()
+        self._refuse_to_interrupt("open")
+        try:
+            self._mine.ongoing.begin()
+            with self._mine.leading():
+                self._writer()
+        finally:
+            self._mine.ongoing.end()
 
     def close(self) -> None:
         """Close what this process opened; the store opens again by itself when it is used."""
         self._notice_fork()
-        self._mine.threads.shutdown(wait=True)
-        with self._mine.leading():
-            self._mine.close_connections()
-        self._mine.renew_threads()
+        self._refuse_to_interrupt("close")
+        try:
+            self._mine.ongoing.begin()
+            self._mine.threads.shutdown(wait=True)
+            with self._mine.leading():
+                self._mine.close_connections()
+            self._mine.renew_threads()
+        finally:
+            self._mine.ongoing.end()
 
     async def aclose(self) -> None:
         await asyncio.to_thread(self.close)
@@ -98,13 +109,19 @@ class SqliteStore:
         self._notice_fork()
         if not plan.writes and not self.memory:
             return self._read(plan, now)
+        self._refuse_to_interrupt(plan.name)
         task = Task(plan, now, turn=threading.Event())
-        self._mine.carry_out(task, self._commit_group)
+        try:
+            self._mine.ongoing.begin()
+            self._mine.carry_out(task, self._commit_group)
+        finally:
+            self._mine.ongoing.end()
         return task.answer()  # type: ignore[no-any-return]
 
     async def arun(self, plan: Plan[T], *, now: int | None = None) -> T:
         """Carry out a plan without blocking the event loop."""
         self._notice_fork()
+        self._refuse_to_interrupt(plan.name)
         loop = asyncio.get_running_loop()
         if not plan.writes and not self.memory:
             return await loop.run_in_executor(self._mine.threads, self._read, plan, now)
@@ -142,6 +159,15 @@ class SqliteStore:
             return SqliteDoorbell(f":memory:{self._id}")
         return SqliteDoorbell(self.path, lambda: self.reserve(_BELL_SECONDS))
 
+    def _refuse_to_interrupt(self, name: str) -> None:
+        """A call that waits for the one that it has interrupted would wait for ever."""
+        if self._mine.ongoing.is_interrupted:
+            raise InvalidInput(
+                f"{name} was called by a signal handler or a finalizer that has interrupted another call to {self.place} "
+                "of the same thread; nothing was written.",
+                hint="Set a flag or use loop.add_signal_handler(), and make the call after the handler has returned.",
+            )
+
     def _read(self, plan: Plan[T], now: int | None) -> T:
         answer: list[T] = []
         if self._mine.writer is None:
@@ -160,9 +186,13 @@ class SqliteStore:
 
     def _flush(self) -> None:
         self._mine.flush_planned = False
-        while self._mine.waiting:
-            with self._mine.lock:
-                self._commit_group()
+        try:
+            self._mine.ongoing.begin()
+            while self._mine.waiting:
+                with self._mine.leading():
+                    self._commit_group()
+        finally:
+            self._mine.ongoing.end()
 
     def _commit_group(self) -> None:
         """Run what waits in one transaction and flush once; the lock is held. Errors go to the tasks."""
@@ -310,6 +340,7 @@ class _Mine(Line):
     def __init__(self) -> None:
         super().__init__()
         self.pid = os.getpid()
+        self.ongoing = Ongoing()
         self.flush_planned = False
         self.writer: apsw.Connection | None = None
         self.readers: list[apsw.Connection] = []

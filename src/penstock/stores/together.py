@@ -31,22 +31,12 @@ _MOST = 100
 class Threads(Line):
     """Joins what the threads of a process ask for: one of them leads, and has it done for all who wait."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._leader = 0
-
     def run(self, plan: Plan[T], now: int | None, alone: Alone) -> T:
         """Carry out a plan that can be joined to others."""
-        here = threading.get_ident()
-        if self._leader == here:
-            # The handler of a signal creates a job while the thread that it interrupts does: it must not wait for that.
-            return alone(plan, now)  # type: ignore[no-any-return]
         if not self.waiting and self.lock.acquire(blocking=False):
             try:
-                self._leader = here
                 return alone(plan, now)  # type: ignore[no-any-return]
             finally:
-                self._leader = 0
                 self.lock.release()
                 self.pass_on()
         task = Task(plan, now, turn=threading.Event())
@@ -54,14 +44,12 @@ class Threads(Line):
         return task.answer() if _is_served(task) else alone(plan, now)  # type: ignore[no-any-return]
 
     def _lead(self, alone: Alone) -> None:
-        self._leader = threading.get_ident()
         group = _taken(self.waiting)
         try:
             _share(group, alone(_joined(group), group[0].now))
         except Exception as error:
             _refuse(group, error)
         finally:
-            self._leader = 0
             for task in group:
                 task.finish()
 

@@ -1,0 +1,36 @@
+"""Calls that interrupt another call of their own thread: signal handlers and finalizers make them.
+
+The interrupted call goes on only when the other one has ended, so the other one must wait for nothing that it holds.
+"""
+
+from __future__ import annotations
+
+import sys
+from threading import get_ident
+from types import FrameType
+
+
+class Ongoing:
+    """The calls that are under way, one for each thread."""
+
+    def __init__(self) -> None:
+        self._frames: dict[int, FrameType] = {}
+
+    def begin(self) -> None:
+        """The function that calls this has begun a call."""
+        self._frames[get_ident()] = sys._getframe(1)
+
+    def end(self) -> None:
+        self._frames.pop(get_ident(), None)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a call of this thread is under way, further up on its stack."""
+        begun = self._frames.get(get_ident())
+        if begun is None:
+            return False
+        # One that was left without `end`, by an exception out of a signal handler, is on no stack.
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame is not begun:
+            frame = frame.f_back
+        return frame is not None
