@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+import select
+import time
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -29,6 +31,9 @@ AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 _MOST_PREPARED = 100
 """A session keeps so many statements; what comes later goes unprepared, and changes are prepared all the same."""
 
+_MOST_NOTICES = 8
+"""So often what an idle session has sent is read, before it is taken for closed."""
+
 _answers: Callable[[Any], PQGen[list[PGresult]]] = execute
 _PLACE = re.compile(r"%(?:\((\w+)\)s|%)")
 
@@ -44,16 +49,31 @@ class Numbered(NamedTuple):
 class Session:
     """What is known of the session of one connection."""
 
-    __slots__ = ("_encoding", "_loader", "_once", "_prepared", "_prepares", "plans")
+    __slots__ = ("_encoding", "_loader", "_once", "_poll", "_prepared", "_prepares", "begun_at", "plans")
 
     def __init__(self, connection: Connection | AsyncConnection, *, prepares: bool) -> None:
         self.plans: set[str] = set()
         """The names of the plans that it has carried out."""
+        self.begun_at = time.monotonic()
+        self._poll = select.poll()
+        self._poll.register(connection.fileno(), select.POLLIN)
         self._prepares = prepares
         self._prepared: set[bytes] = set()
         self._once: set[bytes] = set()
         self._encoding = connection.info.encoding
         self._loader = Transformer(connection)
+
+    def was_closed(self, connection: Connection | AsyncConnection) -> bool:
+        """Whether the server has ended an idle session. What else it has sent is read."""
+        for _ in range(_MOST_NOTICES):
+            if not self._poll.poll(0):
+                return connection.closed
+            try:
+                connection.pgconn.consume_input()
+                connection.pgconn.is_busy()
+            except psycopg.OperationalError:
+                return True
+        return True
 
     def send(
         self, connection: Connection | AsyncConnection, text: str, values: Mapping[str, Any], *, comes_again: bool

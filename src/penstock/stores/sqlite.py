@@ -163,8 +163,8 @@ class SqliteStore:
         """A call that waits for the one that it has interrupted would wait for ever."""
         if self._mine.ongoing.is_interrupted:
             raise InvalidInput(
-                f"{name} was called by a signal handler or a finalizer that has interrupted another call to {self.place} "
-                "of the same thread; nothing was written.",
+                f"{name} was called by a signal handler or a finalizer that has interrupted another call of its "
+                f"thread to {self.place}; nothing was written.",
                 hint="Set a flag or use loop.add_signal_handler(), and make the call after the handler has returned.",
             )
 
