@@ -94,7 +94,12 @@ def test_a_finalizer_that_interrupts_a_commit_is_refused(shared_store: Any) -> N
     kit.define()
     told: list[BaseException | None] = []
     kept = [Last(lambda: kit.create(), told)]
-    kit.store._writer().set_commit_hook(Interrupted(threading.Lock(), kept.clear).__enter__)
+
+    def collect() -> bool:
+        kept.clear()
+        return False
+
+    kit.store._writer().set_commit_hook(collect)
 
     begin(lambda: kit.create()).result(timeout=20)
 
