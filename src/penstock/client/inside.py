@@ -28,6 +28,7 @@ class InsideTransport(httpx2.BaseTransport):
     def __init__(self, application: Application, closing: Callable[[], Awaitable[None]] | None = None) -> None:
         self._application = application
         self._closing = closing
+        self._tasks: set[asyncio.Future[Any]] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="penstock-inside", daemon=True)
         self._thread.start()
@@ -35,7 +36,7 @@ class InsideTransport(httpx2.BaseTransport):
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         exchange = _Exchange(request)
         patience = request.extensions.get("timeout", {}).get("read")
-        self._loop.call_soon_threadsafe(exchange.begin, self._application)
+        self._loop.call_soon_threadsafe(self._begin, exchange)
         try:
             start = self.wait(exchange.parts.get(), patience)
         except BaseException:
@@ -47,7 +48,7 @@ class InsideTransport(httpx2.BaseTransport):
 
     def wait(self, step: Coroutine[Any, Any, T], seconds: float | None) -> T:
         """Have something awaited in the application's loop; the caller's thread stands still meanwhile."""
-        future = asyncio.run_coroutine_threadsafe(step, self._loop)
+        future = asyncio.run_coroutine_threadsafe(self._counted(step), self._loop)
         try:
             return future.result(seconds)
         except concurrent.futures.CancelledError:
@@ -68,6 +69,18 @@ class InsideTransport(httpx2.BaseTransport):
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_GOODBYE)
 
+    def _begin(self, exchange: _Exchange) -> None:
+        exchange.task = self._loop.create_task(self._counted(exchange.answer(self._application)))
+
+    async def _counted(self, step: Coroutine[Any, Any, T]) -> T:
+        """Await a step as a task that is cancelled when the transport closes."""
+        task = asyncio.ensure_future(step)
+        self._tasks.add(task)
+        try:
+            return await task
+        finally:
+            self._tasks.discard(task)
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
@@ -77,10 +90,11 @@ class InsideTransport(httpx2.BaseTransport):
             self._loop.close()
 
     async def _end(self) -> None:
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for each in others:
+        # Other tasks, such as those of a connection pool, are ended by `closing`.
+        own = list(self._tasks)
+        for each in own:
             each.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*own, return_exceptions=True)
         if self._closing is not None:
             await self._closing()
 
@@ -94,17 +108,14 @@ class _Exchange:
         self._body: bytes | None = request.read()
         self._scope = _scope(request)
         self._gone = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-
-    def begin(self, application: Application) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._answer(application))
+        self.task: asyncio.Task[None] | None = None
 
     def leave(self) -> None:
         self._gone.set()
         while not self.parts.empty():
             self.parts.get_nowait()
 
-    async def _answer(self, application: Application) -> None:
+    async def answer(self, application: Application) -> None:
         try:
             await application(self._scope, self._receive, self._send)
         except Exception:
