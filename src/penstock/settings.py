@@ -139,6 +139,8 @@ SETTINGS: tuple[Known, ...] = (
     Known("web.max_head", "Bytes of a request's head that are read before it is refused unseen.", 64 * 1024),
     Known("web.max_connections", "Connections that a server holds at once.", 4000),
     Known("web.max_streams", "Event streams that a server serves at once.", 2000),
+    Known("web.max_streams_per_token", "How many of them one token may have.", 500),
+    Known("web.max_streams_per_address", "How many of them one address, or one IPv6 /64 network, may have.", 1000),
     Known("web.stream_buffer", "Events that may wait for one slow client before it is dropped.", 1000),
     Known("web.ping_every", "Seconds between signs of life on an event stream.", 15.0),
     Known("web.header_timeout", "Seconds that a client may take to send the head of a request.", 10.0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import re
@@ -15,6 +16,7 @@ from penstock import Penstock
 from penstock.core.errors import StoreFull, StoreUnavailable
 from penstock.core.worker import Duty
 from penstock.stores.verbs import jobs
+from penstock.web import readiness
 from tests.app.hand import LEASE, Hand
 from tests.stores.tables import query
 from tests.web.kit import WebKit, refused, told
@@ -28,9 +30,12 @@ def test_a_server_is_alive_and_ready_for_everybody(site: WebKit) -> None:
     assert query(site.app.store, "SELECT count(*) FROM {s}bucket")[0][0] == 1
 
 
-@pytest.mark.parametrize("error", [StoreUnavailable("It does not answer."), StoreFull("There is no room left.")])
-def test_a_server_whose_store_takes_nothing_is_alive_but_not_ready_and_says_why(
-    site: WebKit, monkeypatch: pytest.MonkeyPatch, error: Exception
+REASONS = [StoreUnavailable("db.internal.example does not answer."), StoreFull("shop_production has no room left.")]
+
+
+@pytest.mark.parametrize("error", REASONS)
+def test_a_server_whose_store_takes_nothing_is_alive_but_not_ready_and_says_why_to_those_it_knows(
+    site: WebKit, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     async def refuse(*given: Any, **named: Any) -> None:
         raise error
@@ -38,7 +43,36 @@ def test_a_server_whose_store_takes_nothing_is_alive_but_not_ready_and_says_why(
     monkeypatch.setattr(site.app, "atake_allowance", refuse)
 
     assert refused(site.get("/readyz"), 503, "unavailable")["message"] == str(error)
+    with site.as_("viewer"):
+        assert refused(site.get("/readyz"), 503, "unavailable")["message"] == str(error)
+    for headers in ({}, {"Authorization": "Bearer pst_wrong"}):
+        answer = site.get("/readyz", headers=headers)
+        assert refused(answer, 503, "unavailable")["message"] == "The store is not ready."
+        assert not any(word in answer.text for word in ("internal", "shop_production"))
     told(site.get("/healthz"))
+    assert [each.getMessage() for each in caplog.records if "not ready" in each.getMessage()] == [
+        f"The store is not ready: {error}"
+    ]
+
+
+def test_however_many_ask_whether_a_server_is_ready_its_store_is_asked_once(
+    site: WebKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take, asked = site.app.atake_allowance, list[str]()
+
+    async def count(name: str, *given: Any, **named: Any) -> float | None:
+        asked.append(name)
+        return await take(name, *given, **named)
+
+    monkeypatch.setattr(site.app, "atake_allowance", count)
+    monkeypatch.setattr(readiness, "_FRESH", 3600.0)
+
+    async def ask() -> list[Any]:
+        return await asyncio.gather(*(site._ask("GET", "/readyz") for _ in range(30)))
+
+    for answer in [*site._portal.call(ask), site.get("/readyz")]:
+        assert told(answer) == {"status": "ready"}
+    assert asked == ["readyz"]
 
 
 def test_metrics_tell_depth_workers_duties_and_alerts(site: WebKit, app: Penstock) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -23,10 +23,11 @@ from penstock.following import ORIGIN
 from penstock.reading import GONE
 from penstock.stores.verbs import feed
 from penstock.web import sse
-from penstock.web.callers import admit
+from penstock.web.addresses import network_of
+from penstock.web.callers import Caller, admit
 from penstock.web.event_pages import EventPage, Portion, Wanted, portion_of
 from penstock.web.refusals import Refusal
-from penstock.web.stream import Box, Hub
+from penstock.web.stream import Box, Hub, Share
 
 RETRY = 2000
 """Milliseconds after which a client that was cut off comes back."""
@@ -259,15 +260,16 @@ class JobStream(Stream):
 class StreamResponse(Response):
     """The answer that does not end by itself."""
 
-    def __init__(self, stream: Stream, request: Request) -> None:
+    def __init__(self, stream: Stream, request: Request, shares: Sequence[Share] = ()) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}, media_type=sse.MEDIA_TYPE)
         del self.headers["content-length"]
         self._stream = stream
+        self._shares = shares
         self._request = request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         stream, hub = self._stream, self._stream.hub
-        stream.box = Box(stream.wanted, hub.settings.stream_buffer, _caller(self._request), self._allowed)
+        stream.box = Box(stream.wanted, hub.settings.stream_buffer, _caller(self._request), self._allowed, self._shares)
         hub.enter(stream.box)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -313,6 +315,17 @@ def job_cursor(after: str | None) -> int:
     if after is None or not (after.isascii() and after.isdigit()) or len(after) > 18:
         raise Refusal("malformed", f"{after!r:.100} is not a cursor of one job's events.", hint="Use an event's `seq`.")
     return int(after)
+
+
+def shares_of(caller: Caller, address: str) -> list[Share]:
+    """What a caller's streams count for: its token and its address; neither inside of an application."""
+    settings = caller.site.settings
+    if caller.site.trusted is not None:
+        return []
+    shares = [Share(f"address:{network_of(address)}", "address", settings.max_streams_per_address)]
+    if caller.token_id is not None:
+        shares.insert(0, Share(f"token:{caller.token_id}", "token", settings.max_streams_per_token))
+    return shares
 
 
 def _caller(request: Request) -> tuple[str, ...]:

@@ -16,7 +16,8 @@ from penstock.options import refuse_unknown
 MEGABYTE = 1024 * 1024
 _AT_LEAST_ONE = (
     "max_body", "max_batch_body", "max_batch", "max_bytes_per_caller", "max_bytes_in_flight", "max_headers",
-    "max_header_bytes", "max_target", "max_streams", "stream_buffer", "failed_tokens", "failed_tokens_total",
+    "max_header_bytes", "max_target", "max_streams", "max_streams_per_token",
+    "max_streams_per_address", "stream_buffer", "failed_tokens", "failed_tokens_total",
 )  # fmt: skip
 _ROOT_PATH = re.compile(r"(/[A-Za-z0-9._~-]+)+")
 
@@ -47,6 +48,9 @@ class WebSettings:
     """Bytes of path and query together."""
     max_streams: int = 2000
     """How many event streams one server serves at once."""
+    max_streams_per_token: int = 500
+    max_streams_per_address: int = 1000
+    """How many of them one token and one address may have; IPv6 counts by /64 network."""
     stream_buffer: int = 1000
     """How many events may wait for one slow client before it is dropped."""
     ping_every: float = 15.0

@@ -10,6 +10,7 @@ from penstock.web.bodies import Bodies
 from penstock.web.callers import Doorkeeper
 from penstock.web.event_pages import EventPages
 from penstock.web.intake import Intake
+from penstock.web.readiness import Readiness
 from penstock.web.settings import WebSettings
 from penstock.web.shaping import Shaper
 from penstock.web.stream import Hub
@@ -42,5 +43,6 @@ class Site:
         self.door = Doorkeeper(app, settings)
         self.bodies = Bodies(settings)
         self.intake = Intake(app, settings)
+        self.readiness = Readiness(app)
         self.shaper = Shaper(app, settings.secrets)
         self.streams = Hub(app, EventPages(app, self.shaper), settings)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Hashable
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
 
 from penstock.app import Penstock
 from penstock.core.errors import FeedGone, StoreUnavailable
@@ -36,13 +37,27 @@ _LATER = {"Retry-After": "5"}
 _log = logging.getLogger("penstock.streams")
 
 
+@dataclass(frozen=True, slots=True)
+class Share:
+    """How many streams one token or one address may have."""
+
+    name: str
+    what: str
+    most: int
+
+
 class Box:
     """What waits for one client, up to a bound; and whether its stream is to go on."""
 
-    def __init__(self, wanted: Wanted, most: int, caller: Hashable, allowed: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(
+        self, wanted: Wanted, most: int, caller: Hashable, allowed: Callable[[], Awaitable[bool]],
+        shares: Sequence[Share] = (),
+    ) -> None:  # fmt: skip
         self.wanted = wanted
         self.caller = caller
         """Streams with the same caller are checked together."""
+        self.shares = tuple(shares)
+        """What the stream counts for."""
         self.allowed = allowed
         self.ended = False
         self.lost = False
@@ -117,6 +132,7 @@ class Hub:
         """For streams that read from the store by themselves: not all of them at once."""
         self._app = app
         self._boxes: set[Box] = set()
+        self._shares: Counter[str] = Counter()
         self._live: set[Box] = set()
         self._joining: list[tuple[str | None, Box, asyncio.Future[str]]] = []
         self._reader: asyncio.Task[None] | None = None
@@ -132,8 +148,8 @@ class Hub:
         """How many streams there are."""
         return len(self._boxes)
 
-    def check_room(self) -> None:
-        """Refuse one more stream when there are as many as may be, or when the server stops."""
+    def check_room(self, shares: Iterable[Share] = ()) -> None:
+        """Refuse one more stream when the server or its caller has as many as may be, or when the server stops."""
         if self._closed:
             raise Refusal("unavailable", "The server stops.", hint="Come back, perhaps to another one.", headers=_LATER)
         if self.count >= self.settings.max_streams:
@@ -144,11 +160,21 @@ class Hub:
                 headers=_LATER,
             )
 
+        for share in shares:
+            if self._shares[share.name] >= share.most:
+                raise Refusal(
+                    "rate_limited",
+                    f"This {share.what} has {share.most} open streams, and may have no more.",
+                    hint=f"End one of them; the setting web.max_streams_per_{share.what} is the bound.",
+                    headers=_LATER,
+                )
+
     def enter(self, box: Box) -> None:
         """Begin a stream; the first one begins the reading."""
-        self.check_room()
         self._notice_loop()
+        self.check_room(box.shares)
         self._boxes.add(box)
+        self._shares.update(each.name for each in box.shares)
         if not self._running:
             self._running = True
             self._cursor, self._pause, self._failures = "", FIRST_LOOK, 0
@@ -157,6 +183,8 @@ class Hub:
 
     def leave(self, box: Box) -> None:
         """End a stream; with the last one the reading ends."""
+        if box in self._boxes:
+            self._shares -= Counter(each.name for each in box.shares)
         self._boxes.discard(box)
         self._live.discard(box)
         self._joining = [each for each in self._joining if each[1] is not box]
@@ -194,7 +222,7 @@ class Hub:
         """Whoever was served in an event loop that has ended is gone without a goodbye."""
         if self._reader is not None and self._reader.get_loop() is not asyncio.get_running_loop():
             self._reader, self._running = None, False
-            self._boxes, self._live, self._joining = set(), set(), []
+            self._boxes, self._live, self._joining, self._shares = set(), set(), [], Counter()
             self._woken, self.reading = asyncio.Event(), asyncio.Semaphore(_READERS)
 
     async def _read_on(self, checker: asyncio.Task[None]) -> None:

@@ -16,8 +16,9 @@ from penstock.core.shape import listed
 from penstock.following import ORIGIN, patterns
 from penstock.reading import GONE
 from penstock.web.accepting import wants_stream
-from penstock.web.callers import Call
-from penstock.web.client_streams import FeedStream, JobStream, Stream, StreamResponse, job_cursor
+from penstock.web.addresses import address_of
+from penstock.web.callers import Call, Caller
+from penstock.web.client_streams import FeedStream, JobStream, Stream, StreamResponse, job_cursor, shares_of
 from penstock.web.event_pages import EventPage, Item, Wanted
 from penstock.web.refusals import Refusal
 from penstock.web.routing import Route, endpoint, json_text
@@ -69,7 +70,7 @@ async def list_events(
     streamed = wants_stream(request.headers.getlist("accept"))
     begin = _begin(request, after, last_event_id, snapshot, limit, streamed)
     if streamed:
-        return await _stream(request, FeedStream(call.site.streams, call.app, wanted, snapshot), begin)
+        return await _stream(request, call, FeedStream(call.site.streams, call.app, wanted, snapshot), begin)
     pages = call.site.streams.pages
     cursor = await pages.origin() if begin in (None, ORIGIN) else begin or ""
 
@@ -102,7 +103,7 @@ async def list_job_events(
     streamed = wants_stream(request.headers.getlist("accept"))
     begin = _begin(request, after, last_event_id, snapshot, limit, streamed)
     if streamed:
-        return await _stream(request, JobStream(call.site.streams, call.app, wanted, snapshot, job_id), begin)
+        return await _stream(request, call, JobStream(call.site.streams, call.app, wanted, snapshot, job_id), begin)
     pages = call.site.streams.pages
     if not (await pages.of_job(job_id, 0, 1)).items:
         raise NotFound("job", job_id, hint=GONE)
@@ -113,10 +114,11 @@ async def list_job_events(
     return await _list(page, str(job_cursor(begin)), limit or 100, wanted)
 
 
-async def _stream(request: Request, stream: Stream, begin: str | None) -> Response:
-    stream.hub.check_room()
+async def _stream(request: Request, call: Caller, stream: Stream, begin: str | None) -> Response:
+    shares = shares_of(call, address_of(request))
+    stream.hub.check_room(shares)
     await stream.open(begin)
-    return StreamResponse(stream, request)
+    return StreamResponse(stream, request, shares)
 
 
 async def _list(read: Callable[[str, int], Awaitable[EventPage]], cursor: str, limit: int, wanted: Wanted) -> Response:
