@@ -62,6 +62,7 @@ class Alerting(Figures):
                 disabled=disabled_in(stored),
                 system_pause=(yield admin.system_pause()),
                 unserved=(yield admin.unserved()),
+                failing=[each for each in (yield admin.workers()) if each.cannot_load],
                 schedules=(yield schedules.all()),
                 running=(yield admin.longest_running()),
                 endpoints=(yield webhooks.endpoints()),

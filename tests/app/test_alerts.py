@@ -15,10 +15,11 @@ from penstock.core.definition import Pause
 from penstock.core.outcome import Failure
 from penstock.core.schedule import Kind, Schedule, ScheduleRow
 from penstock.core.stats import DefinitionStats, Durations, Flow, Running, Stats
+from penstock.core.worker import Duty
 from penstock.core.worker_config import AlertThresholds, WorkerConfig
-from penstock.stores.verbs import admin, schedules
+from penstock.stores.verbs import admin, jobs, schedules
 from tests.app import shapes
-from tests.app.hand import Hand
+from tests.app.hand import LEASE, Hand
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 NIGHTLY = Schedule("nightly", "work", Kind.INTERVAL, "3600", params='{"to":"x"}')
@@ -92,6 +93,19 @@ def test_a_definition_that_waits_for_a_worker(app: Penstock, work: Any) -> None:
     assert "1 of version 1" in alert.message
     assert alert.since is not None
     Hand(app)
+    assert found(app) == {}
+
+
+def test_a_worker_that_cannot_start_its_application(app: Penstock, work: Any) -> None:
+    hand = Hand(app)
+    app.store.run(jobs.heartbeat(hand.id, LEASE, duties=[Duty("load", 3.0, 2, "SyntaxError: the password is x")]))
+
+    alert = found(app)[f"worker_failing:{hand.id}"]
+
+    assert (alert.severity, alert.subject) == ("critical", hand.id)
+    assert "Worker hand (process 1 on here) cannot start its application" in alert.message
+    assert "password" not in alert.message, "alerts are sent to webhooks"
+    app.store.run(jobs.heartbeat(hand.id, LEASE, duties=[Duty("load", 0.0, 2)]))
     assert found(app) == {}
 
 

@@ -9,8 +9,9 @@ from penstock.core.errors import NotFound
 from penstock.core.instant import HOUR, MINUTE, SECOND, to_datetime
 from penstock.core.transitions import Status, Trigger
 from penstock.core.why import Reason
+from penstock.core.worker import Duty
 from penstock.stores.verbs import admin, control, jobs
-from tests.stores.kit import Kit
+from tests.stores.kit import LEASE, Kit
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -144,6 +145,20 @@ def test_a_job_that_no_worker_can_run(kit: Kit) -> None:
     assert (reason.code, reason.by) == ("no_worker", None)
     assert "'work' version 1" in reason.text
     assert "version 2, 3 is served" in reason.text
+
+
+def test_workers_that_cannot_start_their_application_are_named(kit: Kit) -> None:
+    job_id = kit.create()
+    failing, fine = (kit.worker(lanes=(kit.define("work"),)) for _ in range(2))
+    broken = [Duty("load", 3.0, 2, "SyntaxError: invalid syntax"), Duty("claim", 0.1, 0)]
+    kit.run(jobs.heartbeat(failing, LEASE, lanes=(), duties=broken))
+    assert codes(kit, job_id) == ["behind"]
+
+    kit.run(jobs.heartbeat(fine, LEASE, lanes=(), duties=[Duty("load", 0.0, 2), Duty("claim", 0.1, 3, "Broken")]))
+
+    reason = only(kit, job_id)
+    assert (reason.code, reason.by) == ("no_worker", failing)
+    assert reason.text.endswith(f"Worker {failing} cannot start its application.")
 
 
 def test_a_worker_whose_lease_has_ended_serves_nothing(kit: Kit) -> None:

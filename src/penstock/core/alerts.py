@@ -11,6 +11,7 @@ from penstock.core.instant import to_datetime
 from penstock.core.schedule import ScheduleRow
 from penstock.core.stats import DefinitionStats, Running, Stats
 from penstock.core.webhook import Endpoint
+from penstock.core.worker import LOAD, WorkerRow
 from penstock.core.worker_config import AlertThresholds, Disabled
 
 ALL = "*"
@@ -27,7 +28,7 @@ class Alert:
 
     kind: str
     subject: str
-    """The key of a definition or a schedule, the id of a job or an endpoint, or `*`."""
+    """The key of a definition or a schedule, the id of a job, a worker or an endpoint, or `*`."""
     message: str
     severity: str = WARNING
     since: datetime | None = None
@@ -67,6 +68,8 @@ class Facts:
     disabled: Disabled | None = None
     system_pause: Pause | None = None
     unserved: Sequence[tuple[str, int, int]] = ()
+    failing: Sequence[WorkerRow] = ()
+    """Workers that cannot start their application."""
     schedules: Sequence[ScheduleRow] = ()
     running: Sequence[Running] = ()
     endpoints: Sequence[Endpoint] = ()
@@ -75,8 +78,8 @@ class Facts:
 def alerts(facts: Facts) -> list[Alert]:
     """All that holds now, the critical first."""
     found = [
-        *_unreadable(facts), *_disabled(facts), *_paused(facts), *_unserved(facts), *_failing(facts), *_missed(facts),
-        *_deep(facts), *_stuck(facts), *_endpoints(facts),
+        *_unreadable(facts), *_disabled(facts), *_paused(facts), *_unserved(facts), *_workers(facts), *_failing(facts),
+        *_missed(facts), *_deep(facts), *_stuck(facts), *_endpoints(facts),
     ]  # fmt: skip
     return sorted(found, key=lambda each: (each.severity != CRITICAL, each.kind, each.subject))
 
@@ -108,6 +111,16 @@ def _unserved(facts: Facts) -> Iterator[Alert]:
         told = ", ".join(f"{n} of version {version}" for version, n in versions)
         text = f"No live worker has {key!r} loaded, and jobs wait for one: {told}."
         yield Alert("unserved", key, text, CRITICAL, oldest.get(key))
+
+
+def _workers(facts: Facts) -> Iterator[Alert]:
+    for each in facts.failing:
+        # Not with the reason: it is text of the application, and alerts are sent to webhooks.
+        text = (
+            f"Worker {each.name} (process {each.pid} on {each.host}) cannot start its application and runs no jobs in "
+            f"processes of their own; its duty {LOAD!r} says why."
+        )
+        yield Alert("worker_failing", each.id, text, CRITICAL)
 
 
 def _failing(facts: Facts) -> Iterator[Alert]:

@@ -26,7 +26,8 @@ class Reason:
     until: datetime | None = None
     """When it ends by itself, where that is known."""
     by: str | None = None
-    """Who it is: the person who paused, the worker that runs it, or the jobs in front of it, parted by commas."""
+    """Who it is: the person who paused, the worker that runs it, those that cannot load it, or the jobs in front of it;
+    several are parted by commas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ class Facts:
     served: bool = True
     versions: Sequence[int] = ()
     """The versions of its definition that live workers have loaded."""
+    failing: Sequence[str] = ()
+    """Live workers that cannot start their application; any of them might run it."""
     concurrency: Full | None = None
     key: str | None = None
     key_slots: Full | None = None
@@ -135,7 +138,11 @@ def _unserved(facts: Facts) -> list[Reason]:
         return []
     there = ", ".join(map(str, facts.versions))
     rest = f"; version {there} is served" if there else " in any version"
-    return [Reason("no_worker", f"No live worker has {facts.definition!r} version {facts.version} loaded{rest}.")]
+    text = f"No live worker has {facts.definition!r} version {facts.version} loaded{rest}."
+    if facts.failing:
+        some = "Worker" if len(facts.failing) == 1 else "Workers"
+        text += f" {some} {', '.join(facts.failing)} cannot start its application."
+    return [Reason("no_worker", text, by=",".join(facts.failing) or None)]
 
 
 def _full(facts: Facts) -> list[Reason]:

@@ -8,6 +8,9 @@ from datetime import datetime
 
 from penstock.core.job import Held
 
+LOAD = "load"
+"""The duty of a worker to have its application loaded; while it cannot be, the duty has a last error."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
@@ -55,6 +58,11 @@ class WorkerRow:
     """When its lease ends, or ended, by the store's clock; None: in an earlier boot of its host."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """What it has counted by itself since it started: claims and the seconds they took, writes refused, forks."""
+
+    @property
+    def cannot_load(self) -> bool:
+        """Whether it lives and cannot start its application."""
+        return self.live and any(each.name == LOAD and each.last_error is not None for each in self.duties)
 
 
 @dataclass(frozen=True, slots=True)

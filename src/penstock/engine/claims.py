@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from penstock.core.instant import SECOND
 from penstock.core.job import FRONT, Claimed, Held, Place
-from penstock.core.plan import Plan
 from penstock.core.ports import JobsPort, Store
 from penstock.engine.controls import Controls
 from penstock.engine.laps import Laps
@@ -34,6 +33,9 @@ _SWEPT = 180.0
 
 _SOON = 0.005
 """So long what was found beside them has to begin, before those at the front are looked for."""
+
+_PASSED_OVER = 5.0
+"""So long jobs that cannot run here are left to other workers, before this one claims from the front again."""
 
 _NEAR = 5 * SECOND
 """Whoever is created or due now stands no further than this in front of those who were before it."""
@@ -122,33 +124,47 @@ class Claims:
         self._marks: dict[Pool, Mark] = {}
         # SQLite clears an entry away with the change that takes it out of the index.
         self._trails: dict[Pool, Trail] | None = {} if store.dialect == "postgres" else None
+        self._passed_over: dict[int, Place] = {}
+        self._passed_until = 0.0
         self.laps = Laps()
+
+    def pass_over(self, jobs: Iterable[Claimed]) -> None:
+        """Leave these jobs, and those in front of them, to other workers for some seconds."""
+        for each in jobs:
+            place = Place(each.rank, each.job_id)
+            self._passed_over[each.lane] = max(self._passed_over.get(each.lane, place), place)
+            self._passed_until = self._clock() + _PASSED_OVER
 
     async def take(self, worker: str, pool: Pool) -> tuple[list[Claimed], bool]:
         """Claim what the pool has room for; True when there may be more."""
-        room = pool.room
+        pool.limited = {lane for lane in pool.lanes if lane in self._controls.limited}
+        room, keeps_slot = pool.room, pool.keeps_slot
         if room < 1 or not pool.lanes or not self._controls.config.enabled:
+            pool.note_limited([])
             return [], False
-        ahead = pool.ahead > 0
-        free = [lane for lane in pool.lanes if lane not in self._controls.limited]
-        limited = [] if ahead and pool.free < 1 else [lane for lane in pool.lanes if lane in self._controls.limited]
-        limit = room if not limited else min(room, max(1, pool.free))
+        # What has a limit is not claimed ahead: it takes a part of the limit while it waits.
+        startable = pool.free if pool.free >= 1 else pool.idle if keeps_slot else 0
+        limited = [lane for lane in pool.lanes if lane in pool.limited] if startable >= 1 else []
+        limit = min(room, startable) if limited else room
+        lanes = [*(lane for lane in pool.lanes if lane not in pool.limited), *limited]
+        ask = partial(self._ask, worker, lanes, limit, limited, start=pool.ahead == 0)
         mark = self._marks.setdefault(pool, Mark())
         begun = self._clock()
-        ask = partial(self._jobs.claim, worker, [*free, *limited], limit, limited=limited, start=not ahead)
         behind = mark.start(begun)
         trail = None if self._trails is None else self._trails.setdefault(pool, Trail())
-        if trail is not None and not behind and (near := trail.start(begun)):
-            claimed = await self._run(ask(behind=near))
+        if trail is not None and not behind and not keeps_slot and (near := trail.start(begun)):
+            claimed = await ask(near)
             if claimed:
                 trail.note(claimed)
                 return claimed, len(claimed) == limit
             begun = self._clock()
-        claimed = await self._run(ask(behind=behind))
+        claimed = await ask(behind)
         full = len(claimed) == limit
         mark.note(claimed, full=full, took=self._clock() - begun, from_front=not behind)
         if trail is not None:
             trail.note_front(claimed, full=full or bool(behind))
+        if limited:
+            pool.note_limited(claimed)
         # What came from further on says nothing of what stands in front.
         return claimed, full or bool(behind)
 
@@ -157,9 +173,25 @@ class Claims:
         """In how many seconds the front is to be looked at, when that was put off; 0 when it was not."""
         return _SOON if any(trail.looked for trail in (self._trails or {}).values()) else 0.0
 
-    async def _run(self, plan: Plan[list[Claimed]]) -> list[Claimed]:
+    async def _ask(
+        self,
+        worker: str,
+        lanes: Sequence[int],
+        limit: int,
+        limited: Sequence[int],
+        behind: Mapping[int, Place],
+        *,
+        start: bool,
+    ) -> list[Claimed]:
+        if self._passed_over:
+            if self._clock() >= self._passed_until:
+                self._passed_over = {}
+            passed = {lane: max(behind.get(lane, place), place) for lane, place in self._passed_over.items()}
+            behind = {**behind, **passed}
         with self.laps.timed():
-            return await self._store.arun(plan)
+            return await self._store.arun(
+                self._jobs.claim(worker, lanes, limit, limited=limited, start=start, behind=behind)
+            )
 
     async def release_strays(self, worker: str, held: Sequence[Held]) -> None:
         """Put back what names the worker although it does not hold it."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from penstock.core.definition import Definition, DefinitionRow
-from penstock.core.errors import InvalidInput
+from penstock.core.errors import InvalidInput, StoreUnavailable
 from penstock.core.ports import AdminPort, Store
 from penstock.core.worker_config import SETTING, WorkerConfig, from_text
 from penstock.engine.service import log
@@ -42,6 +42,13 @@ class Controls:
         self.settings = configured(self._own, config, LIVE)
         self.version = version
         self._changed()
+
+    async def catch_up(self, lanes: Collection[int], version: int) -> None:
+        """The same, unless the store does not answer; the next heartbeat asks for it again."""
+        try:
+            await self.read(lanes, version)
+        except StoreUnavailable as error:
+            log.warning("what operators have changed is read with the next heartbeat: %s", error)
 
 
 async def stored_config(store: Store, admin: AdminPort, otherwise: WorkerConfig) -> WorkerConfig:

@@ -51,6 +51,7 @@ class Lease:
         self._duties = duties
         self._figures = figures
         self._reported = 0.0
+        self._reports_now = False
         self._begun = 0.0
         self._failed = -_AFTER_OUTAGE
         self._lanes: tuple[int, ...] | None = None
@@ -110,8 +111,8 @@ class Lease:
         self.worker = ""
 
     def tell(self, lanes: tuple[int, ...]) -> None:
-        """Let the store know with every heartbeat that the worker serves these lanes now."""
-        self._lanes = lanes
+        """Let the store know with every heartbeat that the worker serves these lanes now, and soon how duties go."""
+        self._lanes, self._reports_now = lanes, True
         self.poke()
 
     def tell_slots(self, slots: int) -> None:
@@ -132,7 +133,8 @@ class Lease:
 
     def _beat(self, worker: str) -> Pulse:
         """In the heartbeat's thread: extend the lease; now and then say how the duties go."""
-        due = self.beats > 0 and processes.boot_time() - self._reported >= _REPORT_EVERY
+        due = self.beats > 0 and (self._reports_now or processes.boot_time() - self._reported >= _REPORT_EVERY)
+        self._reports_now = False
         duties, figures = (self._duties(), self._figures()) if due else (None, None)
         pulse = self._own.run(
             self._jobs.heartbeat(

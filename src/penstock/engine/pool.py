@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence, Set
+from itertools import takewhile
 
-from penstock.core.job import Held
+from penstock.core.job import FRONT, Claimed, Held
 from penstock.engine.holding import Holding
 
 _LAST_CHANCE = 2
@@ -16,6 +17,11 @@ _PATIENCE = 30.0
 """So long a job waits to be alone before it runs beside what does not end."""
 
 _MOST_AT_ONCE = 500
+
+_ASK_LIMITED = 0.2
+"""So many seconds after limited definitions had no job to give they are asked again."""
+
+_FIRST_RANK = FRONT.rank
 
 
 class Pool:
@@ -32,12 +38,49 @@ class Pool:
         self.lanes: list[int] = []
         self.waiting: deque[Holding] = deque()
         self.running: set[Holding] = set()
+        self.closed = False
+        """Whether nothing more is to be claimed for it."""
+        self.limited: Set[int] = frozenset()
+        """The lanes whose definitions have a limit; their jobs are not claimed ahead."""
+        self._ask_limited_at = 0.0
+        self._overtook = _FIRST_RANK
         self._waits_since: dict[Held, float] = {}
 
     @property
     def free(self) -> int:
         """Slots that nobody has or waits for."""
         return self.slots - len(self.running) - len(self.waiting)
+
+    @property
+    def idle(self) -> int:
+        """Slots in which nothing runs."""
+        return self.slots - len(self.running)
+
+    @property
+    def keeps_slot(self) -> bool:
+        """Whether the last free slot is kept until limited definitions were asked for a job.
+
+        Jobs that were claimed ahead would take every slot, and no slot would ever be free for the others. A limited job
+        may overtake those once; it does not until they have started which the last one has overtaken.
+        """
+        if not (self.ahead and self.limited and self.waiting) or self._clock() < self._ask_limited_at:
+            return False
+        first = self.waiting[0].claimed
+        return first.lane not in self.limited and (first.lost > 0 or first.rank >= self._overtook)
+
+    def note_limited(self, claimed: Sequence[Claimed]) -> None:
+        """Limited definitions were asked for jobs, or cannot be asked now; what came."""
+        ranks = [each.rank for each in claimed if each.lane in self.limited]
+        self._overtook = max(ranks, default=_FIRST_RANK)
+        self._ask_limited_at = self._clock() + (0.0 if ranks else _ASK_LIMITED)
+
+    def add(self, holding: Holding) -> None:
+        """Let a claimed job wait for a slot; one with a limit before those that were claimed ahead."""
+        if self.ahead and holding.claimed.lane in self.limited:
+            before = takewhile(lambda each: each.claimed.lane in self.limited, self.waiting)
+            self.waiting.insert(sum(1 for _ in before), holding)
+        else:
+            self.waiting.append(holding)
 
     @property
     def busy(self) -> bool:
@@ -49,9 +92,9 @@ class Pool:
         """How many jobs may be claimed at once; while these begin, the next ones are on their way.
 
         None while a job has its last chance, or waits for it: whoever came now would wait for its end, held by us."""
-        if self.is_left_alone or (self._losses and any(map(_has_last_chance, self.waiting))):
+        if self.closed or self.is_left_alone or (self._losses and any(map(_has_last_chance, self.waiting))):
             return 0
-        return min(self.free + self.ahead, _MOST_AT_ONCE)
+        return min(max(self.free + self.ahead, int(self.idle > 0 and self.keeps_slot)), _MOST_AT_ONCE)
 
     @property
     def is_left_alone(self) -> bool:
@@ -61,20 +104,22 @@ class Pool:
     @property
     def startable(self) -> int:
         """How many of those that wait have a slot, where none has a loss behind it."""
-        return min(len(self.waiting), self.slots - len(self.running))
+        return min(len(self.waiting), self._fillable)
 
     def next(self) -> Holding | None:
         """The first of them; the caller puts it into `running`."""
-        return self.waiting.popleft() if self.waiting and len(self.running) < self.slots else None
+        # Not by `_fillable`: many small inline jobs would notice that.
+        idle = self.slots - len(self.running)
+        return self.waiting.popleft() if self.waiting and (idle > 1 or (idle == 1 and not self.keeps_slot)) else None
 
     def take(self) -> Iterator[Holding]:
         """What may start now, in its order; the caller puts each into `running`."""
         if not self.waiting or self.is_left_alone:
             return
-        while self.waiting and not self.waiting[0].claimed.lost and len(self.running) < self.slots:
+        while self.waiting and not self.waiting[0].claimed.lost and self._fillable > 0:
             yield self.waiting.popleft()
         for holding in list(self.waiting):
-            if len(self.running) >= self.slots:
+            if self._fillable < 1:
                 return
             last_chance = _has_last_chance(holding)
             if self._may_start(holding):
@@ -90,6 +135,12 @@ class Pool:
         if gone:
             self.waiting = deque(each for each in self.waiting if each not in gone) if held else deque()
         return gone
+
+    @property
+    def _fillable(self) -> int:
+        """How many slots what waits may take."""
+        idle = self.idle
+        return idle - 1 if idle == 1 and self.keeps_slot else idle
 
     def _may_start(self, holding: Holding) -> bool:
         lost = holding.claimed.lost

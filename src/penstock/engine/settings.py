@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.core import worker_config
 from penstock.core.errors import InvalidInput
 from penstock.core.secrets import SecretPolicy
+from penstock.core.worker import WorkerInfo
 from penstock.core.worker_config import WorkerConfig
 from penstock.engine.service import log
 
@@ -73,6 +75,11 @@ class WorkerSettings:
     def margin(self) -> float:
         """So long before its lease ends a worker stops to trust it."""
         return worker_config.margin(self.lease)
+
+    def introduction(self, worker: str, lanes: tuple[int, ...]) -> WorkerInfo:
+        """What a worker with this id says of itself when it registers."""
+        host = platform.node()
+        return WorkerInfo(worker, self.name or host, host, os.getpid(), lanes, self.slots)
 
 
 def configured(own: WorkerSettings, config: WorkerConfig, names: Sequence[str]) -> WorkerSettings:

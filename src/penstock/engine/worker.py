@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,9 +14,9 @@ from penstock.core.errors import LeaseLost, StoreUnavailable
 from penstock.core.ids import IdSource
 from penstock.core.job import Held
 from penstock.core.outcome import Cause, Outcome
-from penstock.core.ports import AdminPort, JobsPort, Message, Queue, Store
+from penstock.core.ports import AdminPort, JobsPort, Queue, Store
 from penstock.core.transitions import Status, Trigger
-from penstock.core.worker import Duty, Pulse, SettleReport, WorkerInfo
+from penstock.core.worker import Duty, Pulse, SettleReport
 from penstock.engine import hooks, processes, stopping
 from penstock.engine.attempt import Attempt, Stop
 from penstock.engine.claims import Claims
@@ -30,6 +29,7 @@ from penstock.engine.inline import InlineAttempt, take_records
 from penstock.engine.lease import Lease
 from penstock.engine.loaded import Loaded, register
 from penstock.engine.log_lines import JOB, about
+from penstock.engine.messages import Messages
 from penstock.engine.pace import Pace
 from penstock.engine.pool import Pool
 from penstock.engine.recorder import Recorder
@@ -71,12 +71,13 @@ class Worker:
     ) -> None:
         self.settings = settings or WorkerSettings()
         self.store = store
-        self._queue = queue
+        self._messages = Messages(queue, lambda: self.settings.poll, self._heed_messages)
         self._jobs = jobs
         self._admin = admin
         self._errands = errands
         self._clock = clock
-        self._zygotes = Zygotes(zygote, new_zygote, self._use_new_zygote, own_process=self.settings.own_process)
+        self._replacing = asyncio.Lock()
+        self._zygotes = Zygotes(zygote, new_zygote, self._heed_zygotes, own_process=self.settings.own_process)
         self._loaded = Loaded({}, inline)
         self._ids = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom)
         self._surroundings = Surroundings(self.settings, zygote.definitions)
@@ -88,7 +89,6 @@ class Worker:
         self._running: dict[Held, Running] = {}
         self._tasks = Tasks()
         self._loose = Tasks()
-        self._messages: list[Message] = []
         self._stray = True
         self._rests_until = 0.0
         self._stopping = asyncio.Event()
@@ -145,13 +145,19 @@ class Worker:
         return self._lease.worker
 
     @property
+    def lanes(self) -> tuple[int, ...]:
+        """The lanes that it serves: while no zygote can be started, those of inline definitions only."""
+        loaded = self._loaded
+        return tuple(sorted(loaded.definitions if self._zygotes.problem is None else loaded.inline_lanes))
+
+    @property
     def zygote(self) -> ZygoteProcess:
         """The process that has the code loaded at present."""
         return self._zygotes.present
 
     def duties(self) -> list[Duty]:
         """How it goes with each of its services: the last success, the errors; from any thread."""
-        return [each.report() for each in self.services]
+        return [*(each.report() for each in self.services), self._zygotes.report()]
 
     def stop(self) -> None:
         """Claim nothing any more and drain; a second call goes straight to the kill. Only from the loop's thread."""
@@ -168,7 +174,7 @@ class Worker:
             await self._register()
             processes.settle_in(own=self.settings.own_process)
             loops = [asyncio.ensure_future(each.run()) for each in self.services]
-            loops += [asyncio.ensure_future(self._listen()), asyncio.ensure_future(self._zygotes.keep())]
+            loops += [asyncio.ensure_future(self._messages.listen()), asyncio.ensure_future(self._zygotes.keep())]
             try:
                 await self._stopping.wait()
                 await self._drain()
@@ -190,15 +196,16 @@ class Worker:
 
     async def adopt(self, zygote: ZygoteProcess, inline: Application | None) -> None:
         """Go on with other code: what runs keeps the old one, what is claimed from now on gets the new."""
-        self._surroundings.admit(zygote.definitions)
-        loaded = await register(self.store, self._admin, zygote.definitions, inline)
-        await self._controls.read(loaded.definitions, self._controls.version)
-        self._zygotes.adopt(zygote)
-        zygote.trust(self._lease.trusted_until)
-        self._use(loaded)
-        self._give_back_waiting()
-        self._lease.tell(tuple(sorted(loaded.definitions)))
-        self.claimer.wake()
+        async with self._replacing:
+            self._surroundings.admit(zygote.definitions)
+            loaded = await register(self.store, self._admin, zygote.definitions, inline)
+            await self._controls.read(loaded.definitions, self._controls.version)
+            self._zygotes.adopt(zygote)
+            zygote.trust(self._lease.trusted_until)
+            self._use(loaded)
+            self._give_back_waiting()
+            self._lease.tell(self.lanes)
+            self.claimer.wake()
 
     def _use(self, loaded: Loaded) -> None:
         loaded.follow(self._loaded)
@@ -210,15 +217,15 @@ class Worker:
 
     async def _register(self) -> None:
         """Introduce this worker under a new id, and begin its lease."""
-        self._use(await register(self.store, self._admin, self._zygotes.present.definitions, self._loaded.inline))
-        await self._controls.read(self._loaded.definitions)
-        worker = WorkerInfo(
-            id=self._ids.new_id(), name=self.settings.name or platform.node(), host=platform.node(), pid=os.getpid(),
-            lanes=tuple(sorted(self._loaded.definitions)), slots=self.settings.slots,
-        )  # fmt: skip
-        await self._lease.begin(worker)
-        self._stray = False
-        log.info("worker %s runs %d definition(s) with %d slot(s)", worker.id, len(worker.lanes), self.settings.slots)
+        async with self._replacing:
+            self._use(await register(self.store, self._admin, self._zygotes.present.definitions, self._loaded.inline))
+            await self._controls.read(self._loaded.definitions)
+            worker = self.settings.introduction(self._ids.new_id(), self.lanes)
+            await self._lease.begin(worker)
+            if worker.lanes != self.lanes:
+                self._lease.tell(self.lanes)
+            self._stray = False
+            log.info("worker %s runs %d definition(s) with %d slot(s)", worker.id, len(worker.lanes), worker.slots)
 
     def _hear_pulse(self, pulse: Pulse) -> None:
         for service in self.services if self.pace.hear(pulse) else ():
@@ -226,7 +233,7 @@ class Worker:
         for held in pulse.cancels:
             self._cancel(held)
         if pulse.controls != self._controls.version:
-            self._tasks.add(self._read_controls(pulse.controls))
+            self._tasks.add(self._controls.catch_up(self._loaded.definitions, pulse.controls))
         if self._lease.beats % _STRAY_EVERY == 0:
             self._stray = True
             self.claimer.wake()
@@ -264,16 +271,14 @@ class Worker:
             return rest
         if self._settler.behind:
             return _REFILL_SECONDS
-        if not self.claiming:
-            if not self.held():
-                self.idle.set()
-            return self.settings.poll
-        messages, self._messages = self._messages, []
+        self._forked.closed = self._inlined.closed = not self.claiming
+        messages = self._messages.take()
         try:
             if self._stray:
                 await self._claims.release_strays(worker, self.held())
                 self._stray = False
-            more = await self._fill(worker, self._forked)
+            # What is claimed without a zygote would wait for one, while another worker may be free.
+            more = self._zygotes.present.alive and await self._fill(worker, self._forked)
             more |= await self._fill(worker, self._inlined)
         except LeaseLost as error:
             self._lease.lose(str(error))
@@ -282,11 +287,10 @@ class Worker:
             # The answer to a claim may have been lost.
             self._stray = True
             raise
-        if messages:
-            await self._queue.acknowledge(messages)
-        if not more and not self.held():
+        await self._messages.acknowledge(messages)
+        if not more and not self.held() and not (self.claiming and self._zygotes.is_expected):
             self.idle.set()
-        rest = self.pace.rest_unasked(self.settings.poll, hears=self._queue.hears())
+        rest = self.pace.rest_unasked(self.settings.poll, hears=self._messages.are_pushed)
         return 0.0 if more else self._claims.owed or rest
 
     async def _fill(self, worker: str, pool: Pool) -> bool:
@@ -302,7 +306,7 @@ class Worker:
                 self._stray = True
                 continue
             holding = Holding(each, definition, worker, means, started and not each.lost)
-            (self._forked if each.lost else pool).waiting.append(holding)
+            (self._forked if each.lost else pool).add(holding)
         if self._stopping.is_set():
             self._give_back_waiting()
         # Not here: while these run, the next claim should be under way already.
@@ -316,9 +320,14 @@ class Worker:
 
     def _launch(self) -> None:
         """Start what waits and may start now."""
-        if not self._zygotes.present.alive or processes.boot_time() >= self._lease.trusted_until:
+        if processes.boot_time() >= self._lease.trusted_until:
             return
         self._turns.go_on()
+        if not self._zygotes.present.alive:
+            if self._zygotes.is_overdue:
+                self._claims.pass_over(each.claimed for each in self._forked.waiting)
+                self._give_back_waiting(pools=[self._forked])
+            return
         for holding in self._forked.take():
             self._running[holding.held] = attempt = Attempt(holding, self._zygotes.present, self._surroundings)
             self._forked.running.add(holding)
@@ -385,8 +394,8 @@ class Worker:
         else:
             self._give_back_waiting(held)
 
-    def _give_back_waiting(self, held: Held | None = None) -> None:
-        for pool in (self._forked, self._inlined):
+    def _give_back_waiting(self, held: Held | None = None, pools: Sequence[Pool] = ()) -> None:
+        for pool in pools or (self._forked, self._inlined):
             for holding in pool.give_up(held):
                 settlement = holding.settlement(Outcome(Trigger.RELEASE, Cause.RELEASED), random.random())
                 self._settler.add((holding.worker, settlement, None))
@@ -418,32 +427,16 @@ class Worker:
 
     # News
 
-    async def _listen(self) -> None:
-        """Wake those who wait when the queue says that there is something new."""
-        while True:
-            try:
-                messages = await self._queue.receive(self.settings.poll)
-            except Exception:
-                log.exception("the queue cannot be listened to")
-                await asyncio.sleep(self.settings.poll)
-                continue
-            if messages:
-                self._messages += messages
-                self.claimer.wake()
-                self._promoter.wake_soon()
-                if self._hooks.lanes:
-                    self._hook_service.wake_soon()
-                for duty in self._duties:
-                    duty.wake_if_older(_FRESH_SECONDS)
-                if self._running:
-                    self._lease.poke()
-
-    async def _read_controls(self, version: int) -> None:
-        try:
-            await self._controls.read(self._loaded.definitions, version)
-        except StoreUnavailable as error:
-            log.warning("what operators have changed is read with the next heartbeat: %s", error)
+    def _heed_messages(self) -> None:
+        """Wake those who wait: the queue has said that there is something new."""
         self.claimer.wake()
+        self._promoter.wake_soon()
+        if self._hooks.lanes:
+            self._hook_service.wake_soon()
+        for duty in self._duties:
+            duty.wake_if_older(_FRESH_SECONDS)
+        if self._running:
+            self._lease.poke()
 
     def _heed_controls(self) -> None:
         """Work from now on as operators want it."""
@@ -453,9 +446,12 @@ class Worker:
         self._lease.tell_slots(self.settings.slots)
         if not self._controls.config.enabled:
             self._give_back_waiting()
+        self.claimer.wake()
 
-    def _use_new_zygote(self) -> None:
-        self._zygotes.present.trust(self._lease.trusted_until)
+    def _heed_zygotes(self) -> None:
+        """Another zygote is there, or there will be none for a while."""
+        self._zygotes.trust(self._lease.trusted_until)
+        self._lease.tell(self.lanes)
         self._launch()
         self.claimer.wake()
 

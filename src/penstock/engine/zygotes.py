@@ -1,4 +1,4 @@
-"""The zygote of a worker: there is always one, and nothing waits for one that has died."""
+"""The zygote of a worker: when it dies another one is started, and nothing waits for one that cannot be."""
 
 from __future__ import annotations
 
@@ -6,16 +6,32 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+from penstock.core.errors import PenstockError
 from penstock.core.outcome import Cause, Outcome
+from penstock.core.worker import LOAD, Duty
 from penstock.engine import processes, zygote_process
 from penstock.engine.attempt import Attempt
 from penstock.engine.service import log
 from penstock.engine.zygote_process import ZygoteProcess
 
 _LOOK_SECONDS = 1.0
+
+_MOMENT = 1.0
+"""How long jobs that are claimed may wait for another zygote."""
+
+_SLOW = 10.0
+"""A zygote that loads for longer counts as one that cannot be started, until it has loaded."""
+
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 30.0
+_SHORT_LIFE = 5.0
+"""A second zygote in a row that lives for less is not replaced immediately."""
+
+_LONGEST_PROBLEM = 300
 
 
 class Zygotes:
@@ -25,15 +41,25 @@ class Zygotes:
         self,
         first: ZygoteProcess,
         start: Callable[[], Awaitable[ZygoteProcess]],
-        replaced: Callable[[], None],
+        changed: Callable[[], None],
         *,
         own_process: bool,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`changed` is called when a zygote is there again, when claimed jobs have waited for one long enough, and when
+        it turns out that none can be started."""
         self.present = first
+        self.problem: str | None = None
+        """Why there is no zygote, once it is known that there will be none for a while."""
+        self.is_overdue = False
+        """Whether there has been no zygote for so long that claimed jobs should not wait for it."""
+        self._errors = 0
+        self._clock = clock
+        self._began_at = self._died_at = clock()
         self._retiring: set[ZygoteProcess] = set()
         self._adopted = asyncio.Event()
         self._start = start
-        self._replaced = replaced
+        self._changed = changed
         self._own_process = own_process
         self._strangers: set[int] = set()
         self._stopped: set[ZygoteProcess] = set()
@@ -44,6 +70,16 @@ class Zygotes:
     def forks(self) -> int:
         """How many children were asked for, of this zygote and those before it."""
         return self._earlier_forks + self.present.forks
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether there is no zygote and probably will be one in a moment."""
+        return not self.present.alive and self.problem is None
+
+    def report(self) -> Duty:
+        """How it goes with having a zygote; from any thread."""
+        age = 0.0 if self.present.alive else self._clock() - self._died_at
+        return Duty(LOAD, age, self._errors, self.problem)
 
     def open(self) -> None:
         """Look whose parent this process is: any other child that comes to it, but a zygote, is an orphan of a job."""
@@ -65,38 +101,28 @@ class Zygotes:
 
     def adopt(self, zygote: ZygoteProcess) -> None:
         """From now on attempts run on another zygote; the old one lives until its own have ended."""
-        old, self.present = self.present, zygote
-        self._earlier_forks += old.forks
+        old = self.present
         self._retiring.add(old)
         old.dead.add_done_callback(lambda _: self._retiring.discard(old))
         old.leave()
+        self._take(zygote)
         self._adopted.set()
 
     async def keep(self) -> None:
         """Whenever the zygote dies, end what it leaves behind and start another one."""
+        short_lives = 0
         while True:
             self._adopted.clear()
-            present, adopted = self.present, asyncio.ensure_future(self._adopted.wait())
-            either: list[asyncio.Future[Any]] = [present.dead, adopted]
-            while not (await asyncio.wait(either, timeout=_LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED))[0]:
+            present = self.present
+            while not await self._until([present.dead], _LOOK_SECONDS):
                 self._end_stopped()
-            adopted.cancel()
             if present is not self.present:
                 continue
-            log.error("the zygote %d died; a new one is started", self.present.pid)
+            self._died_at = self._clock()
+            short_lives = short_lives + 1 if self._died_at - self._began_at < _SHORT_LIFE else 0
+            log.error("the zygote %d died; a new one is started", present.pid)
             await self._sweep()
-            try:
-                another = await self._start()
-            except Exception:
-                log.exception("no new zygote could be started")
-                await asyncio.sleep(1)
-                continue
-            if present is not self.present:  # one was adopted meanwhile
-                await another.close()
-                continue
-            self.present = another
-            self._earlier_forks += present.forks
-            self._replaced()
+            await self._replace(present, short_lives)
 
     async def close(self) -> None:
         for zygote in (self.present, *self._retiring):
@@ -114,6 +140,77 @@ class Zygotes:
                 os.kill(zygote.pid, signal.SIGKILL)
         self._stopped = stopped
 
+    async def _replace(self, dead: ZygoteProcess, short_lives: int) -> None:
+        """Start zygotes until one has loaded, with pauses that get longer, or until one was adopted."""
+        failures = max(0, short_lives - 1)
+        if failures:
+            self._note(f"{short_lives} zygotes in a row died shortly after they had loaded the application")
+        while self.present is dead:
+            if failures:
+                await self._until([], min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures - 1, 10)))
+                if self.present is not dead:
+                    return
+            try:
+                another = await self._load()
+            except Exception as error:
+                failures += 1
+                kind = "" if isinstance(error, PenstockError) else f"{type(error).__name__}: "
+                self._note(f"{kind}{error}")
+                continue
+            if another is not None:
+                self._take(another)
+                self._changed()
+
+    async def _load(self) -> ZygoteProcess | None:
+        """Start a zygote; None when one was adopted meanwhile."""
+        starting, is_wanted = asyncio.ensure_future(self._start()), False
+        try:
+            if not await self._until([starting], _MOMENT):
+                self.is_overdue = True
+                self._changed()
+                if not await self._until([starting], _SLOW):
+                    self._note(f"the application has been loading for more than {_SLOW:g} s")
+                    await self._until([starting])
+            is_wanted = not self._adopted.is_set()
+        finally:
+            if not is_wanted:
+                await _abandon(starting)
+        return starting.result() if is_wanted else None
+
+    async def _until(self, either: Iterable[asyncio.Future[Any]], seconds: float | None = None) -> bool:
+        """Wait for one of these, or until a zygote is adopted; False when the time is over first."""
+        adopted = asyncio.ensure_future(self._adopted.wait())
+        try:
+            done, _ = await asyncio.wait([*either, adopted], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            adopted.cancel()
+        return bool(done)
+
+    def _take(self, zygote: ZygoteProcess) -> None:
+        self._earlier_forks += self.present.forks
+        self.present = zygote
+        self._began_at = self._clock()
+        self.is_overdue = False
+        if self.problem is not None:
+            self.problem = None
+            log.info("zygote %d has the application loaded again", zygote.pid)
+
+    def _note(self, problem: str) -> None:
+        """Remember why there is no zygote, and log it if it is the first reason since there was one."""
+        self._errors += 1
+        if self.problem is None:
+            log.error("no jobs run in processes of their own until a zygote can be started: %s", problem)
+        self.problem = (problem.splitlines() or [""])[0][:_LONGEST_PROBLEM]
+        self.is_overdue = True
+        self._changed()
+
     async def _sweep(self) -> None:
         if self._own_process:
             await asyncio.to_thread(zygote_process.sweep, self._strangers)
+
+
+async def _abandon(starting: asyncio.Future[ZygoteProcess]) -> None:
+    starting.cancel()
+    await asyncio.wait([starting])
+    if not starting.cancelled() and starting.exception() is None:
+        await starting.result().close()

@@ -17,6 +17,7 @@ const KINDS: Record<string, (subject: string) => About> = {
   worker_config: () => ({ title: "Unreadable configuration", verb: "Configuration", target: "workers?tab=configuration" }),
   system_paused: () => ({ title: "Everything is paused", verb: "Workers", target: "workers" }),
   unserved: (key) => ({ title: "No worker for it", verb: "Definition", target: link("definitions", key) }),
+  worker_failing: () => ({ title: "Worker cannot start its application", verb: "Workers", target: "workers" }),
   failure_rate: (key) => ({ title: "Many failures", verb: "Failed jobs", target: `jobs?status=failed&definitionKey=${encodeURIComponent(key)}` }),
   schedule_missed: (key) => ({ title: "Schedule missed", verb: "Schedule", target: link("schedules", key) }),
   depth: (key) => ({ title: "Long queue", verb: "Queued jobs", target: `jobs?status=queued${key === ALL ? "" : `&definitionKey=${encodeURIComponent(key)}`}` }),

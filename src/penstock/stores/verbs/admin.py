@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from penstock.core.admin import Setting
 from penstock.core.errors import RevisionConflict
-from penstock.core.instant import maybe_datetime, to_datetime
 from penstock.core.plan import Statement, Steps, reads, writes_once
 from penstock.core.worker import WorkerRow
 from penstock.stores.verbs import audit as changes
-from penstock.stores.verbs import duties as reports
+from penstock.stores.verbs import rows
 from penstock.stores.verbs.alerts import keep_alerts as keep_alerts
 from penstock.stores.verbs.alerts import kept_alerts as kept_alerts
 from penstock.stores.verbs.audit import audit as audit
@@ -45,7 +43,7 @@ from penstock.stores.verbs.why import why as why
 
 @reads
 def workers() -> Steps[list[WorkerRow]]:
-    return [_worker(row) for row in (yield Statement("read_workers"))]
+    return [rows.worker(row) for row in (yield Statement("read_workers"))]
 
 
 @reads
@@ -81,17 +79,6 @@ def put_setting(
     before = {"revision": setting.revision - 1, **old} if setting.revision > 1 else dict(old) or None
     yield changes.entry(by, "setting.put", name, before, {"revision": setting.revision, **new})
     return setting
-
-
-def _worker(row: Row) -> WorkerRow:
-    worker, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, live, *rest = row
-    ended, duties, age, until, figures = rest
-    return WorkerRow(
-        id=worker, name=name, host=host, pid=pid, lanes=tuple(json.loads(lanes)), slots=slots,
-        code_version=code_version, started_at=to_datetime(started_at), heartbeat_at=to_datetime(heartbeat_at),
-        live=bool(live), ended=ended, duties=reports.from_text(duties, age or 0), lease_until=maybe_datetime(until),
-        figures=reports.figures_from_text(figures),
-    )  # fmt: skip
 
 
 def _revision_conflict(name: str, expected: int | None, found: list[Row]) -> RevisionConflict:

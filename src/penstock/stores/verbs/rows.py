@@ -15,6 +15,8 @@ from penstock.core.job import Attempt, Claimed, Job, Phase, Review, StoredLog
 from penstock.core.outcome import RETURNED_NOTHING, Cause, Settlement
 from penstock.core.plan import Rows, Statement
 from penstock.core.transitions import BY_CODE, Status
+from penstock.core.worker import WorkerRow
+from penstock.stores.verbs import duties as reports
 
 Row = tuple[Any, ...]
 _claimed: Callable[[Row], Claimed] = partial(tuple.__new__, Claimed)
@@ -193,3 +195,14 @@ def event_data(each: Settlement) -> str | None:
     if each.outcome.note:
         facts["note"] = each.outcome.note[:500]
     return json.dumps(facts, ensure_ascii=False) if facts else None
+
+
+def worker(row: Row) -> WorkerRow:
+    worker_id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, live, *rest = row
+    ended, duties, age, until, figures = rest
+    return WorkerRow(
+        id=worker_id, name=name, host=host, pid=pid, lanes=tuple(json.loads(lanes)), slots=slots,
+        code_version=code_version, started_at=to_datetime(started_at), heartbeat_at=to_datetime(heartbeat_at),
+        live=bool(live), ended=ended, duties=reports.from_text(duties, age or 0), lease_until=maybe_datetime(until),
+        figures=reports.figures_from_text(figures),
+    )  # fmt: skip

@@ -73,6 +73,7 @@ def _around(job_id: str, row: dict[str, Any], facts: Facts) -> Steps[Facts]:
         disabled=disabled_in(rows.setting(setting[0]) if setting else None),
         served=row["lane"] in served,
         versions=tuple(version for version, lane in sorted(lanes.items()) if lane in served),
+        failing=() if row["lane"] in served else (yield from _failing()),
         concurrency=(yield from _concurrency(row)),
         key_slots=(yield from _key_slots(row)),
         next_token=(yield from _next_token(row)) if facts.status is Status.QUEUED else None,
@@ -84,6 +85,12 @@ def _around(job_id: str, row: dict[str, Any], facts: Facts) -> Steps[Facts]:
 def _served() -> Steps[set[int]]:
     found = yield Statement("served_lanes")
     return {lane for (text,) in found for lane in json.loads(text)}
+
+
+def _failing() -> Steps[tuple[str, ...]]:
+    """Live workers that cannot start their application."""
+    workers = map(rows.worker, (yield Statement("read_workers")))
+    return tuple(each.id for each in workers if each.cannot_load)
 
 
 def _concurrency(row: dict[str, Any]) -> Steps[Full | None]:
