@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 from typing import Any
 from urllib.parse import quote, unquote
 
 from penstock.core.ports import Store
+from penstock.core.store_url import masked
 
 
 class Address(dict[str, Any]):
@@ -30,11 +30,3 @@ def address_of(
         # The other process may stand in another folder.
         store = f"sqlite:///{quote(os.path.abspath(unquote(path)))}"
     return Address(store=store, schema=schema, pooler=pooler, migrate=migrate, ageing=ageing)
-
-
-def masked(url: str) -> str:
-    """A store's URL without what may be a password."""
-    scheme, _, rest = url.partition("://")
-    user, at, place = rest.rpartition("@")
-    shown = f"{user.partition(':')[0]}:***@{place}" if at and ":" in user else rest
-    return f"{scheme}://" + re.sub(r"((?:ssl)?password=)[^&]*", r"\1***", shown)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import settings
+from penstock.address import Address
 from penstock.core.errors import InvalidInput
 from penstock.core.secrets import DEFAULT_PATTERNS, SecretPolicy
 from penstock.core.webhook_settings import WebhookSettings
@@ -32,12 +33,12 @@ class Config:
     name: str | None = None
     """Tells the schedules of these job files from those of others on the same store."""
     app: str | None = None
-    store: str | None = None
+    store: str | None = field(default=None, repr=False)
     schema: str = "penstock"
     pooler: bool = False
     migrate: bool = False
     jobs: str | None = None
-    server: str | None = None
+    server: str | None = field(default=None, repr=False)
     """The server that commands such as `penstock jobs` speak to, in place of the store."""
     resources: Mapping[str, str] = field(default_factory=dict)
     worker: Mapping[str, Any] = field(default_factory=dict)
@@ -59,7 +60,7 @@ class Config:
         """How to open the store; its URL must have been said somewhere."""
         if self.store is None:
             raise InvalidInput("No store was named.", hint=f'Say --store sqlite:///jobs.db, or store = "…" in {FILE}.')
-        return {"store": self.store, "schema": self.schema, "pooler": self.pooler, "migrate": self.migrate}
+        return Address(store=self.store, schema=self.schema, pooler=self.pooler, migrate=self.migrate)
 
 
 def load(folder: str | Path = ".", environment: Mapping[str, str] | None = None) -> Config:
@@ -77,7 +78,7 @@ def load(folder: str | Path = ".", environment: Mapping[str, str] | None = None)
         wanted: type = str if name in _TEXTS else bool
         if name in told and not isinstance(told[name], wanted):
             kind = "a text" if wanted is str else "true or false"
-            raise InvalidInput(f"{FILE}: {name} must be {kind}, not {told[name]!r:.80}.")
+            raise InvalidInput(f"{FILE}: {name} must be {kind}.")
     if told.get("jobs"):
         told["jobs"] = str(folder / told["jobs"])
     patterns = _secret_patterns(told.pop("secrets", {}))
@@ -128,7 +129,7 @@ def _put(told: dict[str, Any], name: str, value: Any) -> None:
 
 def _resources(told: object) -> dict[str, str]:
     if not isinstance(told, dict) or not all(isinstance(each, str) and ":" in each for each in told.values()):
-        raise InvalidInput(f'{FILE}: [resources] holds lines like db = "myapp.db:connect", not {told!r:.80}.')
+        raise InvalidInput(f'{FILE}: [resources] holds lines like db = "myapp.db:connect".')
     return dict(told)
 
 

@@ -32,9 +32,9 @@ class Plan:
 
     source: Source | None = None
     """The code; without it the server answers and does its duties, and runs nothing."""
-    store: str | None = None
+    store: str | None = field(default=None, repr=False)
     """Another store than the source names."""
-    address: Mapping[str, Any] | None = None
+    address: Mapping[str, Any] | None = field(default=None, repr=False)
     """How to open the store where there is no source."""
     working: bool = True
     """Whether it runs jobs as well."""

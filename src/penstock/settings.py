@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.address import masked
 from penstock.core.errors import InvalidInput
 from penstock.core.secrets import DEFAULT_PATTERNS
+from penstock.core.store_url import masked
 from penstock.core.webhook_settings import WebhookSettings
 from penstock.engine.settings import WorkerSettings
 

@@ -5,16 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from penstock import InvalidInput, Penstock, SchemaError, StoreUnavailable
+from penstock import InvalidInput, Penstock, PenstockError, SchemaError, StoreUnavailable
+from penstock.config import load
+from penstock.settings import shown as settings_shown
 from penstock.stores import open_store
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.sqlite import SqliteStore
+from tests.core import addresses
+from tests.core.addresses import ADDRESSES
 from tests.services import PostgresServer
 
 PASSWORD = "hunter2"
@@ -82,9 +87,9 @@ def test_a_postgres_url_keeps_what_is_libpqs_and_loses_what_is_ours(postgres: Po
         ("jobs.db", "'jobs.db'", "sqlite:///jobs.db"),
         ("mysql://root:hunter2@db/jobs", "'mysql'", "postgresql://"),
         ("postgresql+psycopg://u:hunter2@db/jobs", "'postgresql+psycopg'", "postgresql://user@host/database"),
-        ("user:hunter2@db/jobs", "'db/jobs'", "postgresql://"),
+        ("user:hunter2@db/jobs", "this, is no store URL", "postgresql://"),
         ("sqlite://jobs.db", "'sqlite://jobs.db' lacks a slash", "sqlite:///jobs.db"),
-        ("sqlite:///jobs.db?mode=ro", "'mode=ro'", ""),
+        ("sqlite:///jobs.db?mode=ro", "'mode'", ""),
         ("sqlite:///a%00b", "NUL", ""),
         ("postgresql://db/jobs?pooler=perhaps", "pooler must be true or false, not 'perhaps'", ""),
         ("postgresql://u:hunter2@db/jobs?migrate=", "migrate must be true or false", ""),
@@ -99,10 +104,29 @@ def test_a_url_that_cannot_be_right_is_refused_at_once(url: str, named: str, fix
     assert PASSWORD not in str(raised.value)
 
 
-@pytest.mark.parametrize("url", [None, 5, Path("jobs.db")])
+@pytest.mark.parametrize("form", ADDRESSES)
+def test_no_address_is_shown_with_a_password_whatever_its_form(form: str, tmp_path: Path) -> None:
+    shown = [
+        repr(replace(load(tmp_path, {}), store=ADDRESSES[form])),
+        str(settings_shown({"store": ADDRESSES[form]}, {})),
+    ]
+    try:
+        app = Penstock(ADDRESSES[form])
+        shown.append(repr(app.address))
+        app.jobs()
+    except PenstockError as error:
+        shown.append(_whole_text(error))
+
+    assert [text for text in shown if addresses.PASSWORD in text] == []
+    assert len(shown) >= 3
+
+
+@pytest.mark.parametrize("url", [None, 5, Path("jobs.db"), b"postgresql://u:hunter2@db/jobs", {"password": PASSWORD}])
 def test_something_that_is_no_url_is_refused_at_once(url: Any) -> None:
-    with pytest.raises(InvalidInput, match="is no store and no store URL"):
+    with pytest.raises(InvalidInput, match="is no store and no store URL") as raised:
         Penstock(url)
+
+    assert PASSWORD not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,11 @@ def chosen_source(found: Config, target: str | None, jobs: str | None, store: st
         raise InvalidInput("Give an application or --jobs, not both.")
     if target is None and jobs is None:
         target, jobs = found.app, found.jobs
+    if target is not None and ("://" in target or "=" in target):
+        raise InvalidInput(
+            "The application is named as module:app; what was given in its place looks like the address of a store.",
+            hint="Say --store for that.",
+        )
     if jobs is not None:
         address = {**(found if store is None else replace(found, store=store)).address}
         return FilesSource(jobs, address, name=found.name, resources=found.resources)

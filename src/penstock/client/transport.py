@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -139,8 +140,9 @@ def server_name(url: object) -> str:
         host = (parts.hostname or "").encode("idna")
         if parts.scheme in ("http", "https") and host and parts.port != 0 and text.isprintable():
             return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    shown = text.rpartition("@")[2] if text else url
-    raise InvalidInput(f"{shown!r:.80} is no server's URL.", hint="Write it as in http://127.0.0.1:7367.")
+    # The address of a store may have been given instead, with a password anywhere in it.
+    shown = f"{text!r:.80}" if text and not re.search(r"[=@\s;]", text) else "This"
+    raise InvalidInput(f"{shown} is no server's URL.", hint="Write it as in http://127.0.0.1:7367.")
 
 
 def authorization(token: str | None) -> dict[str, str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from penstock.core.errors import InvalidInput
+from penstock.core.store_url import plain_word, quoted_word, scheme_of
 
 if TYPE_CHECKING:
     from penstock.core.ports import Store
@@ -45,24 +47,27 @@ def store_maker(
     aged: dict[str, Any] = {} if ageing is None else {"ageing": ageing}
     if not isinstance(store, str):
         if not callable(getattr(store, "run_on", None)):
-            raise InvalidInput(f"{store!r:.80} is no store and no store URL.", hint=f"Write {_FORMS}.")
+            raise InvalidInput(
+                f"An object of {type(store).__name__} is no store and no store URL.", hint=f"Write {_FORMS}."
+            )
         return lambda: store
-    scheme, colon, rest = store.partition("://")
-    if not colon:
-        raise InvalidInput(f"{_masked(store)!r} is no store URL.", hint=f"Write {_FORMS}.")
+    scheme, rest = scheme_of(store), store.partition("://")[2]
+    if scheme is None:
+        # It is not repeated: libpq's form, host=… password=…, holds a password anywhere.
+        raise InvalidInput(f"The store's address, {quoted_word(store)}, is no store URL.", hint=f"Write {_FORMS}.")
     if scheme == "sqlite":
         return _sqlite(rest, aged)
     if scheme in ("postgresql", "postgres"):
         return _postgres(store, aged, migrate=migrate, schema=schema, pooler=pooler)
-    raise InvalidInput(f"There is no store for {scheme[:40]!r}.", hint=f"Write {_FORMS}.")
+    raise InvalidInput(f"There is no store for {scheme!r}.", hint=f"Write {_FORMS}.")
 
 
 def _sqlite(rest: str, aged: Mapping[str, Any]) -> Callable[[], Store]:
     path, _, query = rest.partition("?")
     if query:
-        raise InvalidInput(f"A SQLite URL takes no parameters, not {query!r:.80}.")
+        raise InvalidInput(f"A SQLite URL takes no parameters, not {quoted_word(query.partition('=')[0])}.")
     if path not in ("", ":memory:") and not path.startswith("/"):
-        name = _masked(path)
+        name = plain_word(path) or "…"
         raise InvalidInput(f"'sqlite://{name}' lacks a slash.", hint=f"A file in this folder is sqlite:///{name}.")
     name = unquote(path.removeprefix("/"))
     if "\x00" in name:
@@ -85,6 +90,8 @@ def _postgres(url: str, aged: Mapping[str, Any], *, migrate: bool, schema: str, 
         raise InvalidInput("The PostgreSQL URL has an @ too many.", hint="In a password write %40 for @ and %2F for /.")
     parts = query.split("&") if query else []
     ours = {name: unquote(value) for name, _, value in (part.partition("=") for part in parts) if name in _OURS}
+    if any(re.search(r";\s*\w+=", value) for value in ours.values()):
+        raise InvalidInput("The PostgreSQL URL has a ; between parameters.", hint="Write & between them.")
     # What is libpq's stays as it was written: its rules for quoting are its own.
     theirs = "&".join(part for part in parts if part.partition("=")[0] not in _OURS)
     address = f"{address}?{theirs}" if theirs else address
@@ -108,10 +115,5 @@ def _truth(name: str, text: str | None, default: bool) -> bool:
     if text is None:
         return default
     if text.lower() not in _TRUTHS:
-        raise InvalidInput(f"The URL's {name} must be true or false, not {text!r:.40}.")
+        raise InvalidInput(f"The URL's {name} must be true or false, not {quoted_word(text)}.")
     return _TRUTHS[text.lower()]
-
-
-def _masked(url: str) -> str:
-    """A URL without what might be a password."""
-    return url.rpartition("@")[2][:100]
