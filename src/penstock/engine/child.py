@@ -50,13 +50,14 @@ def live(
     status = 1
     try:
         confinement.detach(inherited.signals)
-        confinement.keep_only(*descriptors)
+        confinement.keep_only(*descriptors, inherited.files)
         status = _attempt(app, handles, confinement.CONTROL, parent, inherited)
     except BaseException:
         with contextlib.suppress(BaseException):
             traceback.print_exc()
     finally:
         _flush()
+        inherited.files.flush()
         os._exit(status)
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.engine import capabilities, processes
+from penstock.engine.opened_files import OpenedFiles
 from penstock.engine.stopping import STOP_SIGNALS
 
 ALLOWED = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
@@ -65,13 +66,15 @@ class Inherited:
     ignored in a child as in its zygote."""
     variables: tuple[str, ...]
     """Those of its environment."""
+    files: OpenedFiles
+    """Those that its application opened."""
 
     @staticmethod
-    def find() -> Inherited:
+    def find(files: OpenedFiles) -> Inherited:
         kept = (*_IGNORED, *STOP_SIGNALS)
         found = [int(number) for number in signal.valid_signals() if number not in kept]
         handled = [number for number in found if signal.getsignal(number) not in (signal.SIG_DFL, None)]
-        return Inherited(tuple(handled), tuple(os.environ))
+        return Inherited(tuple(handled), tuple(os.environ), files)
 
 
 def detach(handled: Sequence[int]) -> None:
@@ -91,7 +94,6 @@ def prepare(visible: Sequence[str]) -> None:
     _set_limit(resource.RLIMIT_CORE, 0)
     os.umask(_UMASK)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    _reserve_descriptors()
     processes.gain_no_privileges()
     capabilities.give_up_inheritance()
     block = _environment_block()
@@ -103,15 +105,20 @@ def prepare(visible: Sequence[str]) -> None:
         ctypes.memset(block[0], 0, block[1])
 
 
-def keep_only(control: int, output: int, errors: int) -> None:
-    """Output and errors go to the worker, and besides its line and the empty standard input nothing stays open.
+def keep_only(control: int, output: int, errors: int, files: OpenedFiles) -> None:
+    """Output and errors go to the worker; its line, the empty standard input and files of the application stay open.
 
     None of the three is given by a number that another is to get: the zygote has these taken.
     """
     os.dup2(output, 1)
     os.dup2(errors, 2)
     os.dup2(control, CONTROL, False)
-    os.closerange(_PROTECTED, _MOST_DESCRIPTORS)
+    files.reopen()
+    first = _PROTECTED
+    for number in files.numbers:
+        os.closerange(first, number)
+        first = number + 1
+    os.closerange(first, _MOST_DESCRIPTORS)
 
 
 def confine(rules: Rules, parent: int, variables: Sequence[str]) -> None:
@@ -146,8 +153,11 @@ def allowed_environment(names: Sequence[str], given: Mapping[str, str]) -> dict[
     return {name: given[name] for name in (*ALLOWED, *names) if name in given}
 
 
-def _reserve_descriptors() -> None:
-    """Have the numbers taken that a child has descriptors of its own for, the first with an empty standard input."""
+def reserve_descriptors() -> None:
+    """Have the numbers taken that a child has descriptors of its own for, the first with an empty standard input.
+
+    It comes before the application is imported: a file that this opens must not get one of these numbers.
+    """
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.set_inheritable(0, True)

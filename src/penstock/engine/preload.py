@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import sys
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from penstock.core.retry import from_json
 from penstock.core.schedule import Kind, Missed, Overlap, Schedule
 from penstock.engine import processes
 from penstock.engine.handlers import Application
+from penstock.engine.opened_files import OpenedFiles, is_datagram, open_numbers, opened_since
 
 _WHY = "A process that is copied while it has threads or connections leaves broken ones in every copy."
 _HINT = (
@@ -30,13 +32,16 @@ class Found:
     def __init__(self) -> None:
         self.threads: list[str] = []
         self.sockets: list[str] = []
+        self.files = OpenedFiles()
+        """What was opened, once `refuse` has looked at it."""
         self._before = processes.threads()
-        self._known = _sockets()
+        self._numbers = open_numbers()
 
     def refuse(self, allowed: bool) -> None:
         """Raise when a fork would copy a thread or a connection."""
+        self.files = opened_since(self._numbers, sockets=allowed)
         extra = processes.threads() - self._before
-        opened = _sockets() - self._known
+        opened = self._streams()
         if allowed or (extra <= 0 and not opened):
             return
         what = [f"{extra} thread(s) run" for _ in range(extra > 0)]
@@ -44,6 +49,11 @@ class Found:
         places = sorted({*self.threads, *self.sockets})
         where = f", begun at {', '.join(places[:5])}" if places else ""
         raise InvalidInput(f"After loading the application {' and '.join(what)}{where}. {_WHY}", hint=_HINT)
+
+    def _streams(self) -> set[int]:
+        """Sockets that were opened and that a copy of the process cannot use."""
+        opened = open_numbers() - self._numbers
+        return {number for number in opened if stat.S_ISSOCK(os.fstat(number).st_mode) and not is_datagram(number)}
 
 
 @contextlib.contextmanager
@@ -113,14 +123,3 @@ def _place() -> str:
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]
     return "an unknown place"
-
-
-def _sockets() -> set[str]:
-    found = set()
-    with contextlib.suppress(OSError):
-        for name in os.listdir("/proc/self/fd"):
-            with contextlib.suppress(OSError):
-                target = os.readlink(f"/proc/self/fd/{name}")
-                if target.startswith("socket:"):
-                    found.add(target)
-    return found

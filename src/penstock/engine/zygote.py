@@ -23,6 +23,7 @@ from penstock.core import payload
 from penstock.core.errors import PenstockError
 from penstock.engine import child, confinement, handlers, large_pages, preload, processes, stopping
 from penstock.engine.handlers import Application
+from penstock.engine.opened_files import OpenedFiles
 from penstock.engine.rehearsal import rehearse
 from penstock.engine.wire import FORKS_AT_ONCE, Frame, Unpacker, pack, pack_text
 
@@ -45,7 +46,7 @@ class _Attempt:
 class Zygote:
     """Forks, signals and reaps attempts as it is told."""
 
-    def __init__(self, line: socket.socket, app: Application) -> None:
+    def __init__(self, line: socket.socket, app: Application, files: OpenedFiles) -> None:
         self._line = line
         self._app = app
         self._pid = os.getpid()
@@ -68,7 +69,7 @@ class Zygote:
         self._waker = wake
         signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        self._inherited = confinement.Inherited.find()
+        self._inherited = confinement.Inherited.find(files)
 
     def serve(self) -> None:
         """Do as told until the supervisor has gone, or until told to leave and no attempt is left."""
@@ -246,6 +247,7 @@ def main(room: list[bytes]) -> None:
     order = orders[0]
     processes.adopt_orphans()
     app: Application | None = None
+    confinement.reserve_descriptors()
     try:
         with preload.watched() as found:
             app = handlers.load(order["app"], order["folder"], order.get("call"))
@@ -253,8 +255,8 @@ def main(room: list[bytes]) -> None:
         # From now on it ends with its line to the worker. Until here a signal ends it, however long an import takes.
         stopping.ignore()
         # Measured here: the worker may not look into this process where it is not root.
-        memory = processes.memory([os.getpid()])
-        line.sendall(pack({"say": "loaded", "memory": memory, **preload.description(app)}))
+        memory, closed = processes.memory([os.getpid()]), found.files.closed
+        line.sendall(pack({"say": "loaded", "memory": memory, "closed": closed, **preload.description(app)}))
     except BaseException as error:
         line.sendall(pack({"say": "failed", "error": _problem(error), "traceback": _traceback(error)}))
         return
@@ -266,7 +268,7 @@ def main(room: list[bytes]) -> None:
     processes.give_back_memory()
     gc.freeze()
     gc.disable()
-    zygote = Zygote(line, app)
+    zygote = Zygote(line, app, found.files)
     rehearse(app)
     large_pages.gather()
     try:

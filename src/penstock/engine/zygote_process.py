@@ -20,6 +20,7 @@ from penstock.core.errors import InvalidDefinition
 from penstock.core.schedule import Schedule
 from penstock.engine import processes
 from penstock.engine.preload import definition_from, schedule_from
+from penstock.engine.service import log
 from penstock.engine.wire import FORKS_AT_ONCE, MAX_ANSWER, Frame, Unpacker, pack, pack_text
 
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -27,6 +28,10 @@ _CHUNK = 65_536
 _BURY_SECONDS = 5.0
 _LOAD_SECONDS = 300.0
 _SEND_MILLISECONDS = 50
+_CLOSED = (
+    "The application opened descriptors that jobs cannot share while it was imported: %s. They are closed in jobs. "
+    "Open them inside of functions, or as a resource: app.resource(...)."
+)
 
 _births = threading.Lock()
 _zygotes: set[int] = set()
@@ -111,6 +116,8 @@ class ZygoteProcess:
             await asyncio.to_thread(process.wait)
             _zygotes.discard(process.pid)
             raise
+        if told["closed"]:
+            log.warning(_CLOSED, ", ".join(told["closed"]))
         return ZygoteProcess(process, ours, told)
 
     @property
