@@ -20,7 +20,7 @@ from penstock.core.context import Errands
 from penstock.core.errors import Conflict, InvalidInput, NotFound
 from penstock.core.ids import IdSource
 from penstock.core.instant import Duration
-from penstock.core.job import Created, Draft, Job
+from penstock.core.job import Alike, Created, Draft, Job
 from penstock.core.ports import Queue, Store
 from penstock.core.schedule import Schedule
 from penstock.defining import Defining, Routes
@@ -205,12 +205,15 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
             routes, register_on = dict(self._routes), connection
         yield from self._route(orders, routes, register_on)
         drafts = given.drafts(orders, routes, self._ids.many(len(orders)), **facts)
+        self._check_webhooks(drafts)
         return (yield from self._keep_drafts(drafts, connection))
 
     def _drafts(self, orders: Sequence[Order], **facts: str | None) -> Talk[Sequence[Draft]]:
         """The drafts of checked orders, for whoever keeps those of several callers at once."""
         yield from self._route(orders, self._routes, None)
-        return given.drafts(orders, self._routes, self._ids.many(len(orders)), **facts)
+        drafts = given.drafts(orders, self._routes, self._ids.many(len(orders)), **facts)
+        self._check_webhooks(drafts)
+        return drafts
 
     def _keep_drafts(self, drafts: Sequence[Draft], connection: Any = None) -> Talk[list[Created]]:
         """Make jobs of drafts, all or none, and tell the workers."""
@@ -229,6 +232,13 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
                 order = yield from self._order(order.key, params, order.version or None, order.options)
             checked.append(order)
         return checked
+
+    def _check_webhooks(self, drafts: Sequence[Draft]) -> None:
+        """Refuse URLs that webhooks may not be sent to, by the rules for endpoints."""
+        urls = {drafts.first.webhook_url} if isinstance(drafts, Alike) else {each.webhook_url for each in drafts}
+        for url in urls:
+            if url is not None:
+                self.webhook_settings.check(url)
 
     def _create_for_job(self, orders: Sequence[Order]) -> Talk[list[Created]]:
         """Create the jobs of orders that come from code inside a job: what they call checked is checked again."""

@@ -12,6 +12,7 @@ from penstock.core.errors import Forbidden, InvalidDefinition, NotFound
 from penstock.core.job import Created, Job
 from penstock.core.secrets import SecretPolicy
 from penstock.core.transitions import Status
+from penstock.core.webhook_url import without_path
 from penstock.orders import Order
 
 _GENERATIONS = 100
@@ -116,11 +117,12 @@ class JobErrands:
 
     def _masked(self, job: Job) -> Job:
         """A job of another definition as this job may see it."""
+        url = None if job.webhook_url is None else without_path(job.webhook_url)
         try:
             definition = self._app._do(self._app._definition(job.definition, job.version)).definition
         except (NotFound, InvalidDefinition):
-            return replace(job, params="{}")
-        return replace(job, params=self._secrets.mask(definition.secret_fields, job.params))
+            return replace(job, params="{}", webhook_url=url)
+        return replace(job, params=self._secrets.mask(definition.secret_fields, job.params), webhook_url=url)
 
 
 def _reference(job: Job) -> tuple[str, str] | None:

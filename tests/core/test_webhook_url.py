@@ -8,7 +8,7 @@ import pytest
 
 from penstock.core.errors import InvalidInput
 from penstock.core.webhook_settings import WebhookSettings
-from penstock.core.webhook_url import address_allowed, check_url, networks
+from penstock.core.webhook_url import address_allowed, check_url, networks, without_path
 
 REFUSED_URLS = [
     # Numbers that resolvers read as 127.0.0.1.
@@ -77,6 +77,38 @@ def test_a_password_in_a_url_is_not_shown() -> None:
         check_url("https://user:hunter2@example.com/")
 
     assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://hooks.example", "https://hooks.example"),
+        ("https://hooks.example/", "https://hooks.example/"),
+        ("https://hooks.example:8443/services/T0/B0/secret", "https://hooks.example:8443/***"),
+        ("https://hooks.example/?key=secret", "https://hooks.example/***"),
+        ("https://ann:secret@hooks.example/#secret", "https://hooks.example/***"),
+        ("https://[::1/secret", "***"),
+    ],
+)
+def test_a_url_is_shown_without_what_may_be_secret(url: str, shown: str) -> None:
+    assert without_path(url) == shown
+
+
+def test_a_refused_url_is_named_without_its_path() -> None:
+    with pytest.raises(InvalidInput, match=r"'https://10\.0\.0\.1/\*\*\*' cannot be a webhook's URL"):
+        check_url("https://10.0.0.1/services/secret")
+
+
+def test_each_origin_has_a_secret_of_its_own() -> None:
+    settings = WebhookSettings(global_secret="whsec_" + "A" * 32)
+
+    one = settings.secret_for("https://Hooks.example/a?b")
+
+    assert one is not None
+    assert one.startswith("whsec_")
+    assert one == settings.secret_for("https://hooks.example:443/other") != settings.global_secret
+    assert one != settings.secret_for("https://hooks.example:8443/a") != settings.secret_for("http://hooks.example/a")
+    assert WebhookSettings().secret_for("https://hooks.example/") is None
 
 
 def test_settings_allow_http_ports_and_networks_and_nothing_beside() -> None:

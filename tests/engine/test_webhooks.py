@@ -18,6 +18,7 @@ import pytest
 import standardwebhooks
 
 from penstock import webhooks as receiving
+from penstock.core.errors import InvalidInput
 from penstock.core.signing import secret_text
 from penstock.core.webhook import DELIVERED, FAILED, WAITING, Delivery
 from penstock.core.webhook_settings import WebhookSettings
@@ -27,6 +28,7 @@ from penstock.stores import ports
 from tests.engine.fleet import QUICK, Stage, command
 from tests.engine.receivers import Receiver, cut, endless, status
 from tests.services import unavailable
+from tests.stores.tables import change
 from tests.waiting import wait_until, wait_until_async
 
 GLOBAL_SECRET = secret_text(os.urandom(24))
@@ -115,9 +117,11 @@ async def test_a_webhook_arrives_signed_so_that_others_can_check_it(shop: Stage,
     assert dispatcher.sent == 1
 
 
-async def test_urls_of_jobs_and_the_global_url_are_signed_with_the_global_secret(
+async def test_the_global_url_is_signed_with_the_global_secret_and_urls_of_jobs_with_that_of_their_origin(
     shop: Stage, receiver: Receiver
 ) -> None:
+    own = allowing(receiver).secret_for(receiver.url("/"))
+    assert own is not None
     job_id = ended_job(shop, webhook_url=receiver.url("/mine"))
 
     async with dispatching(shop, receiver, global_url=receiver.url("/all")):
@@ -127,8 +131,12 @@ async def test_urls_of_jobs_and_the_global_url_are_signed_with_the_global_secret
             lambda: {each.status for each in deliveries(shop, job_id)} == {DELIVERED}, "both are delivered"
         )
 
-    for request in (*receiver.to("/mine"), *receiver.to("/all")):
-        assert receiving.verify(request.body, request.headers, GLOBAL_SECRET)["data"]["job"]["jobId"] == job_id
+    (mine,), (to_all,) = receiver.to("/mine"), receiver.to("/all")
+    for request, secret, other in ((mine, own, GLOBAL_SECRET), (to_all, GLOBAL_SECRET, own)):
+        told = receiving.verify(request.body, request.headers, secret)
+        assert (told["data"]["job"]["jobId"], told["data"]["job"]["webhookUrl"]) == (job_id, f"{receiver.url('')}/***")
+        with pytest.raises(receiving.InvalidSignature):
+            receiving.verify(request.body, request.headers, other)
 
 
 async def test_without_a_global_secret_the_url_of_a_job_gets_no_signature(shop: Stage, receiver: Receiver) -> None:
@@ -331,7 +339,12 @@ async def test_every_address_of_a_name_is_checked_and_the_checked_one_is_used(
 async def test_a_url_that_is_not_allowed_fails_at_once_and_nothing_is_sent(
     shop: Stage, receiver: Receiver, url: str
 ) -> None:
-    job_id = ended_job(shop, webhook_url=url.format(port=receiver.port))
+    whole = url.format(port=receiver.port)
+    with pytest.raises(InvalidInput, match="cannot be a webhook's URL"):
+        ended_job(shop, webhook_url=whole)
+    # Other settings may have let it in.
+    job_id = ended_job(shop, webhook_url=receiver.url("/"))
+    change(shop.app.store, f"UPDATE {{s}}job_detail SET webhook_url = '{whole}' WHERE id = '{job_id}'")
 
     async with dispatching(shop, receiver):
         delivery = await settled(shop, job_id, FAILED)
@@ -371,6 +384,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_not_trusted(shop: Stage,
     context.load_cert_chain(certificate, key)
     secure = Receiver()
     secure._server.socket = context.wrap_socket(secure._server.socket, server_side=True)
+    shop.app.webhook_settings = allowing(secure)
     job_id = ended_job(shop, webhook_url=f"https://localhost:{secure.port}/hook")
 
     async with dispatching(shop, secure, retries=(), allowed_networks=("127.0.0.0/8", "::1/128")):
@@ -393,7 +407,8 @@ async def test_two_dispatchers_send_each_message_once(shop: Stage, receiver: Rec
 
 
 def configure(stage: Stage, receiver: Receiver) -> None:
-    """Let real processes send to this host."""
+    """Let real processes send to this host, and the test create jobs that ask for it."""
+    stage.app.webhook_settings = allowing(receiver)
     (stage.folder / "penstock.toml").write_text(
         f"[webhooks]\nallow_http = true\nports = [{receiver.port}]\nallowed_networks = ['127.0.0.0/8']\n"
         "timeout = 3.0\nretries = [1.0, 0.1, 0.1, 0.1]\npoll = 0.1\n"
@@ -422,7 +437,8 @@ def test_a_worker_that_dies_while_it_sends_loses_nothing_and_the_id_stays(stage:
     one, other = receiver.to("/hook")[:2]
     assert (one.id, one.body) == (other.id, other.body)
     assert json.loads(one.body)["type"] == "job.succeeded"
-    assert receiving.verify(other.body, other.headers, GLOBAL_SECRET)["data"]["job"]["result"] == 1
+    secret = allowing(receiver).secret_for(receiver.url("/")) or ""
+    assert receiving.verify(other.body, other.headers, secret)["data"]["job"]["result"] == 1
     assert GLOBAL_SECRET not in "".join(each.output for each in stage.workers)
 
 

@@ -39,6 +39,32 @@ def test_an_endpoint_is_made_and_its_secret_told_once(site: WebKit) -> None:
     assert site.newest_audit("webhook.create").target == made["webhookId"]
 
 
+def test_paths_of_urls_are_shown_to_admins_alone(site: WebKit, app: Penstock) -> None:
+    app.job("work")(_work)
+    job = app.enqueue("work", webhook_url="https://receiver.example.org/secret-of-the-job")
+    made = make(site, url="https://receiver.example.org/secret-of-the-endpoint")
+    told(site.post(f"/v1/webhooks/{made['webhookId']}/test"), 202)
+    job.cancel()
+    app.store.run(webhooks.spread())
+    headers = {role: {"Authorization": f"Bearer {site.token(role, role)}"} for role in ("viewer", "creator", "admin")}
+    delivery = told(site.get("/v1/webhooks/deliveries", headers=headers["admin"]))["deliveries"][0]["deliveryId"]
+    pages = [
+        "/v1/webhooks", f"/v1/webhooks/{made['webhookId']}", "/v1/webhooks/deliveries",
+        f"/v1/webhooks/deliveries/{delivery}", "/v1/jobs", f"/v1/jobs/{job.id}", "/v1/audit",
+    ]  # fmt: skip
+
+    for role in ("viewer", "creator"):
+        for page in pages:
+            text = site.get(page, headers=headers[role]).text
+            assert "receiver.example.org/***" in text
+            assert "secret-of-" not in text
+    for page in pages[:3]:
+        assert "secret-of-the-endpoint" in site.get(page, headers=headers["admin"]).text
+
+
+def _work() -> None: ...
+
+
 def test_an_endpoint_is_replaced_and_changed(site: WebKit) -> None:
     made = make(site, description="old", definitionKeys=["a"])
     place = f"/v1/webhooks/{made['webhookId']}"

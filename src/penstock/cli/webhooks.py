@@ -12,6 +12,7 @@ from penstock.cli.filters import Cursor, Limit
 from penstock.cli.naming import job_id
 from penstock.cli.output import Cell, Output
 from penstock.cli.writing import full, seconds, short, when
+from penstock.config import load
 from penstock.core.errors import InvalidInput
 
 app = App(name="webhooks", help="Who is told of what, and what became of it.")
@@ -138,6 +139,21 @@ def rotate(
         body["secret"] = _secret(secret_file)
     with connect(common) as api:
         _made(Output(common.json), api.post(path("webhooks", webhook, "rotate"), body))
+
+
+@app.command
+def secret(url: Annotated[str, Parameter(help="A URL that jobs bring along, or its origin.")], /) -> None:
+    """Print the secret that signs messages to the URLs of jobs at an origin.
+
+    It is made from PENSTOCK_WEBHOOK_SECRET, which must be here as the workers have it; no server is asked.
+    """
+    made = load().webhooks.secret_for(url)
+    if made is None:
+        raise InvalidInput(
+            "There is no global secret here, so messages to the URLs of jobs are not signed.",
+            hint="Set PENSTOCK_WEBHOOK_SECRET as the workers have it.",
+        )
+    Output(False).line(made)
 
 
 @app.command

@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.core.event import Event
 from penstock.core.job import Attempt, Created, Job, Phase, Review, StoredLog
+from penstock.core.webhook_url import without_path
 from penstock.core.why import Reason
 
 
@@ -48,7 +49,7 @@ def job_facts(job: Job) -> dict[str, Any]:
         "scheduledFor": iso(job.scheduled_for),
         "parentId": job.parent,
         "rerunOf": job.rerun_of,
-        "webhookUrl": job.webhook_url,
+        "webhookUrl": None if job.webhook_url is None else without_path(job.webhook_url),
         "webhookSent": job.webhook_sent,
         "actor": job.actor,
         "createdAt": iso(job.created_at),

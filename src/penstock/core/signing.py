@@ -43,6 +43,14 @@ def secret_key(secret: str) -> bytes:
     return key
 
 
+def origin_secret(secret: str, origin: str) -> str:
+    """The secret for the URLs of jobs at one origin, such as https://hooks.example:443, made from the global one.
+
+    A receiver that knows its own cannot sign what others would believe.
+    """
+    return secret_text(hmac.digest(secret_key(secret), b"penstock-webhook-origin\0" + origin.encode(), hashlib.sha256))
+
+
 def standard_signature(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
     """One signature in the form of Standard Webhooks."""
     signed = b"%s.%d.%s" % (message_id.encode(), timestamp, body)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from penstock.core.errors import InvalidInput
-from penstock.core.signing import secret_key
-from penstock.core.webhook_url import DEFAULT_PORTS, Network, Target, check_url, networks
+from penstock.core.signing import origin_secret, secret_key
+from penstock.core.webhook_url import DEFAULT_PORTS, Network, Target, check_url, networks, origin
 
 DEFAULT_RETRIES = (5.0, 60.0, 300.0, 1800.0, 7200.0, 18_000.0, 43_200.0, 72_000.0, 115_200.0)
 """Seconds between the tries of a delivery: ten tries in three days."""
@@ -20,7 +20,8 @@ class WebhookSettings:
     global_url: str | None = None
     """Gets the default kinds of events of all jobs."""
     global_secret: str | None = field(default=None, repr=False)
-    """Signs what goes to the global URL and to the URLs of single jobs; without it these are not signed."""
+    """Signs what goes to the global URL. URLs of single jobs have a secret for each origin, made from this one. Without
+    it both get no signature."""
     allowed_networks: tuple[str, ...] = ()
     """Networks that are not public and may be sent to all the same, such as 10.1.0.0/16."""
     allow_http: bool = False
@@ -62,6 +63,10 @@ class WebhookSettings:
     @cached_property
     def networks(self) -> tuple[Network, ...]:
         return networks(self.allowed_networks)
+
+    def secret_for(self, url: str) -> str | None:
+        """The secret that signs what is sent to this URL of a job; None when there is no global secret."""
+        return None if self.global_secret is None else origin_secret(self.global_secret, origin(url))
 
     def check(self, url: str) -> Target:
         """Read a URL; one that these settings do not allow is refused with the reason."""

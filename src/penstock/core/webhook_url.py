@@ -55,6 +55,8 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 _TEREDO = IPv6Network("2001::/32")
 _SIX_TO_FOUR = IPv6Network("2002::/16")
 
+_EVERY_PORT = range(65_536)
+_EVERYWHERE = (IPv4Network("0.0.0.0/0"), IPv6Network("::/0"))
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\Z")
 _NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)\Z")
 _QUAD = re.compile(r"(0|[1-9][0-9]{0,2})(\.(0|[1-9][0-9]{0,2})){3}\Z")
@@ -140,6 +142,21 @@ def check_url(
     return Target(url, parts.scheme, host, port, _ascii(path), address)
 
 
+def origin(url: str) -> str:
+    """Scheme, host and port of a URL, whatever settings allow."""
+    return check_url(url, allow_http=True, ports=_EVERY_PORT, allowed=_EVERYWHERE).origin
+
+
+def without_path(url: str) -> str:
+    """A URL as it may be shown to everybody: path and query often hold a secret."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "***"
+    place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return f"{place}/***" if parts.path.strip("/") or parts.query or parts.fragment else f"{place}{parts.path}"
+
+
 def _host(url: str, host: str | None) -> str:
     """The host in ASCII; names of other scripts as DNS knows them."""
     if not host:
@@ -212,5 +229,4 @@ def _unwrapped(address: Address) -> tuple[IPv4Address, ...]:
 
 
 def _wrong(url: str, problem: str, hint: str = "") -> InvalidInput:
-    shown = re.sub(r"//[^/]*@", "//", url)
-    return InvalidInput(f"{shown[:100]!a} cannot be a webhook's URL: {problem}.", hint=hint)
+    return InvalidInput(f"{without_path(url)[:100]!a} cannot be a webhook's URL: {problem}.", hint=hint)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from penstock.core import signing
+from penstock.core.errors import InvalidInput
 from penstock.core.instant import SECOND
 from penstock.core.ports import Store, WebhooksPort
 from penstock.core.secrets import SecretPolicy
@@ -153,9 +154,16 @@ class Webhooks:
             log.info("webhooks: delivery %s, try %d: %s", parcel.id, parcel.round, _told(answer))
 
     def _secrets(self, parcel: Parcel) -> tuple[str, ...]:
-        if parcel.endpoint in (GLOBAL, OF_JOB):
-            return () if self.settings.global_secret is None else (self.settings.global_secret,)
-        return parcel.secrets
+        secret = self.settings.global_secret
+        if parcel.endpoint == OF_JOB:
+            try:
+                secret = self.settings.secret_for(parcel.url)
+            except InvalidInput:
+                # It is not sent: the check of the URL says why.
+                secret = None
+        elif parcel.endpoint != GLOBAL:
+            return parcel.secrets
+        return () if secret is None else (secret,)
 
 
 class _Duty(Service):

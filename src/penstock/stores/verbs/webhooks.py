@@ -31,6 +31,7 @@ from penstock.core.webhook import (
     body,
     message_id,
 )
+from penstock.core.webhook_url import without_path
 from penstock.stores.verbs import audit, rows
 from penstock.stores.verbs.spreading import spread as spread
 
@@ -56,12 +57,12 @@ def save_endpoint(
         if not made:
             raise Conflict(f"Webhook {draft.id!r} was created by somebody else just now.")
         yield Statement("lock_receivers", columns={"key": [draft.id]})
-        yield audit.entry(by, "webhook.create", draft.id, None, _facts(draft))
+        yield audit.entry(by, "webhook.create", draft.id, None, _told(draft))
     elif _facts(draft) == _facts(stored):
         return stored
     else:
         yield Statement("replace_endpoint", values)
-        yield audit.entry(by, "webhook.replace", draft.id, _facts(stored), _facts(draft))
+        yield audit.entry(by, "webhook.replace", draft.id, _told(stored), _told(draft))
     return (yield from _read(draft.id))
 
 
@@ -80,7 +81,7 @@ def remove_endpoint(endpoint_id: str, *, by: str) -> Steps[None]:
     stored = yield from _hold(endpoint_id)
     yield Statement("remove_endpoint", {"id": endpoint_id})
     yield Statement("give_up_deliveries", {"id": endpoint_id, "error": "The endpoint was removed."})
-    yield audit.entry(by, "webhook.remove", endpoint_id, _facts(stored))
+    yield audit.entry(by, "webhook.remove", endpoint_id, _told(stored))
 
 
 @writes
@@ -272,6 +273,11 @@ def _facts(what: EndpointDraft | Endpoint) -> dict[str, Any]:
         "url": what.url, "description": what.description, "kinds": list(what.kinds),
         "definitions": list(what.definitions), "enabled": what.enabled,
     }  # fmt: skip
+
+
+def _told(what: EndpointDraft | Endpoint) -> dict[str, Any]:
+    """The same for the audit, which more people read than may see the URL."""
+    return {**_facts(what), "url": without_path(what.url)}
 
 
 def _endpoint(row: rows.Row) -> Endpoint:

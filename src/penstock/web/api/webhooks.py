@@ -12,7 +12,8 @@ from penstock.core import webhook as rules
 from penstock.core.access import Role
 from penstock.core.errors import InvalidInput, RevisionConflict
 from penstock.core.shape import iso, listed, spliced
-from penstock.web.callers import Call
+from penstock.core.webhook_url import without_path
+from penstock.web.callers import Call, Caller
 from penstock.web.revisions import TAGGED, Expected, etag
 from penstock.web.routing import Route, endpoint, json_text
 from penstock.web.shapes import webhooks as shapes
@@ -30,14 +31,14 @@ async def create_webhook(request: Request, call: Call, asked: shapes.WebhookAske
     """Make an endpoint; its secret is in this answer and nowhere else."""
     made = await call.app.asave_webhook(**_said(asked), secret=asked.secret, by=call.by)
     location = f"{request.scope.get('root_path', '')}/v1/webhooks/{made.endpoint.id}"
-    facts = {**_facts(made.endpoint), "secret": made.secret}
+    facts = {**_facts(call, made.endpoint), "secret": made.secret}
     return json_text(spliced(facts, {}), 201, {**etag(made.endpoint.revision), "Location": location})
 
 
 @endpoint(router, "GET", "/v1/webhooks", role=Role.VIEWER, answer=shapes.WebhookList)
 async def list_webhooks(call: Call) -> Response:
     """All endpoints, without their secrets."""
-    return json_text(listed("webhooks", [spliced(_facts(each), {}) for each in await call.app.awebhooks()]))
+    return json_text(listed("webhooks", [spliced(_facts(call, each), {}) for each in await call.app.awebhooks()]))
 
 
 @endpoint(router, "GET", "/v1/webhooks/deliveries", role=Role.VIEWER, answer=shapes.DeliveryList)
@@ -53,7 +54,7 @@ async def list_deliveries(
 ) -> Response:
     """What was sent or waits to be, the newest first."""
     page = await call.app.adeliveries(webhook=webhook_id, job_id=job_id, status=status, limit=limit, cursor=cursor)
-    texts = [spliced(_delivery_facts(each), {}) for each in page.deliveries]
+    texts = [spliced(_delivery_facts(call, each), {}) for each in page.deliveries]
     return json_text(listed("deliveries", texts, nextCursor=page.cursor))
 
 
@@ -63,7 +64,7 @@ async def list_deliveries(
 )  # fmt: skip
 async def get_delivery(call: Call, deliveryId: str) -> Response:
     """One delivery with what is sent and all its tries."""
-    return _delivery_told(await call.app.aget_delivery(deliveryId))
+    return _delivery_told(call, await call.app.aget_delivery(deliveryId))
 
 
 @endpoint(
@@ -72,7 +73,7 @@ async def get_delivery(call: Call, deliveryId: str) -> Response:
 )  # fmt: skip
 async def redeliver(call: Call, deliveryId: str) -> Response:
     """Send a delivery again, under the same id and with the same body."""
-    return _delivery_told(await call.app.aredeliver(deliveryId, by=call.by), 202)
+    return _delivery_told(call, await call.app.aredeliver(deliveryId, by=call.by), 202)
 
 
 @endpoint(
@@ -81,7 +82,7 @@ async def redeliver(call: Call, deliveryId: str) -> Response:
 )  # fmt: skip
 async def get_webhook(call: Call, webhookId: str) -> Response:
     """One endpoint, without its secrets."""
-    return _told(await call.app.aget_webhook(webhookId))
+    return _told(call, await call.app.aget_webhook(webhookId))
 
 
 @endpoint(
@@ -96,7 +97,7 @@ async def replace_webhook(
 ) -> Response:
     """Replace all that an endpoint says; its secret stays."""
     saved = await call.app.asave_webhook(**_said(asked), id=webhookId, revision=expected, by=call.by)
-    return _told(saved.endpoint)
+    return _told(call, saved.endpoint)
 
 
 @endpoint(
@@ -128,7 +129,7 @@ async def change_webhook(
             if expected is not None or not left:
                 raise
         else:
-            return _told(saved.endpoint)
+            return _told(call, saved.endpoint)
     raise AssertionError("the last try raises")
 
 
@@ -149,7 +150,7 @@ async def rotate_secret(call: Call, webhookId: str, asked: shapes.RotateAsked | 
     """Sign with a new secret, which is in this answer and nowhere else, and for a while with the old one, too."""
     asked = asked or shapes.RotateAsked()
     made = await call.app.arotate_webhook_secret(webhookId, secret=asked.secret, overlap=asked.overlap, by=call.by)
-    facts = {**_facts(made.endpoint), "secret": made.secret}
+    facts = {**_facts(call, made.endpoint), "secret": made.secret}
     return json_text(spliced(facts, {}), headers=etag(made.endpoint.revision))
 
 
@@ -159,7 +160,7 @@ async def rotate_secret(call: Call, webhookId: str, asked: shapes.RotateAsked | 
 )  # fmt: skip
 async def test_webhook(call: Call, webhookId: str) -> Response:
     """Send an endpoint a message of the type `webhook.test`; its delivery tells what came back."""
-    return _delivery_told(await call.app.atest_webhook(webhookId, by=call.by), 202)
+    return _delivery_told(call, await call.app.atest_webhook(webhookId, by=call.by), 202)
 
 
 def _said(asked: shapes.WebhookReplaced) -> dict[str, Any]:
@@ -170,14 +171,14 @@ def _said(asked: shapes.WebhookReplaced) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _told(found: rules.Endpoint) -> Response:
-    return json_text(spliced(_facts(found), {}), headers=etag(found.revision))
+def _told(call: Caller, found: rules.Endpoint) -> Response:
+    return json_text(spliced(_facts(call, found), {}), headers=etag(found.revision))
 
 
-def _facts(found: rules.Endpoint) -> dict[str, Any]:
+def _facts(call: Caller, found: rules.Endpoint) -> dict[str, Any]:
     return {
         "webhookId": found.id,
-        "url": found.url,
+        "url": _shown(call, found.url),
         "events": found.kinds,
         "definitionKeys": found.definitions,
         "description": found.description,
@@ -195,7 +196,7 @@ def _facts(found: rules.Endpoint) -> dict[str, Any]:
     }
 
 
-def _delivery_told(found: rules.DeliveryDetail, status: int = 200) -> Response:
+def _delivery_told(call: Caller, found: rules.DeliveryDetail, status: int = 200) -> Response:
     tries = [
         {
             "number": each.number, "at": iso(each.at), "duration": each.duration, "statusCode": each.status_code,
@@ -203,15 +204,15 @@ def _delivery_told(found: rules.DeliveryDetail, status: int = 200) -> Response:
         }
         for each in found.tries
     ]  # fmt: skip
-    facts = {**_delivery_facts(found.delivery), "history": tries}
+    facts = {**_delivery_facts(call, found.delivery), "history": tries}
     return json_text(spliced(facts, {"body": found.body}), status)
 
 
-def _delivery_facts(found: rules.Delivery) -> dict[str, Any]:
+def _delivery_facts(call: Caller, found: rules.Delivery) -> dict[str, Any]:
     return {
         "deliveryId": found.id,
         "webhookId": found.endpoint,
-        "url": found.url,
+        "url": _shown(call, found.url),
         "type": found.kind,
         "jobId": found.job_id,
         "status": found.status,
@@ -222,3 +223,8 @@ def _delivery_facts(found: rules.Delivery) -> dict[str, Any]:
         "statusCode": found.status_code,
         "error": found.error,
     }
+
+
+def _shown(call: Caller, url: str) -> str:
+    """A URL as this caller may see it: whole for those who could change it."""
+    return url if call.role is not None and call.role.covers(Role.ADMIN) else without_path(url)
