@@ -155,7 +155,9 @@ class Node:
                 return
             zygote = await self._zygote()
             try:
-                await self.worker.adopt(zygote, self.source.inline(zygote.definitions))
+                with self.worker.lease.excused():
+                    inline = self.source.inline(zygote.definitions)
+                await self.worker.adopt(zygote, inline)
             except BaseException:
                 await zygote.close()
                 raise

@@ -33,23 +33,6 @@ def server(request: pytest.FixtureRequest) -> Callable[[], PostgresServer]:
     return lambda: request.getfixturevalue("postgres")
 
 
-def test_a_job_that_blocks_the_loop_costs_no_lease(stage: Stage) -> None:
-    stage.worker()
-    sleepers = [stage.enqueue("inline", [["sleep", 1], ["return", 1]]) for _ in range(50)]
-    for job in sleepers:
-        stage.noted(job, "begin")
-    blocker = stage.enqueue("inline", [["note", "blocks"], ["block", 2.2 * LEASE], ["return", 2]])
-    stage.noted(blocker, "blocks")
-    # It would take over what it takes for dead.
-    other = stage.worker()
-
-    for job in (*sleepers, blocker):
-        ended = stage.end(job)
-        assert (ended.status, ended.fence, ended.lost) == ("succeeded", 1, 0)
-    assert "is gone" not in other.output
-    assert all(row.live for row in stage.app.workers())
-
-
 def test_a_worker_that_cannot_prove_its_lease_ends_with_its_inline_jobs(
     stage: Stage, server: Callable[[], PostgresServer]
 ) -> None:

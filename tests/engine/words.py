@@ -290,6 +290,12 @@ def _sleep_before(ctx: Context, fence: int, seconds: float) -> None:
         time.sleep(seconds)
 
 
+def _hold_interpreter_before(ctx: Context, fence: int, seconds: int) -> None:
+    """Sleep in one call of C that lets no other thread of Python run."""
+    if ctx.fence < fence:
+        ctypes.PyDLL(None).sleep(seconds)
+
+
 def _log_exception(ctx: Context, text: str) -> None:
     try:
         raise ValueError(text)
@@ -436,6 +442,7 @@ WORDS: dict[str, Callable[..., Any]] = {
     "write_bytes": lambda ctx, descriptor, data: os.write(descriptor, bytes.fromhex(data)),
     "fail_before": _fail_before,
     "sleep_before": _sleep_before,
+    "hold_interpreter_before": _hold_interpreter_before,
     "say_progress": lambda ctx, percent, text: ctx.progress(percent, text),
     "wait_for_cancel": _wait_for_cancel,
     "catch_cancel": _catch_cancel,

@@ -1,8 +1,9 @@
-"""Heartbeats: a thread with a connection of its own that keeps the worker's lease, whatever the loop is doing.
+"""Heartbeats: a thread with a connection of its own that extends the worker's lease while the event loop runs.
 
-Trust ends at the start of the last answered request plus lease minus margin, on the boot clock. A late answer does
-not prolong it, and reclaim begins only after the whole lease has passed on the store's clock. A second thread watches
-for that moment, because a request may be under way when it comes.
+A heartbeat extends the lease from the moment when the loop has run last, so a worker whose loop is blocked loses it.
+Trust ends at that moment plus lease minus margin, on the boot clock. A late answer does not prolong it, and reclaim
+begins only after the whole lease has passed on the store's clock. A second thread watches for the end of trust, because
+a request may be under way when it comes.
 """
 
 from __future__ import annotations
@@ -14,12 +15,18 @@ from collections.abc import Callable
 
 from penstock.core.errors import LeaseLost, PenstockError
 from penstock.core.worker import Pulse
+from penstock.engine.loop_progress import LoopProgress
 from penstock.engine.processes import boot_time
 from penstock.engine.settings import WorkerSettings
 
 _SHORTEST_PAUSE = 0.25
+_POLLS = 20
+_SHORTEST_PATIENCE = 6.0
+"""A busy machine may keep a loop from running for some seconds: with a very short lease that costs none."""
+_SHORTEST_GRACE = 2.0
+_LAST_WORDS_SECONDS = 1.0
 EXIT_UNTRUSTED = 75
-"""The exit status of a worker that had to end because nothing else would have ended its inline jobs."""
+"""The exit status of a worker that had to end: nothing else ends its inline jobs, or its loop is blocked."""
 
 log = logging.getLogger("penstock.engine")
 
@@ -29,27 +36,32 @@ class Heartbeat(threading.Thread):
 
     def __init__(
         self,
-        beat: Callable[[], Pulse],
+        beat: Callable[[float], Pulse],
         settings: WorkerSettings,
+        progress: LoopProgress,
         *,
         trusted: Callable[[float, Pulse], None],
         distrusted: Callable[[str], None],
         failed: Callable[[], None],
         unkillable: Callable[[], bool],
     ) -> None:
+        """`beat` extends the lease to so many seconds from now."""
         super().__init__(name="penstock-heartbeat", daemon=True)
         self._beat = beat
         self._settings = settings
+        self._progress = progress
         self._trusted = trusted
         self._distrusted = distrusted
         self._failed = failed
         self._unkillable = unkillable
         self._poked = threading.Event()
         self._stopped = threading.Event()
+        self._closed = threading.Event()
+        self._warned_at = 0.0
         self._ending = threading.Lock()
         self._watch = threading.Thread(target=self._watch_trust, name="penstock-trust", daemon=True)
         self._answered = False
-        self.trusted_until = boot_time() + settings.lease - settings.margin
+        self.trusted_until = boot_time() + self._bound
         self.beats = 0
 
     def poke(self) -> None:
@@ -57,8 +69,8 @@ class Heartbeat(threading.Thread):
         self._poked.set()
 
     def stop(self) -> None:
-        self._stopped.set()
-        self._poked.set()
+        self._closed.set()
+        self._cease()
 
     def end(self, why: str) -> None:
         """The lease is lost: say so, once; where nothing else would end what runs, end the process."""
@@ -66,9 +78,8 @@ class Heartbeat(threading.Thread):
             if self._stopped.is_set():
                 return
             if self._unkillable():
-                log.critical("the lease is lost (%s) and jobs run inside of this process: it ends", why)
-                os._exit(EXIT_UNTRUSTED)
-            self.stop()
+                self._exit(f"{why}; jobs run inside of this process")
+            self._cease()
         self._distrusted(why)
 
     def run(self) -> None:
@@ -87,9 +98,14 @@ class Heartbeat(threading.Thread):
     def _once(self) -> str | None:
         """Beat; why the lease is lost, if it is."""
         begun = boot_time()
+        blocked = begun - self._progress.at
+        if blocked >= self._patience / 2:
+            self._warn(blocked)
+        # How long ago the loop has run, as far as that shortens the lease.
+        proved = begun - max(0.0, blocked - (self._patience - self._bound))
         self._answered = False
         try:
-            pulse = self._beat()
+            pulse = self._beat(self._settings.lease - (begun - proved))
         except LeaseLost as error:
             return str(error)
         except Exception as error:
@@ -101,7 +117,7 @@ class Heartbeat(threading.Thread):
             # The answer came too late: the zygote has acted already.
             return "a heartbeat took longer than the trust lasted"
         self._answered = True
-        self.trusted_until = begun + self._settings.lease - self._settings.margin
+        self.trusted_until = proved + self._bound
         self.beats += 1
         self._trusted(self.trusted_until, pulse)
         return None
@@ -109,4 +125,50 @@ class Heartbeat(threading.Thread):
     def _watch_trust(self) -> None:
         while not self._stopped.wait(max(0.0, self.trusted_until - boot_time())):
             if boot_time() >= self.trusted_until:
-                self.end("no heartbeat was answered in time")
+                blocked = boot_time() - self._progress.at
+                self.end(
+                    f"the event loop has not run for {blocked:.1f} s"
+                    if blocked >= self._patience / 2
+                    else "no heartbeat was answered in time"
+                )
+        if not self._closed.is_set():
+            self._see_that_the_loop_runs()
+
+    def _see_that_the_loop_runs(self) -> None:
+        """The loop has to act on the loss of the lease: where it is blocked, end the process if it is the worker's."""
+        lost_at, grace = boot_time(), max(_SHORTEST_GRACE, self._settings.margin)
+        # Counted, because a process that was stopped and continued finds the time over before its loop has run.
+        for _ in range(_POLLS):
+            if self._closed.wait(grace / _POLLS) or self._progress.at > lost_at:
+                return
+        if self._settings.own_process:
+            self._exit("the event loop is blocked")
+        self._progress.report(logging.CRITICAL, "the lease is lost and the event loop of this process is blocked")
+
+    def _warn(self, seconds: float) -> None:
+        """Say once for each time that the loop is blocked."""
+        if self._warned_at != self._progress.at:
+            self._warned_at = self._progress.at
+            self._progress.report(logging.WARNING, f"the event loop has not run for {seconds:.1f} s")
+
+    def _exit(self, why: str) -> None:
+        # The loop may be blocked in writing to the log.
+        text = f"the lease is lost: {why}; the worker ends"
+        last = threading.Thread(target=self._progress.report, args=(logging.CRITICAL, text), daemon=True)
+        last.start()
+        last.join(_LAST_WORDS_SECONDS)
+        os._exit(EXIT_UNTRUSTED)
+
+    def _cease(self) -> None:
+        self._stopped.set()
+        self._poked.set()
+
+    @property
+    def _bound(self) -> float:
+        """How long a heartbeat may be unanswered."""
+        return self._settings.lease - self._settings.margin
+
+    @property
+    def _patience(self) -> float:
+        """How long the loop may be blocked."""
+        return max(self._bound, _SHORTEST_PATIENCE)

@@ -56,6 +56,11 @@ class InlineAttempt(Inline):
         return self.holding.claimed.job_id
 
     @property
+    def key(self) -> str:
+        """The key of its definition."""
+        return self.holding.definition.key
+
+    @property
     def over(self) -> bool:
         return self.task is None
 

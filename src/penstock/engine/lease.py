@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.core.ports import JobsPort, Store
 from penstock.core.worker import Duty, Pulse, WorkerInfo
 from penstock.engine import processes
-from penstock.engine.heartbeat import Heartbeat
+from penstock.engine.heartbeat import EXIT_UNTRUSTED, Heartbeat
+from penstock.engine.inline import InlineAttempt
+from penstock.engine.loop_progress import LoopProgress
 from penstock.engine.settings import WorkerSettings
+from penstock.engine.zygote_process import LOAD_SECONDS
 
 _SETTLED_IN = 2.0
 """So long a worker's own heartbeats must have been answered before it takes others for dead."""
@@ -19,6 +23,8 @@ _AFTER_OUTAGE = 15.0
 """So long after a heartbeat has failed the others may not have found their way back to the store either."""
 
 _REPORT_EVERY = 10.0
+_STAMPS = 4
+"""How often the loop proves that it runs between two heartbeats."""
 
 
 class Lease:
@@ -34,6 +40,7 @@ class Lease:
         pulse: Callable[[Pulse], None],
         lost: Callable[[str, str], object],
         unkillable: Callable[[], bool],
+        occupant: Callable[[asyncio.Task[Any] | None], InlineAttempt | None],
         duties: Callable[[], Sequence[Duty]],
         figures: Callable[[], Mapping[str, float]],
     ) -> None:
@@ -48,6 +55,7 @@ class Lease:
         self._pulse = pulse
         self._lost = lost
         self._unkillable = unkillable
+        self._occupant = occupant
         self._duties = duties
         self._figures = figures
         self._reported = 0.0
@@ -57,6 +65,7 @@ class Lease:
         self._lanes: tuple[int, ...] | None = None
         self._slots: int | None = None
         self._heartbeat: Heartbeat | None = None
+        self._progress: LoopProgress | None = None
 
     @property
     def settled_in(self) -> bool:
@@ -78,12 +87,17 @@ class Lease:
     async def begin(self, worker: WorkerInfo) -> None:
         """Register a worker under a new id and keep its lease from now on."""
         begun = processes.boot_time()
-        await self._store.arun(self._jobs.register_worker(worker, self._length))
+        length = round(self._settings.lease * 1e6)
+        await self._store.arun(self._jobs.register_worker(worker, length))
         self.worker, self.beats, self._begun = worker.id, 0, begun
         self._lanes, self._slots, self._reported = None, None, 0.0
         until = begun + self._settings.lease - self._settings.margin
         self._trust(until)
         loop = asyncio.get_running_loop()
+        if self._progress is None:
+            every = self._settings.heartbeat / _STAMPS
+            self._progress = LoopProgress(every, resumed=self.poke, occupant=self._occupant)
+            self._progress.start()
 
         def trusted(until: float, pulse: Pulse) -> None:
             # In the heartbeat's thread: the zygote must hear of it even while the loop is blocked.
@@ -91,8 +105,9 @@ class Lease:
             _tell(loop, self._hear, worker.id, pulse)
 
         self._heartbeat = Heartbeat(
-            lambda: self._beat(worker.id),
+            lambda seconds: self._beat(worker.id, seconds),
             self._settings,
+            self._progress,
             trusted=trusted,
             distrusted=lambda why: _tell(loop, self._lost, worker.id, why),
             failed=self._note_failure,
@@ -110,6 +125,15 @@ class Lease:
         """Hold no lease any more."""
         self.worker = ""
 
+    def excused(self) -> contextlib.AbstractContextManager[None]:
+        """Keep the lease although the loop is blocked: it loads code, which its zygote has loaded in bounded time."""
+        return contextlib.nullcontext() if self._progress is None else self._progress.excused(LOAD_SECONDS)
+
+    def end_own_process(self) -> None:
+        """End the process, where it is the worker's own: nothing else ends inline jobs that do not stop."""
+        if self._settings.own_process:
+            os._exit(EXIT_UNTRUSTED)
+
     def tell(self, lanes: tuple[int, ...]) -> None:
         """Let the store know with every heartbeat that the worker serves these lanes now, and soon how duties go."""
         self._lanes, self._reports_now = lanes, True
@@ -125,20 +149,22 @@ class Lease:
             self._heartbeat.poke()
 
     async def close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
         if self._heartbeat is not None:
             self._heartbeat.stop()
             await asyncio.to_thread(self._heartbeat.join, self._settings.lease)
         if self._own is not self._store:
             await asyncio.to_thread(self._own.close)
 
-    def _beat(self, worker: str) -> Pulse:
-        """In the heartbeat's thread: extend the lease; now and then say how the duties go."""
+    def _beat(self, worker: str, seconds: float) -> Pulse:
+        """In the heartbeat's thread: extend the lease to `seconds` from now; now and then report the duties."""
         due = self.beats > 0 and (self._reports_now or processes.boot_time() - self._reported >= _REPORT_EVERY)
         self._reports_now = False
         duties, figures = (self._duties(), self._figures()) if due else (None, None)
         pulse = self._own.run(
             self._jobs.heartbeat(
-                worker, self._length, lanes=self._lanes, slots=self._slots, duties=duties, figures=figures
+                worker, round(seconds * 1e6), lanes=self._lanes, slots=self._slots, duties=duties, figures=figures
             )
         )
         if due:
@@ -152,10 +178,6 @@ class Lease:
         if worker == self.worker:
             self.beats += 1
             self._pulse(pulse)
-
-    @property
-    def _length(self) -> int:
-        return round(self._settings.lease * 1e6)
 
 
 def _tell(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *given: Any) -> None:

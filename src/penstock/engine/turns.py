@@ -9,7 +9,6 @@ loop to do other things.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine
 from contextvars import Context, copy_context
 from typing import Any
@@ -20,6 +19,7 @@ from penstock.engine.inline import InlineAttempt
 from penstock.engine.loaded import Loaded
 from penstock.engine.log_lines import JOB
 from penstock.engine.pool import Pool
+from penstock.engine.processes import boot_time
 from penstock.engine.recorder import Recorder
 from penstock.engine.settler import Ending, Settler
 from penstock.engine.tasks import Tasks
@@ -47,8 +47,10 @@ class Turns:
         loaded: Callable[[], Loaded],
         finish: Callable[[InlineAttempt], Coroutine[Any, Any, None]],
         freed: Callable[[], None],
+        trusted_until: Callable[[], float],
     ) -> None:
-        """`finish` runs an attempt that has to wait and hands in how it ended; `freed`: there may be free slots."""
+        """`finish` runs an attempt that has to wait and hands in how it ended; `freed`: there may be free slots.
+        Nothing begins after `trusted_until`, by the boot clock."""
         self._pool = pool
         self._tasks = tasks
         self._recorder = recorder
@@ -56,28 +58,45 @@ class Turns:
         self._loaded = loaded
         self._finish = finish
         self._freed = freed
+        self._trusted_until = trusted_until
         self._clean = copy_context()
         """Whoever calls may have another by then."""
+        self._present: InlineAttempt | None = None
+        """The attempt whose first step runs now."""
+        self._open: set[_Turn] = set()
         self._at_once = 1
         self._begun = 0
 
+    def run_something(self) -> bool:
+        """Whether attempts run in this process; from any thread."""
+        return self._present is not None or bool(self._pool.running)
+
+    def occupant(self, task: asyncio.Task[Any] | None) -> InlineAttempt | None:
+        """The attempt that runs in a task; from any thread."""
+        others = (each.attempt for each in list(self._open) if each.attempt is not None)
+        return self._present or next((each for each in others if each.task is not None and each.task is task), None)
+
     def go_on(self) -> None:
         """Have what waits run, as far as there are slots."""
+        if boot_time() >= self._trusted_until():
+            # Who gave the lease up gives back what waits.
+            return
         for _ in range(min(self._at_once, self._pool.startable) - self._begun):
             self._begun += 1
             self._tasks.add(self._run(), self._clean.copy())
 
     async def _run(self) -> None:
-        task, turn = asyncio.current_task(), _Turn()
+        task, turn = asyncio.current_task(), _Turn(self._trusted_until())
         asyncio.get_running_loop().call_soon(self._look, turn)
+        self._open.add(turn)
         self._begun -= 1
         loaded = self._loaded()
         plain = () if tracing.on() else loaded.plain
-        pool, now = self._pool, time.monotonic
+        pool, now = self._pool, boot_time
         ended: list[Ending] = []
         try:
-            while (holding := pool.next()) is not None:
-                attempt = InlineAttempt(holding, loaded, task)
+            while now() < turn.until and (holding := pool.next()) is not None:
+                self._present = attempt = InlineAttempt(holding, loaded, task)
                 JOB.set(attempt)
                 before = copy_context()
                 if holding.claimed.lane in plain and (ending := self._ending(attempt)) is not None:
@@ -85,15 +104,19 @@ class Turns:
                 else:
                     # Only now anything else runs beside it.
                     pool.running.add(holding)
+                    self._present = None
                     ended = self._hand_in(ended)
                     turn.attempt = attempt
                     self._freed()
                     await self._finish(attempt)
-                if turn.has_waited or now() >= turn.until or not _is_as_it_was(before):
+                self._present = None
+                if turn.has_waited or not _is_as_it_was(before):
                     break
         finally:
+            self._present = None
             self._hand_in(ended)
             turn.attempt = None
+            self._open.discard(turn)
             self._freed()
             self.go_on()
 
@@ -131,8 +154,8 @@ class _Turn:
 
     __slots__ = ("attempt", "has_waited", "until")
 
-    def __init__(self) -> None:
-        self.until = time.monotonic() + _SLICE
+    def __init__(self, trusted_until: float) -> None:
+        self.until = min(boot_time() + _SLICE, trusted_until)
         self.attempt: InlineAttempt | None = None
         self.has_waited = False
 

@@ -23,7 +23,6 @@ from penstock.engine.claims import Claims
 from penstock.engine.controls import Controls
 from penstock.engine.duties import Promoter, Rescuer
 from penstock.engine.handlers import Application
-from penstock.engine.heartbeat import EXIT_UNTRUSTED
 from penstock.engine.holding import Holding, Means
 from penstock.engine.inline import InlineAttempt, take_records
 from penstock.engine.lease import Lease
@@ -93,14 +92,15 @@ class Worker:
         self._rests_until = 0.0
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
-        self._lease = Lease(
+        self.lease = self._lease = Lease(
             store,
             jobs,
             self.settings,
             trust=lambda until: self._zygotes.trust(until),
             pulse=self._hear_pulse,
             lost=lambda worker, why: self._loose.add(self._lose_lease(worker, why)),
-            unkillable=lambda: bool(self._inlined.running),
+            unkillable=lambda: self.settings.own_process and self._turns.run_something(),
+            occupant=lambda task: self._turns.occupant(task),
             duties=self.duties,
             figures=lambda: self._claims.laps.figures(
                 "claim", forks=self._zygotes.forks, refused=self.counts["refused"]
@@ -109,8 +109,8 @@ class Worker:
         self._recorder = Recorder(store, jobs, self._refused)
         self._settler = Settler(store, jobs, self._settled, lambda: self._forked.busy, self._tasks.add, clock=clock)
         self._turns = Turns(
-            self._inlined, self._tasks, self._recorder, self._settler, loaded=lambda: self._loaded,
-            finish=self._finish, freed=partial(self._refill, self._inlined),
+            self._inlined, self._tasks, self._recorder, self._settler, loaded=lambda: self._loaded, finish=self._finish,
+            freed=partial(self._refill, self._inlined), trusted_until=lambda: self._lease.trusted_until,
         )  # fmt: skip
         self._hooks = hooks.Hooks(
             store, jobs, admin, lambda: self._zygotes.present, self._surroundings, errands, self.settings.hook_timeout
@@ -185,8 +185,8 @@ class Worker:
             self._loaded.close()
             await asyncio.to_thread(self._surroundings.close)
             if self._inlined.running:
-                log.critical("%d inline job(s) do not stop: the process ends", len(self._inlined.running))
-                os._exit(EXIT_UNTRUSTED)
+                log.critical("%d inline job(s) do not stop", len(self._inlined.running))
+                self._lease.end_own_process()
 
     async def close(self) -> None:
         """End the zygote, and with it whatever runs."""

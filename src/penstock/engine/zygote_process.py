@@ -26,7 +26,7 @@ from penstock.engine.wire import FORKS_AT_ONCE, MAX_ANSWER, Frame, Unpacker, pac
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _CHUNK = 65_536
 _BURY_SECONDS = 5.0
-_LOAD_SECONDS = 300.0
+LOAD_SECONDS = 300.0
 _SEND_MILLISECONDS = 50
 _CLOSED = (
     "The application opened descriptors that jobs cannot share while it was imported: %s. They are closed in jobs. "
@@ -107,7 +107,7 @@ class ZygoteProcess:
             loop = asyncio.get_running_loop()
             order = {"app": app, "folder": folder, "call": call, "allow_threads": allow_threads}
             await loop.sock_sendall(ours, pack(order))
-            told = await asyncio.wait_for(_first_frame(ours), _LOAD_SECONDS)
+            told = await asyncio.wait_for(_first_frame(ours), LOAD_SECONDS)
             if told is None or told["say"] != "loaded":
                 raise InvalidDefinition(_not_loaded(app, told))
         except BaseException:
