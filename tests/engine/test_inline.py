@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.heartbeat import EXIT_UNTRUSTED
-from tests.engine.faults import LEASE, outage
+from tests.engine.faults import LEASE, Script, outage
 from tests.engine.fleet import Stage, gone
 from tests.services import PostgresServer
 from tests.waiting import wait_until
@@ -109,3 +109,14 @@ def test_an_inline_job_has_phases_logs_and_secrets_like_any_other(stage: Stage) 
     (line,) = [each for each in stage.logs(job) if "password" in each.message]
     assert (line.message, line.phase) == ("the password is ***", "inline_first")
     assert stage.attempts(job)[0].error == "not with ***"
+
+
+def test_a_handler_that_raises_a_cancellation_that_nothing_asked_for_has_failed(stage: Stage) -> None:
+    stage.worker()
+    scripts: list[Script] = [[["cancel_self"]], [["cancel_task"]]]
+    scripts += [[["sleep", 0.01], *script] for script in scripts]
+    jobs = [stage.enqueue(key, script) for key in ("coroutine", "inline") for script in scripts]
+
+    ended = [(stage.end(job).status, stage.attempts(job)[0].cause) for job in jobs]
+
+    assert ended == [("failed", "raised")] * 8

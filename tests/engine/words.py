@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import contextlib
 import ctypes
@@ -455,6 +456,7 @@ WORDS: dict[str, Callable[..., Any]] = {
     "use": lambda ctx, name: note(ctx, "used", value=ctx.resources[name]),
     "stdlib_log": lambda ctx, level, text: getattr(logging.getLogger("other"), level)(text),
     "close_output": lambda ctx: sys.stdout.close(),
+    "cancel_task": lambda ctx: (_ for _ in ()).throw(asyncio.CancelledError("by myself")),
     "cancel_self": lambda ctx: (_ for _ in ()).throw(Cancelled("by myself")),
     "kill_worker": lambda ctx: os.kill(os.getppid(), signal.SIGKILL),
 }

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.core.errors import LeaseLost
@@ -128,6 +129,9 @@ class InlineAttempt(Inline):
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)
                 here.uncancel()
+        if self._stop is None and outcome.cause is Cause.CANCELLED:
+            # Not in answer to a request: the handler has raised that for reasons of its own.
+            outcome = replace(outcome, cause=Cause.RAISED)
         if self._stop is None or (outcome.cause is not Cause.CANCELLED and self._stop is not Stop.TIMEOUT):
             return await holding.cleaned(outcome)
         return self._stopped()
