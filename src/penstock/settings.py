@@ -159,6 +159,8 @@ SETTINGS: tuple[Known, ...] = (
     Known("webhooks.per_receiver", "Deliveries that one receiver gets at once, from all processes together.", 2),
     Known("webhooks.retries", "Seconds to wait after each try that failed.", _webhooks.retries, items=float),
     Known("webhooks.breaker_failures", "Failures in a row after which a receiver is left alone for a while.", 5),
+    Known("webhooks.disable_after",
+          "Seconds without a success after which an endpoint whose tries fail is disabled; 0: never.", 5 * 86_400.0),
     Known("webhooks.breaker_pause", "Seconds for which it is left alone at first; twice as long each time.", 30.0),
     Known("webhooks.poll", "Seconds that events wait at most until deliveries are made of them.", 1.0),
     Known("secrets.patterns", "Keys that end with one of these are masked where parameters are shown.",

@@ -37,11 +37,11 @@ def take(kit: Kit, limit: int = 16, owner: str = "sender", per_endpoint: int = 2
     return kit.run(webhooks.take_deliveries(owner, limit, LEASE, per_endpoint))
 
 
-def settle(kit: Kit, parcel: Parcel, code: int | None = 200, **facts: Any) -> bool:
+def settle(kit: Kit, parcel: Parcel, code: int | None = 200, *, give_up: int = 0, **facts: Any) -> bool:
     answer = Answer(code, None if code else "no connection", "an excerpt", duration=0.25)
     options = {"failures": parcel.failures, "most_failures": 3, **facts}
     verdict = judge(answer, parcel.round, RETRIES, **options)
-    return kit.run(webhooks.settle_delivery(parcel.id, parcel.number, answer, verdict))
+    return kit.run(webhooks.settle_delivery(parcel.id, parcel.number, answer, verdict, give_up=give_up))
 
 
 def listed(kit: Kit, **which: Any) -> list[Delivery]:

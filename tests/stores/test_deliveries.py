@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.core import event as kinds
+from penstock.core.alerts import Alert, Facts, alerts
 from penstock.core.errors import Conflict, InvalidInput
 from penstock.core.instant import DAY, to_datetime
 from penstock.core.webhook import (
@@ -15,9 +16,13 @@ from penstock.core.webhook import (
     FAILED,
     WAITING,
     Answer,
+    Endpoint,
     EndpointDraft,
+    Parcel,
     Verdict,
+    judge,
 )
+from penstock.core.worker_config import AlertThresholds
 from penstock.stores.verbs import admin, control, feed, webhooks
 from tests.stores.kit import Kit
 from tests.stores.parcels import URL, endpoint, listed, settle, take, waiting
@@ -305,6 +310,94 @@ def test_receivers_that_nothing_waits_for_go_and_endpoints_stay(kit: Kit) -> Non
     kit.run(admin.tidy(7 * DAY))
 
     assert query(kit.store, "SELECT key FROM {s}receiver ORDER BY key") == [("first",), ("https://busy.test:443",)]
+
+
+class TestGivingUp:
+    """An endpoint at which nothing arrives for days is disabled."""
+
+    def fail(self, kit: Kit, tries: int, code: int | None = 500) -> None:
+        for _ in range(tries):
+            waiting(kit)
+            (parcel,) = take(kit)
+            self.end(kit, parcel, code)
+
+    def end(self, kit: Kit, parcel: Parcel, code: int | None, give_up: int = 5 * DAY) -> None:
+        """End a delivery for good."""
+        answer = Answer(code, None if code else "no connection")
+        verdict = judge(answer, 1, (), most_failures=1000)
+        assert kit.run(webhooks.settle_delivery(parcel.id, parcel.number, answer, verdict, give_up=give_up))
+
+    def state(self, kit: Kit) -> tuple[bool, str | None]:
+        found = kit.run(webhooks.endpoint("first"))
+        return found.enabled, found.disabled_reason
+
+    @pytest.mark.parametrize("code", [500, 404, None])
+    def test_it_takes_days_and_ten_tries(self, kit: Kit, code: int | None) -> None:
+        endpoint(kit)
+        self.fail(kit, 5, code)
+        kit.advance(5 * 86_400 - 1)
+        self.fail(kit, 5, code)
+        assert self.state(kit) == (True, None)
+        kit.advance(1)
+
+        self.fail(kit, 1, code)
+
+        assert self.state(kit) == (False, "No message has arrived for 5 days: 11 tries failed.")
+        entry = kit.run(admin.audit(action="webhook.disable"))[0]
+        assert (entry.actor, entry.target) == ("penstock", "first")
+        raised = kit.run(admin.keep_alerts(held(kit))).raised
+        assert [(each.kind, each.subject, each.severity) for each in raised] == [
+            ("endpoint_failing", "first", "critical")
+        ]
+
+    def test_few_tries_are_no_reason(self, kit: Kit) -> None:
+        endpoint(kit)
+        self.fail(kit, 8)
+        kit.advance(100 * 86_400)
+
+        self.fail(kit, 1)
+
+        assert self.state(kit) == (True, None)
+
+    def test_one_success_begins_the_count_again(self, kit: Kit) -> None:
+        endpoint(kit)
+        self.fail(kit, 20)
+        kit.advance(5 * 86_400)
+        waiting(kit)
+        self.end(kit, take(kit)[0], 200)
+
+        self.fail(kit, 20)
+
+        assert self.state(kit) == (True, None)
+
+    def test_an_endpoint_that_is_enabled_again_has_its_days_again(self, kit: Kit) -> None:
+        endpoint(kit)
+        self.fail(kit, 10)
+        kit.advance(5 * 86_400)
+        self.fail(kit, 1)
+        assert self.state(kit)[0] is False
+
+        kit.run(webhooks.save_endpoint(EndpointDraft("first", URL), by="ann"))
+        self.fail(kit, 10)
+
+        assert self.state(kit) == (True, None)
+
+    def test_zero_days_mean_never(self, kit: Kit) -> None:
+        endpoint(kit)
+        self.fail(kit, 10)
+        kit.advance(50 * 86_400)
+        waiting(kit)
+
+        self.end(kit, take(kit)[0], 500, give_up=0)
+
+        assert self.state(kit) == (True, None)
+
+
+def held(kit: Kit) -> list[Alert]:
+    """The alerts about endpoints that hold now."""
+    endpoints: list[Endpoint] = kit.run(webhooks.endpoints())
+    facts = Facts(kit.run(admin.stats(kit.now)), AlertThresholds(), endpoints=endpoints)
+    return [each for each in alerts(facts) if each.kind == "endpoint_failing"]
 
 
 def test_a_settlement_that_asks_for_nothing_more_leaves_the_breaker_alone(kit: Kit) -> None:

@@ -38,6 +38,8 @@ class WebhookSettings:
     """After so many failures in a row a receiver is left alone for a while."""
     breaker_pause: float = 30.0
     """How long it is left alone at first; twice as long each time, ten minutes at most."""
+    disable_after: float = 5 * 86_400.0
+    """An endpoint at which nothing has arrived for so long is disabled, if ten tries or more failed; 0: never."""
     poll: float = 1.0
     """How long events wait at most until deliveries are made of them."""
 
@@ -50,6 +52,8 @@ class WebhookSettings:
         for name in ("parallel", "per_receiver", "breaker_failures"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise InvalidInput(f"{name} of webhooks must be an integer of at least 1.")
+        if not self.disable_after >= 0:
+            raise InvalidInput(f"disable_after of webhooks must be 0 seconds or more, not {self.disable_after!r}.")
         if not all(isinstance(each, int) and 0 < each < 65536 for each in self.ports):
             raise InvalidInput(f"ports of webhooks are numbers from 1 to 65535, not {self.ports!r:.80}.")
         if not all(0 <= each <= 30 * 86_400 for each in self.retries):

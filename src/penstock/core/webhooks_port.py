@@ -62,10 +62,13 @@ class WebhooksPort(Protocol):
         tried again after a pause has one, and one that pauses none."""
         ...
 
-    def settle_delivery(self, delivery_id: str, number: int, answer: Answer, verdict: Verdict) -> Plan[bool]:
+    def settle_delivery(
+        self, delivery_id: str, number: int, answer: Answer, verdict: Verdict, *, give_up: int = 0
+    ) -> Plan[bool]:  # fmt: skip
         """Keep how try `number` ended; False when the delivery was taken over or ended meanwhile, and nothing is
         written. The end is an event of its job (`job.webhook.delivered`, `job.webhook.failed`), if that is still there.
-        """
+        An endpoint at which nothing has arrived for `give_up` microseconds, and ten tries or more have failed since, is
+        disabled with the reason; 0: never. Enabling it, or another URL, forgets its failures."""
         ...
 
     def deliveries(

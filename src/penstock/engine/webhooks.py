@@ -146,7 +146,11 @@ class Webhooks:
             most_failures=self.settings.breaker_failures, pause=self.settings.breaker_pause, random=random.random(),
             now=datetime.now(UTC),
         )  # fmt: skip
-        settled = await self._store.arun(self._port.settle_delivery(parcel.id, parcel.number, answer, verdict))
+        settled = await self._store.arun(
+            self._port.settle_delivery(
+                parcel.id, parcel.number, answer, verdict, give_up=round(self.settings.disable_after * SECOND)
+            )
+        )
         self.sent += settled
         if not settled:
             log.warning("webhooks: the end of delivery %s came too late: somebody else has it", parcel.id)

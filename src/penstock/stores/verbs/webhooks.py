@@ -9,7 +9,7 @@ from penstock.core import event as kinds
 from penstock.core.errors import Conflict, InvalidInput, NotFound, RevisionConflict
 from penstock.core.event import Event
 from penstock.core.ids import is_id
-from penstock.core.instant import SECOND, maybe_datetime, to_datetime
+from penstock.core.instant import DAY, HOUR, SECOND, maybe_datetime, to_datetime
 from penstock.core.plan import Statement, Steps, reads, writes, writes_once
 from penstock.core.webhook import (
     DELIVERED,
@@ -35,6 +35,8 @@ from penstock.core.webhook_url import without_path
 from penstock.stores.verbs import audit, rows
 from penstock.stores.verbs.spreading import spread as spread
 
+LEAST_FAILURES = 10
+"""So many tries in a row must have failed before an endpoint is disabled for that."""
 SYSTEM = "penstock"
 """Who does what no operator asked for."""
 
@@ -62,6 +64,8 @@ def save_endpoint(
         return stored
     else:
         yield Statement("replace_endpoint", values)
+        if draft.enabled and (not stored.enabled or draft.url != stored.url):
+            yield Statement("forgive_receiver", {"key": draft.id})
         yield audit.entry(by, "webhook.replace", draft.id, _told(stored), _told(draft))
     return (yield from _read(draft.id))
 
@@ -117,7 +121,9 @@ def take_deliveries(owner: str, limit: int, lease: int, per_endpoint: int = 2) -
 
 
 @writes
-def settle_delivery(delivery_id: str, number: int, answer: Answer, verdict: Verdict) -> Steps[bool]:
+def settle_delivery(
+    delivery_id: str, number: int, answer: Answer, verdict: Verdict, *, give_up: int = 0
+) -> Steps[bool]:  # fmt: skip
     """A second settlement of the same try is refused like any other that comes too late."""
     values = {
         "id": delivery_id, "number": number, "status": verdict.status, "delay": round(verdict.delay * SECOND),
@@ -132,12 +138,18 @@ def settle_delivery(delivery_id: str, number: int, answer: Answer, verdict: Verd
         "status_code": answer.status_code, "error": answer.error, "excerpt": answer.excerpt,
     }  # fmt: skip
     yield Statement("save_try", told)
+    failing_for, failing_tries = None, 0
     if verdict.unwell or answer.status_code is not None:
         pause = round(verdict.pause * SECOND)
         felt = {"unwell": verdict.unwell, "delivered": verdict.status == DELIVERED, "pause": pause}
-        yield Statement("note_receiver", {"key": receiver, **felt})
-    if verdict.disable and endpoint_id not in (GLOBAL, OF_JOB):
+        ((failing_for, failing_tries),) = yield Statement("note_receiver", {"key": receiver, **felt})
+    if endpoint_id in (GLOBAL, OF_JOB):
+        pass
+    elif verdict.disable:
         yield from _disable(endpoint_id, f"It answered {answer.status_code}.")
+    elif give_up and failing_for is not None and failing_for >= give_up and failing_tries >= LEAST_FAILURES:
+        told_for = f"{failing_for / DAY:.3g} days" if failing_for >= 2 * DAY else f"{failing_for / HOUR:.3g} hours"
+        yield from _disable(endpoint_id, f"No message has arrived for {told_for}: {failing_tries} tries failed.")
     if verdict.status != WAITING and job_id is not None:
         yield from _tell(job_id, delivery_id, endpoint_id, kind, tries, answer, verdict)
     return True

@@ -54,6 +54,8 @@ CREATE TABLE {schema}.receiver (
     open_until bigint,
     last_success_at bigint,
     last_failure_at bigint,
+    failing_since bigint,
+    failing_tries integer NOT NULL DEFAULT 0,
     served_at bigint NOT NULL DEFAULT 0
 );
 CREATE TABLE {schema}.delivery (

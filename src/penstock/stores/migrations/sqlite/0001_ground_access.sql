@@ -54,6 +54,8 @@ CREATE TABLE receiver (
     open_until INTEGER,
     last_success_at INTEGER,
     last_failure_at INTEGER,
+    failing_since INTEGER,
+    failing_tries INTEGER NOT NULL DEFAULT 0,
     served_at INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE delivery (

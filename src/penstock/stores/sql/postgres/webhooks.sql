@@ -154,8 +154,15 @@ UPDATE {schema}.receiver SET failures = CASE WHEN %(unwell)s::boolean THEN failu
     open_until = CASE WHEN NOT %(unwell)s::boolean THEN NULL
         WHEN %(pause)s::bigint > 0 THEN now + %(pause)s::bigint ELSE open_until END,
     last_failure_at = CASE WHEN %(delivered)s::boolean THEN last_failure_at ELSE now END,
-    last_success_at = CASE WHEN %(delivered)s::boolean THEN now ELSE last_success_at END
-FROM clock WHERE key = %(key)s;
+    last_success_at = CASE WHEN %(delivered)s::boolean THEN now ELSE last_success_at END,
+    failing_since = CASE WHEN NOT %(delivered)s::boolean THEN coalesce(failing_since, now) END,
+    failing_tries = CASE WHEN %(delivered)s::boolean THEN 0 ELSE failing_tries + 1 END
+FROM clock WHERE key = %(key)s RETURNING now - failing_since, failing_tries;
+
+-- name: forgive_receiver
+-- A receiver begins with no failure behind it.
+UPDATE {schema}.receiver SET failures = 0, open_until = NULL, failing_since = NULL, failing_tries = 0
+WHERE key = %(key)s;
 
 -- name: delivery_of_endpoint
 -- Deliveries to one endpoint.

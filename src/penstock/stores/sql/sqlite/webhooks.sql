@@ -127,8 +127,14 @@ VALUES (:delivery, :number, :now, :duration, :status_code, :error, :excerpt);
 UPDATE receiver SET failures = CASE WHEN :unwell THEN failures + 1 ELSE 0 END,
     open_until = CASE WHEN NOT :unwell THEN NULL WHEN :pause > 0 THEN :now + :pause ELSE open_until END,
     last_failure_at = CASE WHEN :delivered THEN last_failure_at ELSE :now END,
-    last_success_at = CASE WHEN :delivered THEN :now ELSE last_success_at END
-WHERE key = :key;
+    last_success_at = CASE WHEN :delivered THEN :now ELSE last_success_at END,
+    failing_since = CASE WHEN NOT :delivered THEN coalesce(failing_since, :now) END,
+    failing_tries = CASE WHEN :delivered THEN 0 ELSE failing_tries + 1 END
+WHERE key = :key RETURNING :now - failing_since, failing_tries;
+
+-- name: forgive_receiver
+-- A receiver begins with no failure behind it.
+UPDATE receiver SET failures = 0, open_until = NULL, failing_since = NULL, failing_tries = 0 WHERE key = :key;
 
 -- name: delivery_of_endpoint
 -- Deliveries to one endpoint.
