@@ -55,7 +55,10 @@ def test_an_outage_shorter_than_the_trust_goes_unnoticed(stage: Stage, server: C
     assert [line.message for line in stage.logs(job)] == ["last words"]
 
 
-def test_attempts_that_an_outage_ended_are_given_back(stage: Stage, server: Callable[[], PostgresServer]) -> None:
+def test_attempts_that_an_outage_ended_are_given_back(
+    postgres_stage: Stage, server: Callable[[], PostgresServer]
+) -> None:
+    stage = postgres_stage
     workers = [stage.worker("--slots", "1") for _ in range(2)]
     jobs = [stage.enqueue("script", LONG_AT_FIRST) for _ in range(2)]
     children = [stage.noted(job, "tick")[0]["pid"] for job in jobs]

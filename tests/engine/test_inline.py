@@ -33,6 +33,8 @@ def server(request: pytest.FixtureRequest) -> Callable[[], PostgresServer]:
     return lambda: request.getfixturevalue("postgres")
 
 
+# On SQLite a lease is extended next to a file that is locked.
+@pytest.mark.parametrize("stage", ["postgres"], indirect=True)
 def test_a_worker_that_cannot_prove_its_lease_ends_with_its_inline_jobs(
     stage: Stage, server: Callable[[], PostgresServer]
 ) -> None:

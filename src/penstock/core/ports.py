@@ -432,6 +432,15 @@ class Store(Protocol):
         takes longer than `seconds`, then it is `StoreUnavailable`. To be closed by the caller, which closes only it."""
         ...
 
+    def extend_lease(self, worker: str, lease: int, *, now: int | None = None) -> bool:
+        """Extend the lease of a worker by `lease` microseconds from now on although the store takes no heartbeat: a
+        caller's transaction locks it. Only for a lease that has not ended. False where the store cannot do that."""
+        ...
+
+    def forget_extension(self, worker: str) -> None:
+        """A heartbeat was written again, so an extension is not needed any more."""
+        ...
+
     def doorbell(self) -> Doorbell:
         """A new bell of this store; it belongs to the caller."""
         ...

@@ -6,14 +6,17 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from penstock.core.errors import StoreUnavailable
 from penstock.core.ports import JobsPort, Store
 from penstock.core.worker import Duty, Pulse, WorkerInfo
 from penstock.engine import processes
 from penstock.engine.heartbeat import EXIT_UNTRUSTED, Heartbeat
 from penstock.engine.inline import InlineAttempt
 from penstock.engine.loop_progress import LoopProgress
+from penstock.engine.service import log
 from penstock.engine.settings import WorkerSettings
 from penstock.engine.zygote_process import LOAD_SECONDS
 
@@ -25,6 +28,10 @@ _AFTER_OUTAGE = 15.0
 _REPORT_EVERY = 10.0
 _STAMPS = 4
 """How often the loop proves that it runs between two heartbeats."""
+
+_WAITS = {"postgres": 3, "sqlite": 5}
+"""Into how many parts a lease is divided; a heartbeat waits for the store for one of them. An extension next to a file
+of SQLite must last for two."""
 
 
 class Lease:
@@ -48,7 +55,8 @@ class Lease:
         self.beats = 0
         self._store = store
         # Heartbeats must not wait for a connection that others hold.
-        self._own = store.reserve(settings.lease / 3)
+        self._own = store.reserve(settings.lease / _WAITS[store.dialect])
+        self._extended = False
         self._jobs = jobs
         self._settings = settings
         self._trust = trust
@@ -64,6 +72,8 @@ class Lease:
         self._failed = -_AFTER_OUTAGE
         self._lanes: tuple[int, ...] | None = None
         self._slots: int | None = None
+        self._last: Pulse | None = None
+        """The last answer to a heartbeat."""
         self._heartbeat: Heartbeat | None = None
         self._progress: LoopProgress | None = None
 
@@ -91,6 +101,7 @@ class Lease:
         await self._store.arun(self._jobs.register_worker(worker, length))
         self.worker, self.beats, self._begun = worker.id, 0, begun
         self._lanes, self._slots, self._reported = None, None, 0.0
+        self._last, self._extended = None, False
         until = begun + self._settings.lease - self._settings.margin
         self._trust(until)
         loop = asyncio.get_running_loop()
@@ -162,14 +173,33 @@ class Lease:
         due = self.beats > 0 and (self._reports_now or processes.boot_time() - self._reported >= _REPORT_EVERY)
         self._reports_now = False
         duties, figures = (self._duties(), self._figures()) if due else (None, None)
-        pulse = self._own.run(
-            self._jobs.heartbeat(
-                worker, round(seconds * 1e6), lanes=self._lanes, slots=self._slots, duties=duties, figures=figures
-            )
+        length = round(seconds * 1e6)
+        plan = self._jobs.heartbeat(
+            worker, length, lanes=self._lanes, slots=self._slots, duties=duties, figures=figures
         )
+        try:
+            pulse = self._own.run(plan)
+        except StoreUnavailable as error:
+            return self._extend(worker, length, error)
+        if self._extended:
+            self._extended = False
+            self._own.forget_extension(worker)
+        self._last = pulse
         if due:
             self._reported = processes.boot_time()
         return pulse
+
+    def _extend(self, worker: str, length: int, error: StoreUnavailable) -> Pulse:
+        """Extend the lease although no heartbeat can be written; the answer is the last one, without its cancels."""
+        if self._last is None or not self._own.extend_lease(worker, length):
+            raise error
+        if not self._extended:
+            log.warning("no heartbeat can be written, so the lease is extended next to the store: %s", error)
+        self._extended = True
+        self._note_failure()
+        # The next one begins soon: it may wait as long as this one has.
+        self.poke()
+        return replace(self._last, cancels=[])
 
     def _note_failure(self) -> None:
         self._failed = processes.boot_time()

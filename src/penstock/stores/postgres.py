@@ -235,6 +235,13 @@ class PostgresStore:
             ageing=int(self._ageing), patience=seconds,
         )  # fmt: skip
 
+    def extend_lease(self, worker: str, lease: int, *, now: int | None = None) -> bool:
+        """No caller can keep a worker's row from its heartbeat, so leases are extended there and nowhere else."""
+        return False
+
+    def forget_extension(self, worker: str) -> None:
+        """There is none."""
+
     def doorbell(self) -> PostgresDoorbell:
         """A bell that every process on this database can hear; behind a pooler nobody hears it."""
         return PostgresDoorbell(self._conninfo, self.schema, deaf=self._pooler)

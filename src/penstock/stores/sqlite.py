@@ -29,6 +29,7 @@ from penstock.stores.line import Line, Task
 from penstock.stores.sqlite_callers import cursor_on, ring_at_commit
 from penstock.stores.sqlite_doorbell import SqliteDoorbell
 from penstock.stores.sqlite_errors import translated
+from penstock.stores.sqlite_leases import LeaseFiles
 from penstock.stores.sqlite_memory import Guest
 from penstock.stores.statements import Catalogue, text_of
 
@@ -69,6 +70,7 @@ class SqliteStore:
         self._id = secrets.token_hex(8)
         self._bell = self.doorbell()
         self._orphaned = False
+        self._leases = None if self.memory else LeaseFiles(path, self._clock.boot)
         self._mine = _Mine()
         forking.watch(self)
 
@@ -152,6 +154,19 @@ class SqliteStore:
         if self.memory:
             return Guest(self)
         return SqliteStore(self.path, clock=self._clock, ageing=self._ageing, busy_seconds=seconds)
+
+    def extend_lease(self, worker: str, lease: int, *, now: int | None = None) -> bool:
+        """Extend a lease next to the file, while another connection keeps the file locked."""
+        steady = self._clock.read()[1] if now is None else now
+        return self._leases is not None and self._leases.extend(worker, steady + lease, steady)
+
+    def forget_extension(self, worker: str) -> None:
+        """A heartbeat was written again."""
+        if self._leases is not None:
+            self._leases.forget(worker)
+
+    def _extended_until(self, *worker: object) -> int:
+        return 0 if self._leases is None else self._leases.until(worker[0])
 
     def doorbell(self) -> SqliteDoorbell:
         """A bell that processes on this host can hear."""
@@ -303,6 +318,7 @@ class SqliteStore:
             connection.execute("PRAGMA temp_store = MEMORY")
             connection.execute("PRAGMA cache_size = -65536")
             connection.execute(text_of("sqlite", "temp"))
+            connection.create_scalar_function("extended_until", self._extended_until, 1)
         return connection
 
     def before_fork(self) -> None:

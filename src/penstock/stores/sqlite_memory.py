@@ -48,5 +48,11 @@ class Guest:
     def reserve(self, seconds: float) -> Guest:
         return Guest(self._host)
 
+    def extend_lease(self, worker: str, lease: int, *, now: int | None = None) -> bool:
+        return self._host.extend_lease(worker, lease, now=now)
+
+    def forget_extension(self, worker: str) -> None:
+        self._host.forget_extension(worker)
+
     def doorbell(self) -> Doorbell:
         return self._host.doorbell()

@@ -1,7 +1,7 @@
 -- Statements of the admin port: definitions, reading, counting, settings, retention.
 -- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
 
--- let live: ended IS NULL AND boot = :boot AND lease_until > :steady
+-- let live: ended IS NULL AND boot = :boot AND (lease_until > :steady OR extended_until(id) > :steady)
 -- let every_lane: (SELECT lane FROM definition UNION ALL SELECT 0) AS lanes
 
 -- name: register_controls

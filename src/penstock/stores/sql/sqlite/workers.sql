@@ -1,7 +1,9 @@
 -- Statements of the jobs port about workers: their leases, and the jobs that they hold.
 -- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
+-- A lease that was extended next to the file lasts until extended_until(id); 0 for others.
 
--- let live: ended IS NULL AND boot = :boot AND lease_until > :steady
+-- let live: ended IS NULL AND boot = :boot AND (lease_until > :steady OR extended_until(id) > :steady)
+-- let over: boot <> :boot OR (lease_until + :grace < :steady AND extended_until(id) + :grace < :steady)
 -- let ownerless: job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL)
 
 -- name: register_worker
@@ -35,7 +37,7 @@ SELECT min(id) FROM worker WHERE {live};
 -- name: forsaken
 -- Whether a worker's lease ended longer ago than the grace or in an earlier boot of this host, or a live job's worker has
 -- ended or was never there.
-SELECT 1 WHERE EXISTS (SELECT 1 FROM worker WHERE ended IS NULL AND (boot <> :boot OR lease_until + :grace < :steady))
+SELECT 1 WHERE EXISTS (SELECT 1 FROM worker WHERE ended IS NULL AND ({over}))
     OR EXISTS (
         SELECT 1 FROM job LEFT JOIN worker ON worker.id = job.worker
         WHERE {ownerless}
@@ -43,7 +45,7 @@ SELECT 1 WHERE EXISTS (SELECT 1 FROM worker WHERE ended IS NULL AND (boot <> :bo
 
 -- name: expired_workers
 -- Workers whose lease ended longer ago than the grace, or in an earlier boot of this host.
-SELECT id FROM worker WHERE ended IS NULL AND (boot <> :boot OR lease_until + :grace < :steady)
+SELECT id FROM worker WHERE ended IS NULL AND ({over})
 ORDER BY lease_until, id LIMIT :limit;
 
 -- name: ownerless_jobs
