@@ -10,6 +10,7 @@ import pytest
 
 from penstock import Penstock
 from tests.cli.shell import Shell
+from tests.core.addresses import ADDRESSES, PASSWORD
 
 
 @pytest.fixture
@@ -55,6 +56,24 @@ def test_secrets_are_masked_and_a_store_that_is_not_there_is_said_aside(shell: S
     assert "is not shown" in done.err
     for each in ("hunter2", "QUJD", "penstock_abc"):
         assert each not in done.out + done.err
+
+
+@pytest.mark.parametrize("words", [("config", "show"), ("doctor",), ("worker", ADDRESSES["keywords"]), ("db", "check")])
+@pytest.mark.parametrize("form", ["keywords", "a URL"])
+def test_no_command_shows_the_password_of_the_store(shell: Shell, words: tuple[str, ...], form: str) -> None:
+    done = shell.run(*words, code=None, PENSTOCK_STORE=ADDRESSES[form])
+
+    assert done.out + done.err
+    assert PASSWORD not in done.out + done.err
+
+
+def test_a_store_of_the_wrong_kind_is_not_repeated(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "penstock.toml").write_text(f'store = ["{ADDRESSES["a URL"]}"]\n')
+
+    done = shell.run("config", "show", code=None)
+
+    assert "store must be a text" in done.err
+    assert PASSWORD not in done.out + done.err
 
 
 def test_what_holds_for_all_workers_is_changed_field_by_field(shell: Shell, tmp_path: Path) -> None:
