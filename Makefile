@@ -79,6 +79,14 @@ lock: $(READY) ## Resolve the dependencies anew and write requirements/*.txt.
 	@$(COMPILE) requirements/uv.in -o requirements/uv.txt
 	@$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.txt
 
+.PHONY: sbom
+sbom: $(READY) ## Write what a release consists of to dist/penstock.cdx.json (CycloneDX).
+	@$(BIN)/python -m release.sbom dist/penstock.cdx.json
+
+.PHONY: audit
+audit: $(READY) ## Look for known vulnerabilities in what requirements/ and ui/ pin; needs the network.
+	@$(BIN)/python -m release.audit
+
 .PHONY: clean
 clean: ## Remove .venv, caches and built files.
 	@rm -rf $(VENV) dist src/penstock/_ui ui/node_modules .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
