@@ -95,7 +95,7 @@ def document() -> dict[str, Any]:
 def _component(package: Pinned) -> dict[str, Any]:
     files = {
         "type": "distribution",
-        "url": f"https://pypi.org/project/{package.name}/{package.version}/",
+        "url": package.purl,
         "hashes": [{"alg": "SHA-256", "content": each} for each in package.hashes],
     }
     return {
