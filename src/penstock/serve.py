@@ -21,6 +21,7 @@ from penstock.sources import Source, Stamp, stamp
 from penstock.web.application import create
 from penstock.web.server import Server, bound, is_loopback, make_room
 from penstock.web.settings import ServerSettings, WebSettings
+from penstock.web.setup_code import new_setup_code
 
 _TRIGGER_SECONDS = 25.0
 """So long a dispatch cycle is waited for; what takes longer goes on after the answer."""
@@ -70,7 +71,8 @@ async def serve(plan: Plan, *, ready: Callable[[Server], None] | None = None, si
     try:
         app = await part.open()
         await _refuse_strangers(app, plan.server.host)
-        server = Server(create(app, plan.web, trigger=part.trigger), plan.server, sockets)
+        code = None if await app.aneeds_token() else new_setup_code()
+        server = Server(create(app, plan.web, trigger=part.trigger, setup_code=code), plan.server, sockets)
 
         def stop() -> None:
             server.stop()

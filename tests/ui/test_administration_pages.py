@@ -60,6 +60,13 @@ def kept(page: Page, label: str) -> str:
     return secret
 
 
+def enter_code(page: Page, server: ServerProcess) -> None:
+    """Show the setup code that a server without tokens printed at its start."""
+    page.get_by_label("Setup code").fill(server.setup_code or "")
+    pressed(page, "Use the code")
+    expect(page.get_by_label("Setup code")).to_have_count(0)
+
+
 def sign_in(page: Page, token: str) -> None:
     page.get_by_label("Token", exact=True).fill(token)
     page.keyboard.press("Enter")
@@ -103,6 +110,8 @@ def test_the_configuration_of_workers_is_changed_exactly_and_not_over_somebody_e
     server: ServerProcess, window: Windows
 ) -> None:
     page = window(server.url, forgiven=REFUSED).open("workers?tab=configuration")
+    expect(page.get_by_role("button", name="Save")).to_have_count(0)
+    enter_code(page, server)
 
     page.get_by_label("Slots", exact=True).fill("3")
     page.get_by_label("Lease").fill("soon")
@@ -126,7 +135,9 @@ def test_the_configuration_of_workers_is_changed_exactly_and_not_over_somebody_e
 def test_disabled_workers_and_a_pause_raise_alerts_that_lead_to_what_ends_them(
     server: ServerProcess, window: Windows
 ) -> None:
-    page = window(server.url).open("workers")
+    page = window(server.url).open("workers?tab=configuration")
+    enter_code(page, server)
+    page.get_by_role("tab", name="Workers").click()
     pressed(page, "Take no more jobs…")
     pressed(page, "Take no more jobs")
     said(page, "Workers take no jobs")
@@ -191,7 +202,12 @@ def test_an_endpoint_is_made_tried_changed_rotated_and_deleted(
 def test_the_first_token_closes_the_server_without_locking_its_maker_out(
     server: ServerProcess, window: Windows
 ) -> None:
-    page = window(server.url).open("settings?tab=tokens")
+    page = window(server.url, forgiven=REFUSED).open("settings?tab=tokens")
+    expect(page.get_by_role("button", name="Make a token…")).to_have_count(0)
+    page.get_by_label("Setup code").fill("AAAA-BBBB-CCCC")
+    pressed(page, "Use the code")
+    expect(page.get_by_role("alert")).to_contain_text("not the setup code")
+    enter_code(page, server)
 
     pressed(page, "Make a token…")
     said(page, "This is the first token.")

@@ -18,6 +18,7 @@ from tests.web.document import document
 from tests.web.shapes import check_against_document
 
 ADDRESS = "http://127.0.0.1:7367"
+SETUP_CODE = "K7QF-2M9X-PD4T"
 REQUEST_ID = "request-of-the-test"
 
 
@@ -26,7 +27,7 @@ class WebKit:
 
     def __init__(self, app: Penstock, portal: Any, settings: WebSettings | None = None, **options: Any) -> None:
         self.app = app
-        self.web: FastAPI = create(app, settings, **options)
+        self.web: FastAPI = create(app, settings, setup_code=SETUP_CODE, **options)
         # The same for every server, and to work it out takes longer than most tests.
         self.web.openapi_schema = document()
         self._portal = portal
@@ -48,10 +49,12 @@ class WebKit:
 
     async def _ask(
         self, method: str, path: str, *, client: str = "127.0.0.1", base: str = ADDRESS, checked: bool = True,
-        headers: Any = (), **options: Any,
+        headers: Any = (), coded: bool = True, **options: Any,
     ) -> httpx2.Response:  # fmt: skip
-        """Without `checked` the answer may be one that the document does not tell of."""
+        """Without `checked` the answer may be one that the document does not tell of; `coded`: with the setup code."""
         sent = httpx2.Headers(headers or ())
+        if coded:
+            sent.setdefault("X-Penstock-Setup-Code", SETUP_CODE)
         sent.setdefault("X-Request-Id", REQUEST_ID)
         if self._token is not None:
             sent.setdefault("Authorization", f"Bearer {self._token}")

@@ -17,6 +17,7 @@ from tests.engine.fleet import PATIENCE, QUICK, ROOT, Stage, WorkerProcess
 from tests.waiting import wait_until
 
 SCRIPTED = "tests.engine.scripted:app"
+_CODE = re.compile(r"setup code: (\S+)")
 _READY = re.compile(r"penstock serving on (http://\S+)")
 _numbers = itertools.count()
 
@@ -31,6 +32,12 @@ class ServerProcess(WorkerProcess):
         assert found is not None, self.output
         return found[1]
 
+    @property
+    def setup_code(self) -> str | None:
+        """What it printed for the making of the first token."""
+        found = _CODE.search(self.output)
+        return None if found is None else found[1]
+
     def ready(self) -> ServerProcess:
         """Wait until it answers."""
         wait_until(lambda: _READY.search(self.output) or not self.alive, "the server answers", PATIENCE)
@@ -39,7 +46,8 @@ class ServerProcess(WorkerProcess):
 
     def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
         """Make one request over a connection of its own; its answer must not be a fault of the server."""
-        with httpx2.Client(base_url=self.url, timeout=PATIENCE, trust_env=False) as client:
+        code = {} if self.setup_code is None else {"X-Penstock-Setup-Code": self.setup_code}
+        with httpx2.Client(base_url=self.url, headers=code, timeout=PATIENCE, trust_env=False) as client:
             answer = client.request(method, path, **options)
         assert answer.status_code != 500, self.output[-4000:]
         return answer

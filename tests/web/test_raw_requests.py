@@ -52,7 +52,7 @@ MALFORMED: dict[str, bytes] = {
     "two tokens": request("Authorization: Bearer a", "Authorization: Bearer b", method="GET"),
 }
 OTHERS: dict[str, tuple[bytes, int]] = {
-    "older than headers": (b"GET /v1/jobs\r\n\r\n", 421),
+    "older than headers": (b"GET /v1/jobs\r\n\r\n", 401),
     "trace": (request(method="TRACE"), 405),
     "another method": (request(method="DELETE"), 405),
     "unknown path": (request(method="GET", target="/v1/nothing"), 404),
@@ -63,7 +63,7 @@ OTHERS: dict[str, tuple[bytes, int]] = {
     "foreign host": (request(method="GET", host="evil.example"), 421),
     "host of another kind": (request(method="GET", host="127.0.0.1.evil.example"), 421),
     "without host": (request(method="GET", host=None), 421),
-    "old and without host": (request(method="GET", host=None, version="HTTP/1.0"), 421),
+    "old and without host": (request(method="GET", host=None, version="HTTP/1.0"), 401),
     "many headers": (request(*(f"X-{number}: a" for number in range(200)), method="GET"), 431),
     "large header": (request("X-Large: " + "x" * 40_000, method="GET"), 431),
     "large token": (request("Authorization: Bearer " + "x" * 40_000, method="GET"), 431),
@@ -74,7 +74,8 @@ OTHERS: dict[str, tuple[bytes, int]] = {
     "compressed": (request("Content-Encoding: gzip", body=b"\x1f\x8b\x08"), 415),
     "no type": (request("Content-Length: 46") + GOOD, 415),
     "wrong body": (request(body=b"[]"), 422),
-    "old but good": (request(method="GET", version="HTTP/1.0", host="localhost"), 200),
+    "old, as proxies send it": (request(method="GET", version="HTTP/1.0", host="localhost"), 401),
+    "old and for everybody": (request(method="GET", version="HTTP/1.0", host="localhost", target="/healthz"), 200),
     "whole address": (request(method="GET", target="http://127.0.0.1/v1/jobs"), 200),
     "in chunks": (request(CHUNKED, body=b"2e\r\n" + GOOD + b"\r\n0\r\n\r\n", length=False), 201),
     "chunks with extensions": (request(CHUNKED, body=b"2e;a=b\r\n" + GOOD + b"\r\n0\r\n\r\n", length=False), 201),

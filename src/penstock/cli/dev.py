@@ -90,3 +90,4 @@ def _say(server: Server, watched: str) -> None:
     print(f"  dashboard  {address}/", flush=True)
     print(f"  API        {address}/v1/jobs, described at {address}/docs", flush=True)
     print(f"  watching   {os.path.relpath(watched, Path.cwd())}", flush=True)
+    serve.say_if_open(server)

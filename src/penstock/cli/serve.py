@@ -119,3 +119,19 @@ def _settled(ready: Callable[[Server], None]) -> Callable[[Server], None]:
 
 def _say(server: Server) -> None:
     print(f"penstock serving on {' and '.join(server.addresses)}", flush=True)
+    say_if_open(server)
+
+
+def say_if_open(server: Server) -> None:
+    """Warn of a server that needs no token, and print the code for its first one."""
+    if server.setup_code is None:
+        return
+    print(
+        "penstock: THERE IS NO TOKEN YET. Every program and user on this host can read and change all jobs.\n"
+        "  A proxy on this host can let others in. To require tokens:\n"
+        "    penstock tokens create NAME --role super_admin\n"
+        "  or make the first one in the dashboard under Settings, Tokens.\n"
+        f"  The dashboard asks for this setup code: {server.setup_code}",
+        file=sys.stderr,
+        flush=True,
+    )

@@ -11,6 +11,12 @@ from starlette.types import Scope
 _IPV6_NETWORK = 64
 """One customer of a provider has at least so large a network: its addresses are counted as one caller."""
 _UNKNOWN = "unknown"
+_PROXY_HEADERS = frozenset({
+    b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip", b"true-client-ip", b"client-ip",
+    b"fastly-client-ip", b"fly-client-ip", b"x-original-forwarded-for", b"x-original-host", b"x-original-url",
+    b"x-rewrite-url", b"x-amzn-trace-id", b"x-cloud-trace-context", b"cdn-loop", b"x-varnish", b"proxy-connection",
+})  # fmt: skip
+_PROXY_FAMILIES = (b"x-forwarded", b"cf-", b"x-envoy-", b"x-azure-", b"x-appengine-")
 
 
 def address_of(request: Request) -> str:
@@ -40,6 +46,16 @@ def is_loopback(address: str) -> bool:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
         return False
+
+
+def sign_of_proxy(scope: Scope) -> str | None:
+    """What says that a request came through a proxy; None: nothing does, which a silent proxy also achieves."""
+    for name, _ in scope["headers"]:
+        if name in _PROXY_HEADERS or name.startswith(_PROXY_FAMILIES):
+            return f"the header {name.decode('latin-1')}"
+    # Programs of today speak 1.1; proxies speak 1.0 to servers unless they are told otherwise.
+    version = scope.get("http_version", "")
+    return f"HTTP/{version}" if version in ("0.9", "1.0") else None
 
 
 def route_path(scope: Scope) -> str:

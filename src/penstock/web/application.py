@@ -94,15 +94,17 @@ class Application(FastAPI):
 
 
 def create(
-    app: Penstock, settings: WebSettings | None = None, *, trigger: Trigger | None = None, trusted: str | None = None
-) -> Application:
+    app: Penstock, settings: WebSettings | None = None, *, trigger: Trigger | None = None, trusted: str | None = None,
+    setup_code: str | None = None,
+) -> Application:  # fmt: skip
     """The API of an application as an ASGI application, to be served or to be mounted in another one.
 
     `trigger` does one dispatch cycle, where there is an engine that can. `trusted` names the one caller of an
     application that is never served: whoever can call it has the store already, and may do everything.
+    `setup_code` is what callers of this host show to make the first token; without it, the command line makes it.
     """
     settings = settings or WebSettings()
-    site = Site(app, settings, trigger, trusted)
+    site = Site(app, settings, trigger, trusted, setup_code)
     middleware: list[Middleware] = []
     if settings.origins:
         middleware.append(

@@ -12,9 +12,10 @@ from starlette.requests import Request
 from penstock.core.access import Role
 from penstock.core.actor import Actor
 from penstock.core.errors import Unauthenticated
-from penstock.web.addresses import address_of, is_loopback, network_of
+from penstock.web.addresses import address_of, is_loopback, network_of, sign_of_proxy
 from penstock.web.refusals import Refusal
 from penstock.web.settings import WebSettings
+from penstock.web.setup_code import HEADER, is_setup_code
 from penstock.web.wrong_tokens import WrongTokens
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ COOKIE = "penstock_session"
 SECURE_COOKIE = "__Host-penstock_session"
 """Over https: browsers take it from this very host only."""
 _LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
-_FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _FRESH = 1.0
 
@@ -42,6 +42,8 @@ class Caller:
     bucket: str
     """By what its creations are counted."""
     token_id: str | None = None
+    is_local: bool = False
+    """A program of this host, while there is no token."""
 
     @property
     def app(self) -> Penstock:
@@ -61,9 +63,11 @@ class Caller:
 class Doorkeeper:
     """Knows whether tokens are needed, and how many wrong ones were shown."""
 
-    def __init__(self, app: Penstock, settings: WebSettings) -> None:
+    def __init__(self, app: Penstock, settings: WebSettings, setup_code: str | None = None) -> None:
         self.app = app
         self.settings = settings
+        self.setup_code = setup_code
+        """What opens the role super_admin to this host while there is no token; used up by the first token."""
         self._closed: tuple[float, bool] = (-_FRESH, False)
         self.wrong_tokens = WrongTokens(settings.failed_tokens, settings.failed_tokens_total)
 
@@ -73,6 +77,8 @@ class Doorkeeper:
         now = time.monotonic()
         if now - read_at >= _FRESH:
             closed = await self.app.aneeds_token()
+            if closed:
+                self.setup_code = None
             self._closed = now, closed
         return closed
 
@@ -109,12 +115,17 @@ async def _admitted(request: Request, role: Role | None, again: bool) -> Caller:
     if role is Role.CREATOR and site.settings.anonymous_create:
         return caller
     if caller.role is None:
+        sign = None if await site.door.is_closed() else sign_of_proxy(request.scope)
         raise Refusal(
             "unauthenticated",
-            "A valid token is needed.",
+            "A valid token is needed."
+            if sign is None
+            else f"A request through a proxy needs a token: {sign} is a sign of one.",
             hint="Send the header Authorization: Bearer pst_…; `penstock tokens create` makes one.",
             headers={"WWW-Authenticate": "Bearer"},
         )
+    if caller.is_local:
+        raise _setup_code_needed(request, site)
     raise Refusal(
         "forbidden", f"This needs the role {role}, and the token has the role {caller.role}.", details={"role": role}
     )
@@ -152,14 +163,36 @@ def _nobody(request: Request, site: Site) -> Caller:
 
 
 def _local(request: Request, site: Site, address: str, request_id: str) -> Caller:
-    """While there is no token, this host and nobody else may do everything."""
-    through_a_proxy = any(name in _FORWARDED for name, _ in request.scope["headers"])
-    if through_a_proxy or not is_loopback(address):
+    """While there is no token, this host and nobody else may do everything but what a super_admin does.
+
+    A proxy that says nothing of itself looks like a program of this host, so making tokens takes the setup code.
+    """
+    if sign_of_proxy(request.scope) is not None or not is_loopback(address):
         return _nobody(request, site)
     if _host_name(request) not in _LOCAL_NAMES:
         raise _misdirected(request)
     _refuse_foreign_pages(request)
-    return Caller(site, Actor("local", request_id), Role.SUPER_ADMIN, f"address:{network_of(address)}")
+    code, shown = site.door.setup_code, request.headers.get(HEADER)
+    role = Role.SUPER_ADMIN if code and shown and is_setup_code(shown, code) else Role.ADMIN
+    return Caller(site, Actor("local", request_id), role, f"address:{network_of(address)}", is_local=True)
+
+
+def _setup_code_needed(request: Request, site: Site) -> Refusal:
+    """The refusal of a caller that did not show the setup code, or a wrong one, which is counted."""
+    if site.door.setup_code is None:
+        message = "Without a token this can be done on the host's command line alone."
+        hint = "Run `penstock tokens create NAME --role super_admin` there, and use the token."
+    else:
+        message = "Without a token this needs the setup code of this server."
+        hint = (
+            "The server printed it at its start; send it as X-Penstock-Setup-Code. Or run "
+            "`penstock tokens create NAME --role super_admin` on the host, and use the token."
+        )
+        if HEADER in request.headers:
+            if (too_many := site.door.wrong_tokens.count(address_of(request))) is not None:
+                return too_many
+            message = "This is not the setup code of this server."
+    return Refusal("forbidden", message, hint=hint, details={"role": Role.SUPER_ADMIN})
 
 
 def _check_host(request: Request, settings: WebSettings) -> None:

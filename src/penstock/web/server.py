@@ -44,6 +44,12 @@ class Server(uvicorn.Server):
         """Where it can be reached, once it is bound."""
         return [_url(each) for each in self._sockets]
 
+    @property
+    def setup_code(self) -> str | None:
+        """What makes the first token over HTTP; None where a token is needed already."""
+        code: str | None = self._web.state.site.door.setup_code
+        return code
+
     async def run(self) -> None:  # type: ignore[override]
         """Answer requests until `stop()` was called."""
         if not self._sockets:

@@ -33,14 +33,19 @@ class Site:
     """The application that a server speaks for, with everything its routes need."""
 
     def __init__(
-        self, app: Penstock, settings: WebSettings, trigger: Trigger | None, trusted: str | None = None
+        self,
+        app: Penstock,
+        settings: WebSettings,
+        trigger: Trigger | None,
+        trusted: str | None = None,
+        setup_code: str | None = None,
     ) -> None:
         self.app = app
         self.trusted = trusted
         """Who makes all requests, where they come from this very process; such a caller may do everything."""
         self.settings = settings
         self.trigger = trigger
-        self.door = Doorkeeper(app, settings)
+        self.door = Doorkeeper(app, settings, setup_code)
         self.bodies = Bodies(settings)
         self.intake = Intake(app, settings)
         self.readiness = Readiness(app)

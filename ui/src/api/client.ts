@@ -43,6 +43,13 @@ export function send(allowed: boolean): void {
   sending = allowed;
 }
 
+let setupCode = "";
+
+/** Show the setup code with all requests from now on; empty: none. It is kept in this page alone. */
+export function showSetupCode(code: string): void {
+  setupCode = code;
+}
+
 /** The parts of a path below /v1, quoted: names may hold slashes. */
 export function path(...parts: (string | number)[]): string {
   return ["v1", ...parts.map((each) => encodeURIComponent(String(each)))].join("/");
@@ -54,6 +61,7 @@ export async function text(method: string, target: string, options: Options = {}
   const headers: Record<string, string> = { Accept: "application/json" };
   const body = options.raw ?? (options.body === undefined ? undefined : JSON.stringify(options.body));
   if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (setupCode !== "") headers["X-Penstock-Setup-Code"] = setupCode;
   if (options.revision !== undefined && options.revision !== null) headers["If-Match"] = `"${options.revision}"`;
   let answer: Response;
   try {

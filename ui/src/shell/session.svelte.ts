@@ -1,5 +1,5 @@
 // Who the server takes this browser for, and what that allows.
-import { get, json, onUnauthenticated, path, post, send } from "../api/client";
+import { ApiError, get, json, onUnauthenticated, path, post, send, showSetupCode } from "../api/client";
 import type { Role, Session } from "../api/types";
 import { clock } from "../live/clock.svelte";
 import { live } from "../live/live.svelte";
@@ -37,6 +37,19 @@ class SessionState {
     return own !== null && own !== undefined && RANK[own] >= RANK[role];
   }
 
+  /** Whether the server's setup code opens what only a super admin does. */
+  get takesCode(): boolean {
+    return this.known !== null && this.known.setupCode && !this.may("super_admin");
+  }
+
+  async enterCode(code: string): Promise<void> {
+    showSetupCode(code);
+    this.enter(await get<Session>(path("session")));
+    if (!this.takesCode) return;
+    showSetupCode("");
+    throw new ApiError(403, "forbidden", "This is not the setup code of this server.", "", {}, null);
+  }
+
   async read(): Promise<void> {
     try {
       let found = await get<Session>(path("session"));
@@ -52,6 +65,7 @@ class SessionState {
   }
 
   async signIn(token: string): Promise<void> {
+    showSetupCode("");
     this.enter(await post<Session>(path("session"), { token }));
     tabs?.postMessage("changed");
   }

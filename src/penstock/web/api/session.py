@@ -61,5 +61,7 @@ def _set_cookie(request: Request, answer: Response, text: str, seconds: int) -> 
 
 async def _told(call: Caller, role: Role | None, name: str, status: int = 200) -> Response:
     closed = await call.site.door.is_closed()
-    facts = {"role": role, "name": str(name), "closed": closed, "version": VERSION}
+    # Nothing is said of it to callers through a proxy or from elsewhere.
+    code = call.is_local and call.site.door.setup_code is not None
+    facts = {"role": role, "name": str(name), "closed": closed, "setupCode": code, "version": VERSION}
     return json_text(spliced(facts, {}), status)

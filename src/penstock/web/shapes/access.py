@@ -56,4 +56,5 @@ class Session(Told):
     role: RoleName | None = Field(description="null: nobody in particular.")
     name: str
     closed: bool = Field(description="Whether there are tokens: then nobody is let in without one.")
+    setup_code: bool = Field(description="Whether X-Penstock-Setup-Code with the server's code opens super_admin.")
     version: str = Field(description="Of penstock.")
