@@ -34,6 +34,7 @@ SENTENCES = {
     "job.rescheduled": ("A waiting job was given another time or priority.", "due, priority, by"),
     "job.stale": ("Retention announced that the job is old.", ""),
     "job.deleted": ("The job and all that belonged to it are gone; this event stays.", "definition, status"),
+    "job.pruned": ("The attempts at the job up to the one named were removed, with their logs.", "attempts"),
     "job.webhook.delivered": (
         "A webhook about the job has reached its receiver.",
         "webhookId, endpoint, type, tries, statusCode",

@@ -14,7 +14,7 @@ import pytest
 from penstock.core.instant import DAY, SECOND
 from penstock.core.job import Held, JobFilter
 from penstock.core.outcome import Cause, Outcome, Settlement
-from penstock.core.plan import Plan
+from penstock.core.plan import Plan, Statement, Steps, writes
 from penstock.core.transitions import Status, Trigger
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.sqlite import SqliteStore
@@ -34,6 +34,8 @@ MEANT: dict[str, set[str]] = {
     "claim_lane": {"job_ready", "job_detail_pkey"},
     "settle": {"job_pkey"},
     "settle_done": {"job_pkey"},
+    "long_histories": {"job_long"},
+    "forget_attempts": {"attempt_pkey"},
     "promote": {"job_due", "job_pkey"},
     "next_due": {"job_due"},
     "expired_workers": {"worker_lease"},
@@ -85,6 +87,11 @@ def _settlements(filled: Filled, n: int, trigger: Trigger = Trigger.SUCCEED) -> 
 
 def _held(filled: Filled, n: int) -> list[Held]:
     return [Held(each, 1, filled.workers[1]) for each in filled.running(n)]
+
+
+@writes
+def _forget(ids: list[str]) -> Steps[None]:
+    yield Statement("forget_attempts", columns={"id": ids, "upto": [1] * len(ids)})
 
 
 VERBS: dict[str, Callable[[Filled], Plan[Any]]] = {
@@ -154,6 +161,8 @@ VERBS: dict[str, Callable[[Filled], Plan[Any]]] = {
     "events of a job": lambda it: feed.of_job(job_id(5)),
     "events of a deleted job": lambda it: feed.of_job(gone(5)),
     "prune": lambda it: feed.prune(DAY),
+    "forget attempts": lambda it: admin.forget_attempts(),
+    "forget attempts of some": lambda it: _forget(it.running(20)),
     "webhooks, whether anybody asks": lambda it: webhooks.prospect(),
     "webhooks, from the feed": lambda it: webhooks.spread(global_url="https://all.test/"),
 }

@@ -80,17 +80,19 @@ def show(job: JobName, /, *, common: Common = DEFAULTS) -> None:
     with connect(common) as api:
         found = job_id(api, job)
         answer = api.get(path("jobs", found))
-        attempts = [] if common.json else api.get(path("jobs", found, "attempts")).data["attempts"]
+        tries: Any = {"attempts": [], "earlier": 0} if common.json else api.get(path("jobs", found, "attempts")).data
     if common.json:
         out.document(answer.text)
         return
-    detail = answer.data
+    detail, attempts = answer.data, tries["attempts"]
     out.facts(_facts(out, detail))
     tables = ((_PHASES, _phases(detail)), (_ATTEMPTS, _attempts(attempts)), (_REVIEWS, _reviews(detail)))
     for headings, rows in tables:
         if rows:
             out.line("")
             out.table(headings, rows, none="")
+    if tries["earlier"]:
+        out.note(f"{tries['earlier']:,} earlier attempts are no longer kept.")
     trace = next((each["traceback"] for each in reversed(attempts) if each["traceback"]), None)
     if trace and detail["status"] != "succeeded":
         out.line("")

@@ -195,6 +195,11 @@ class Attempt:
     cpu_seconds: float | None
 
 
+def earlier(attempts: Sequence[Attempt]) -> int:
+    """How many attempts before these are no longer kept: each fence was one."""
+    return attempts[0].fence - 1 if attempts else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Phase:
     """A named part of a job; once completed, its result is kept and never written again."""

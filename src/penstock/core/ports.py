@@ -288,7 +288,8 @@ class FeedPort(Protocol):
         ...
 
     def prune(self, age: int, limit: int = 1000) -> Plan[int]:
-        """Delete events older than `age` whose job is gone; how many, at most `limit`. 0 says that none is left."""
+        """Delete events older than `age` whose job or attempt is gone; how many, at most `limit`. 0 says that none is
+        left."""
         ...
 
 

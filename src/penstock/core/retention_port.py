@@ -32,6 +32,14 @@ class RetentionPort(Protocol):
         """Delete jobs of which `take_remains` told, by id and `mark`; those changed since are left. Which went."""
         ...
 
+    def forget_attempts(self, limit: int = 20, after: str = "") -> Plan[str | None]:
+        """Remove all but the last 100 ended attempts of jobs that run again and again, with the lines that they wrote:
+        a batch of up to `limit` jobs after `after`. The last of them, to go on after it; None when there were no more.
+
+        The attempt that runs is left alone, and so are phases and reviews. A `job.pruned` event says which attempts
+        went; their own events stay as long as that one."""
+        ...
+
     def tidy(self, age: int, limit: int = 1000) -> Plan[int]:
         """Remove expired idempotency keys, concurrency keys and buckets that nothing uses, ended workers, old ticks and
         hooks that nobody has taken, sessions that have ended, tokens revoked or expired for long, old deliveries."""

@@ -58,6 +58,7 @@ class Housekeeper:
         """What the last round failed with, if one of its parts did."""
         self._done_at = float("-inf")
         self._cleaned_at = float("-inf")
+        self._forgot_after = ""
 
     async def tick(self) -> float:
         leads = await self._store.arun(self._admin.leader()) == self._me()
@@ -81,12 +82,19 @@ class Housekeeper:
         if time.monotonic() - self._cleaned_at < _CLEAN_EVERY:
             return more
         tidied = await self._part("tidy", self._store.arun(self._admin.tidy(_AGE, _BATCH)))
+        forgot = await self._part("forget attempts", self._forget_attempts())
         pruned = await self._part("prune", self._store.arun(self._feed.prune(_FEED_AGE, _BATCH)))
         # What bundles name may end a batch of events early.
-        left = (tidied or 0) >= _BATCH or bool(pruned)
-        if not left and None not in (tidied, pruned):
+        left = (tidied or 0) >= _BATCH or bool(forgot) or bool(pruned)
+        if not left and None not in (tidied, forgot, pruned):
             self._cleaned_at = time.monotonic()
         return more or left
+
+    async def _forget_attempts(self) -> bool:
+        """Whether there may be more."""
+        after = await self._store.arun(self._admin.forget_attempts(after=self._forgot_after))
+        self._forgot_after = after or ""
+        return after is not None
 
     async def _retire(self) -> tuple[int, bool]:
         """How many jobs were deleted, and whether there may be more."""

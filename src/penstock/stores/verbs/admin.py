@@ -26,6 +26,7 @@ from penstock.stores.verbs.registration import definitions as definitions
 from penstock.stores.verbs.registration import register as register
 from penstock.stores.verbs.retention import apply_defaults as apply_defaults
 from penstock.stores.verbs.retention import delete_remains as delete_remains
+from penstock.stores.verbs.retention import forget_attempts as forget_attempts
 from penstock.stores.verbs.retention import retire as retire
 from penstock.stores.verbs.retention import take_remains as take_remains
 from penstock.stores.verbs.retention import tidy as tidy

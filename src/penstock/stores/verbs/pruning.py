@@ -19,7 +19,8 @@ _TIMES = 64
 
 @writes
 def prune(age: int, limit: int = 1000) -> Steps[int]:
-    """A job's events go together, once its `job.deleted` is older than `age`: nobody finds half a history.
+    """A job's events go together, once its `job.deleted` is older than `age`: nobody finds half a history. Those of
+    attempts that were removed go once the `job.pruned` that says so is older.
 
     In a bundle its id is nulled; the row goes with the last one."""
     found: Rows = yield Statement("prunable_events", {"age": age, "limit": limit})
@@ -27,7 +28,7 @@ def prune(age: int, limit: int = 1000) -> Steps[int]:
     bundles: list[_Bundle] = []
     if times:
         held = yield Statement("hold_bundles", columns={"at": times})
-        bundles = [_Bundle(xid, seq, json.loads(jobs)) for xid, seq, jobs in held]
+        bundles = [_Bundle(xid, seq, fence, json.loads(jobs)) for xid, seq, fence, jobs in held]
     alone: list[tuple[str | None, int]] = []
     removed = 0
     for row in islice(_in_order(found, bundles), limit):
@@ -47,6 +48,7 @@ class _Bundle:
 
     xid: str | None
     seq: int
+    fence: int | None
     jobs: list[str | None]
     newest: int = -1
 
@@ -66,11 +68,15 @@ class _Place:
     bundle: _Bundle
     place: int
 
+    def is_of_attempts(self, upto: int | None) -> bool:
+        """Whether it is about an attempt up to that one; None: whatever it is about."""
+        return upto is None or (self.bundle.fence is not None and self.bundle.fence <= upto)
+
 
 def _within_reach(found: Rows) -> tuple[Rows, list[int]]:
     """The first of these rows, and the times of the bundles that go with them: not too many."""
     times: set[int] = set()
-    for count, (_, _, _, told) in enumerate(found):
+    for count, (_, _, _, told, _) in enumerate(found):
         more = times.union(json.loads(told)) if told else times
         if len(more) > _TIMES and times:
             return found[:count], sorted(times)
@@ -79,16 +85,17 @@ def _within_reach(found: Rows) -> tuple[Rows, list[int]]:
 
 
 def _in_order(found: Rows, bundles: Sequence[_Bundle]) -> Iterator[_Place | tuple[str | None, int]]:
-    """Rows and places to be removed; a `job.deleted` behind the places in the bundles that only it names."""
-    gone = {job_id for _, _, job_id, told in found if told}
+    """Rows and places to be removed; a row that names bundles behind the places in these that only it names."""
+    gone = {job_id for _, _, job_id, told, _ in found if told}
     places: dict[str, list[_Place]] = defaultdict(list)
     for bundle in bundles:
         for place, job_id in enumerate(bundle.jobs):
             if job_id is not None and job_id in gone:
                 places[job_id].append(_Place(bundle, place))
-    for xid, seq, job_id, told in found:
+    for xid, seq, job_id, told, upto in found:
         if told:
-            yield from places.pop(job_id, ())
+            yield from (each for each in places[job_id] if each.is_of_attempts(upto))
+            places[job_id] = [each for each in places[job_id] if not each.is_of_attempts(upto)]
         yield xid, seq
 
 

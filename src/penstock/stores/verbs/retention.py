@@ -18,6 +18,10 @@ from penstock.stores.verbs.registration import definitions
 
 T = TypeVar("T")
 
+_BEFORE_ALL_IDS = "00000000-0000-0000-0000-000000000000"
+_LOOKED_AT = 1000
+"""So many jobs that have run often are looked at in one call."""
+
 _BY_AGE = (
     "drop_ended_workers", "drop_old_ticks", "drop_old_spans", "drop_old_lengths", "drop_old_hooks", "drop_old_tokens",
     "drop_old_alerts",
@@ -86,6 +90,23 @@ def delete_remains(marks: Mapping[str, int]) -> Steps[list[str]]:
     if not held:
         return []
     return [job_id for job_id, *_ in (yield Statement("delete_jobs", columns={"id": held}))]
+
+
+@writes
+def forget_attempts(limit: int = 20, after: str = "") -> Steps[str | None]:
+    seen = yield Statement("long_histories", {"after": after or _BEFORE_ALL_IDS, "limit": _LOOKED_AT})
+    old = {job_id: upto for job_id, upto, some in seen if some}
+    taken = list(old)[:limit]
+    if not taken:
+        return seen[-1][0] if len(seen) == _LOOKED_AT else None
+    columns: dict[str, Sequence[Any]] = {"id": taken, "upto": [old[each] for each in taken]}
+    unfinished = {job_id for job_id, more in (yield Statement("forget_attempts", columns=columns)) if more}
+    done = after
+    for job_id in taken:
+        if job_id in unfinished:
+            return done
+        done = job_id
+    return done if len(old) > limit or len(seen) == _LOOKED_AT else None
 
 
 @writes

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from penstock.core.access import Role
 from penstock.core.errors import Conflict, InvalidInput
-from penstock.core.job import Created
+from penstock.core.job import Created, earlier
 from penstock.core.shape import attempt_text, created_text, listed, log_text, reason_text, spliced
 from penstock.core.transitions import Status
 from penstock.orders import PLAIN, Order
@@ -185,8 +185,9 @@ async def delete_job(call: Call, jobId: str) -> Response:
     router, "GET", "/v1/jobs/{jobId}/attempts", role=Role.VIEWER, answer=shapes.AttemptList, refusals=("not_found",)
 )
 async def list_attempts(call: Call, jobId: str) -> Response:
-    """The attempts at a job that have ended, the first one first."""
-    return json_text(listed("attempts", [attempt_text(each) for each in await call.app.aattempts(jobId)]))
+    """The attempts at a job that have ended and are kept, the first one first."""
+    found = await call.app.aattempts(jobId)
+    return json_text(listed("attempts", [attempt_text(each) for each in found], earlier=earlier(found)))
 
 
 @endpoint(router, "GET", "/v1/jobs/{jobId}/logs", role=Role.VIEWER, answer=shapes.LogList, refusals=("not_found",))

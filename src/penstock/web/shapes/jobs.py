@@ -187,6 +187,7 @@ class Attempt(Told):
 
 class AttemptList(Told):
     attempts: list[Attempt]
+    earlier: int = Field(description="How many attempts before these are no longer kept.")
 
 
 class LogLine(Told):

@@ -95,6 +95,8 @@ CREATE INDEX job_due ON {schema}.job (due_at, id) WHERE status = 0;
 CREATE INDEX job_running ON {schema}.job (worker, lane) WHERE worker IS NOT NULL;
 CREATE INDEX job_retire ON {schema}.job (retire_at, id) WHERE retire_at IS NOT NULL;
 CREATE INDEX job_attention ON {schema}.job (status, id) WHERE status IN (4, 6, 7);
+-- Jobs that may have more attempts than are kept.
+CREATE INDEX job_long ON {schema}.job (id) WHERE fence > 100;
 -- Lists of what has ended, by its end and by its priority; written once, when a job ends. Their conditions mean the
 -- same and are said in two ways, so that no planner takes the one for the other.
 CREATE INDEX job_ended_at ON {schema}.job (lane, status, retired, finished_at, id) WHERE status >= 5;
@@ -327,7 +329,8 @@ CREATE TABLE {schema}.event (
     subject text,
     data text,
     jobs uuid[],
-    -- Of a job.deleted: when the bundles were written that may name the job.
+    -- Of a job.deleted or job.pruned: when the bundles were written that may name the job.
+    -- Of the latter only those of the attempts that were removed.
     times bigint[],
     PRIMARY KEY (xid, seq),
     CONSTRAINT event_bundled CHECK (jobs IS NULL OR (job_id IS NULL AND subject IS NULL AND data IS NULL))
@@ -338,7 +341,7 @@ CREATE INDEX event_job ON {schema}.event (job_id, seq) WHERE job_id IS NOT NULL;
 CREATE INDEX event_bundle ON {schema}.event (at) WHERE jobs IS NOT NULL;
 CREATE INDEX event_deleted ON {schema}.event (job_id) WHERE times IS NOT NULL;
 -- What retention begins with; nothing of what jobs do every day stands in it.
-CREATE INDEX event_prunable ON {schema}.event (at, seq) WHERE (job_id IS NULL AND jobs IS NULL) OR kind = 'job.deleted';
+CREATE INDEX event_prunable ON {schema}.event (at, seq) WHERE (job_id IS NULL AND jobs IS NULL) OR kind = 'job.deleted' OR kind = 'job.pruned';
 
 -- What handlers' own code is to be told, of definitions that have hooks; whoever takes a row removes it.
 CREATE TABLE {schema}.hook (

@@ -97,6 +97,8 @@ CREATE INDEX job_due ON job (due_at, id) WHERE status = 0;
 CREATE INDEX job_running ON job (worker, lane) WHERE worker IS NOT NULL;
 CREATE INDEX job_retire ON job (retire_at, id) WHERE retire_at IS NOT NULL;
 CREATE INDEX job_attention ON job (status, id) WHERE status > 3 AND status <> 5;
+-- Jobs that may have more attempts than are kept.
+CREATE INDEX job_long ON job (id) WHERE fence > 100;
 -- Lists of what has ended, by its end and by its priority; written once, when a job ends. Their conditions mean the
 -- same and are said in two ways, so that no planner takes the one for the other; all that they name stands in the index itself.
 CREATE INDEX job_ended_at ON job (lane, status, retired, finished_at, id) WHERE finished_at IS NOT NULL;
@@ -317,7 +319,8 @@ CREATE TABLE event (
     subject TEXT,
     data TEXT,
     jobs TEXT,
-    -- Of a job.deleted: when the bundles were written that may name the job (JSON).
+    -- Of a job.deleted or job.pruned: when the bundles were written that may name the job (JSON).
+    -- Of the latter only those of the attempts that were removed.
     times TEXT,
     CONSTRAINT event_bundled CHECK (jobs IS NULL OR (job_id IS NULL AND subject IS NULL AND data IS NULL))
 ) STRICT;
@@ -326,7 +329,7 @@ CREATE INDEX event_job ON event (job_id, seq) WHERE job_id IS NOT NULL;
 CREATE INDEX event_bundle ON event (at) WHERE jobs IS NOT NULL;
 CREATE INDEX event_deleted ON event (job_id) WHERE times IS NOT NULL;
 -- What retention begins with; nothing of what jobs do every day stands in it.
-CREATE INDEX event_prunable ON event (at, seq) WHERE (job_id IS NULL AND jobs IS NULL) OR kind = 'job.deleted';
+CREATE INDEX event_prunable ON event (at, seq) WHERE (job_id IS NULL AND jobs IS NULL) OR kind = 'job.deleted' OR kind = 'job.pruned';
 
 -- What handlers' own code is to be told, of definitions that have hooks; whoever takes a row removes it.
 CREATE TABLE hook (

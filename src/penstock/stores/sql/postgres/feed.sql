@@ -6,6 +6,9 @@
 -- let xmax_target: (SELECT pg_snapshot_xmax(target) FROM span)
 -- let finished: pg_visible_in_snapshot(open.xid, pg_current_snapshot())
 
+-- let of_pruned: CASE event.kind WHEN 'job.pruned' THEN event.job_id END
+-- let of_deleted: CASE event.kind WHEN 'job.pruned' THEN NULL ELSE event.job_id END
+
 -- name: feed_tip
 -- This moment, and how often events have been removed.
 SELECT revision, pg_current_snapshot()::text FROM {schema}.feed_horizon;
@@ -127,29 +130,40 @@ SELECT number, kind, at, %(id)s::uuid::text, subject, fence, data FROM (
 ) AS told WHERE number > %(after)s::bigint ORDER BY number LIMIT %(limit)s::bigint;
 
 -- name: prunable_events
--- The oldest rows that may go, each once: those about no job, and all of a job whose deletion was told long ago. With
--- that one come the times of the bundles that may name the job.
+-- The oldest rows that may go, each once: those about no job, all of a job whose deletion was told long ago, and those
+-- of attempts whose removal was told long ago, the first such removal of each job. With the row that tells come the times
+-- of the bundles that may name the job, and the last of the attempts if it is about these alone.
 WITH clock AS (SELECT {now} - %(age)s::bigint AS horizon),
 ripe AS MATERIALIZED (
-    SELECT xid, seq, at, job_id FROM {schema}.event
-    WHERE ((job_id IS NULL AND jobs IS NULL) OR kind = 'job.deleted') AND at < (SELECT horizon FROM clock)
+    SELECT xid, seq, at, job_id, CASE kind WHEN 'job.pruned' THEN fence END AS upto FROM {schema}.event
+    WHERE ((job_id IS NULL AND jobs IS NULL) OR kind = 'job.deleted' OR kind = 'job.pruned')
+        AND at < (SELECT horizon FROM clock)
         AND NOT EXISTS (SELECT FROM unnest(times) AS late (at) WHERE late.at >= (SELECT horizon FROM clock))
-        AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = event.job_id)
+        AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = {of_deleted})
         AND NOT EXISTS (
-            SELECT FROM {schema}.event AS late WHERE late.job_id = event.job_id AND late.at >= (SELECT horizon FROM clock)
+            SELECT FROM {schema}.event AS late WHERE late.job_id = {of_deleted} AND late.at >= (SELECT horizon FROM clock)
+        )
+        AND NOT EXISTS (
+            SELECT FROM {schema}.event AS first WHERE first.job_id = {of_pruned} AND first.times IS NOT NULL
+                AND first.kind = 'job.pruned' AND first.seq < event.seq
         )
     ORDER BY at, seq LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
-SELECT xid::text, seq, job_id::text, array_to_json(times)::text FROM (
-    SELECT xid, seq, job_id, NULL AS times, at AS turn, seq AS rank FROM ripe WHERE job_id IS NULL
+SELECT xid::text, seq, job_id::text, array_to_json(times)::text, upto FROM (
+    SELECT xid, seq, job_id, NULL AS times, at AS turn, seq AS rank, NULL AS upto FROM ripe WHERE job_id IS NULL
     UNION ALL
-    SELECT event.xid, event.seq, event.job_id, event.times, ripe.at, ripe.seq
-    FROM ripe JOIN {schema}.event ON event.job_id = ripe.job_id
-) AS doomed GROUP BY xid, seq, job_id, times ORDER BY min(turn), min(rank), seq LIMIT %(limit)s;
+    SELECT event.xid, event.seq, event.job_id, event.times, ripe.at, ripe.seq,
+        CASE event.kind WHEN 'job.pruned' THEN event.fence END
+    FROM ripe CROSS JOIN LATERAL (
+        SELECT xid, seq, job_id, times, kind, fence FROM {schema}.event WHERE event.job_id = ripe.job_id
+            AND event.seq <= CASE WHEN ripe.upto IS NULL THEN 9223372036854775807 ELSE ripe.seq END OFFSET 0
+    ) AS event
+    WHERE ripe.upto IS NULL OR event.fence <= ripe.upto
+) AS doomed GROUP BY xid, seq, job_id, times, upto ORDER BY min(turn), min(rank), seq LIMIT %(limit)s;
 
 -- name: hold_bundles
 -- Hold the bundles of these times, in order.
-SELECT xid::text, seq, array_to_json(jobs)::text FROM {schema}.event
+SELECT xid::text, seq, fence, array_to_json(jobs)::text FROM {schema}.event
 WHERE at = ANY(%(at)s::bigint[]) AND jobs IS NOT NULL ORDER BY seq FOR UPDATE;
 
 -- name: remove_events

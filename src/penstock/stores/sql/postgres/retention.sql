@@ -2,6 +2,8 @@
 -- {now} is the instant given by the caller, or else the database's own clock; in a query of its own it is asked for
 -- once, so that an index can be searched for it.
 
+-- let bundled: EXISTS (SELECT FROM {schema}.event WHERE event.at = told_at.at AND jobs IS NOT NULL)
+
 -- name: take_doomed
 -- Ended jobs that were announced as stale and whose time is over, the longest overdue first; nobody else gets them for
 -- a while.
@@ -75,3 +77,47 @@ FROM told_at CROSS JOIN LATERAL (
     WHERE event.at = told_at.at AND jobs IS NOT NULL OFFSET 0
 ) AS bundle
 WHERE place IS NOT NULL ORDER BY number;
+
+-- name: long_histories
+-- Jobs after this one that may have more attempts than the last 100: up to which one they may go, and whether any of
+-- these, or of the lines that they wrote, is there.
+SELECT id::text, upto, EXISTS (SELECT FROM {schema}.attempt WHERE attempt.job_id = id AND attempt.fence <= upto)
+    OR coalesce((SELECT fence <= upto FROM {schema}.log WHERE log.job_id = id ORDER BY seq LIMIT 1), false)
+FROM (
+    SELECT id, fence - 100 - CASE WHEN status IN (2, 3) THEN 1 ELSE 0 END AS upto FROM {schema}.job
+    WHERE fence > 100 AND id > %(after)s::uuid ORDER BY id LIMIT %(limit)s
+) AS long ORDER BY id;
+
+-- name: forget_attempts
+-- Remove the oldest attempts at these jobs up to the given ones, and the lines that they wrote, a batch of each; an event
+-- says so, and where to find the events of these attempts. With each job that was not held by another transaction,
+-- whether more may be left.
+WITH input AS (SELECT * FROM unnest(%(id)s::uuid[], %(upto)s::integer[]) AS input (id, upto)),
+held AS MATERIALIZED (
+    SELECT job.id, upto FROM {schema}.job JOIN input ON input.id = job.id ORDER BY job.id FOR KEY SHARE OF job SKIP LOCKED
+),
+old AS MATERIALIZED (
+    SELECT held.id, attempt.fence FROM held CROSS JOIN LATERAL (
+        SELECT fence FROM {schema}.attempt WHERE attempt.job_id = held.id AND fence <= upto ORDER BY fence LIMIT 100
+    ) AS attempt
+),
+gone AS (
+    DELETE FROM {schema}.attempt USING old WHERE attempt.job_id = old.id AND attempt.fence = old.fence
+    RETURNING attempt.job_id, attempt.fence, started_at, ended_at
+),
+lines AS MATERIALIZED (
+    SELECT held.id, log.seq FROM held CROSS JOIN LATERAL (
+        SELECT seq, fence FROM {schema}.log WHERE log.job_id = held.id ORDER BY seq LIMIT 500
+    ) AS log WHERE log.fence <= upto
+),
+unlogged AS (DELETE FROM {schema}.log USING lines WHERE log.job_id = lines.id AND log.seq = lines.seq),
+told AS (
+    INSERT INTO {schema}.event (at, kind, job_id, fence, data, times)
+    SELECT {now}, 'job.pruned', last.job_id, last.fence, json_build_object('attempts', last.fence)::text, ARRAY(
+        SELECT DISTINCT at FROM (
+            SELECT unnest(ARRAY[started_at, ended_at]) AS at FROM gone WHERE gone.job_id = last.job_id
+        ) AS told_at WHERE {bundled}
+    ) FROM (SELECT job_id, max(fence) AS fence FROM gone GROUP BY job_id ORDER BY job_id) AS last
+)
+SELECT id::text, (SELECT count(*) = 100 FROM old WHERE old.id = held.id) OR (SELECT count(*) = 500 FROM lines WHERE lines.id = held.id)
+FROM held ORDER BY id;

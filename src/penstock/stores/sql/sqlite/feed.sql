@@ -54,26 +54,33 @@ SELECT number, kind, at, :id, subject, fence, data FROM (
 ) WHERE number > :after ORDER BY number LIMIT :limit;
 
 -- name: prunable_events
--- The oldest rows that may go, each once: those about no job, and all of a job whose deletion was told long ago. With
--- that one come the times of the bundles that may name the job.
+-- The oldest rows that may go, each once: those about no job, all of a job whose deletion was told long ago, and those
+-- of attempts whose removal was told long ago, the first such removal of each job. With the row that tells come the times
+-- of the bundles that may name the job, and the last of the attempts if it is about these alone.
 WITH ripe AS MATERIALIZED (
-    SELECT seq, at, job_id FROM event
-    WHERE ((job_id IS NULL AND jobs IS NULL) OR kind = 'job.deleted') AND at < :now - :age
+    SELECT seq, at, job_id, CASE kind WHEN 'job.pruned' THEN fence END AS upto FROM event
+    WHERE ((job_id IS NULL AND jobs IS NULL) OR kind = 'job.deleted' OR kind = 'job.pruned') AND at < :now - :age
         AND NOT EXISTS (SELECT 1 FROM json_each(times) AS late WHERE late.value >= :now - :age)
-        AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = event.job_id)
-        AND NOT EXISTS (SELECT 1 FROM event AS late WHERE late.job_id = event.job_id AND late.at >= :now - :age)
+        AND CASE kind WHEN 'job.pruned' THEN NOT EXISTS (
+            SELECT 1 FROM event AS first INDEXED BY event_deleted WHERE first.job_id = event.job_id
+                AND first.times IS NOT NULL AND first.kind = 'job.pruned' AND first.seq < event.seq
+        ) ELSE NOT EXISTS (SELECT 1 FROM job WHERE job.id = event.job_id)
+            AND NOT EXISTS (SELECT 1 FROM event AS late WHERE late.job_id = event.job_id AND late.at >= :now - :age)
+        END
     ORDER BY at, seq LIMIT :limit
 )
-SELECT NULL, seq, job_id, times FROM (
-    SELECT seq, job_id, NULL AS times, at AS turn, seq AS rank FROM ripe WHERE job_id IS NULL
+SELECT NULL, seq, job_id, times, upto FROM (
+    SELECT seq, job_id, NULL AS times, at AS turn, seq AS rank, NULL AS upto FROM ripe WHERE job_id IS NULL
     UNION ALL
-    SELECT event.seq, event.job_id, event.times, ripe.at, ripe.seq
+    SELECT event.seq, event.job_id, event.times, ripe.at, ripe.seq, CASE event.kind WHEN 'job.pruned' THEN event.fence END
     FROM ripe CROSS JOIN event ON event.job_id = ripe.job_id
+        AND event.seq <= CASE WHEN ripe.upto IS NULL THEN 9223372036854775807 ELSE ripe.seq END
+    WHERE ripe.upto IS NULL OR event.fence <= ripe.upto
 ) GROUP BY seq ORDER BY min(turn), min(rank), seq LIMIT :limit;
 
 -- name: hold_bundles
 -- The bundles of these times, in order.
-SELECT NULL, event.seq, jobs FROM {input} AS input CROSS JOIN event ON event.at = input.at AND jobs IS NOT NULL
+SELECT NULL, event.seq, event.fence, jobs FROM {input} AS input CROSS JOIN event ON event.at = input.at AND jobs IS NOT NULL
 ORDER BY event.seq;
 
 -- name: remove_events

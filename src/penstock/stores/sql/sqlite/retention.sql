@@ -1,6 +1,9 @@
 -- Statements of retention that keeps an archive: what is to go is read first, and goes when it is written down.
 -- :now is the wall clock; {input} is the table of the rows handed in.
 
+-- let bundled: EXISTS (SELECT 1 FROM event WHERE event.at = told_at.at AND jobs IS NOT NULL)
+-- let some_left: EXISTS (SELECT 1 FROM attempt WHERE attempt.job_id = id AND attempt.fence <= upto) OR coalesce((SELECT fence <= upto FROM log WHERE log.job_id = id ORDER BY seq LIMIT 1), 0)
+
 -- name: take_doomed
 -- Ended jobs that were announced as stale and whose time is over, the longest overdue first; nobody else gets them for
 -- a while.
@@ -69,3 +72,34 @@ SELECT seq * 1024 AS number, kind, at, job_id, subject, fence, data
 FROM {input} AS input CROSS JOIN event ON event.job_id = input.id
 UNION ALL
 SELECT * FROM bundled WHERE number IS NOT NULL ORDER BY number;
+
+-- name: long_histories
+-- Jobs after this one that may have more attempts than the last 100: up to which one they may go, and whether any of
+-- these, or of the lines that they wrote, is there.
+SELECT id, upto, {some_left} FROM (
+    SELECT id, fence - 100 - (status BETWEEN 2 AND 3) AS upto FROM job WHERE fence > 100 AND id > :after ORDER BY id LIMIT :limit
+) ORDER BY id;
+
+-- name: forget_attempts
+-- Remove the oldest attempts at these jobs up to the given ones, and the lines that they wrote, a batch of each; an event
+-- says so, and where to find the events of these attempts. With each job, whether more are left.
+DELETE FROM temp.forgotten;
+INSERT INTO temp.forgotten (id, fence, started_at, ended_at)
+SELECT job_id, fence, started_at, ended_at FROM {input} AS input CROSS JOIN attempt ON job_id = input.id AND fence <= min(
+    upto, coalesce((SELECT old.fence FROM attempt AS old WHERE old.job_id = input.id ORDER BY old.fence LIMIT 1 OFFSET 99), upto)
+);
+INSERT INTO event (at, kind, job_id, fence, data, times)
+SELECT :now, 'job.pruned', last.id, last.fence, json_object('attempts', last.fence), (
+    SELECT json_group_array(at) FROM (
+        SELECT started_at AS at FROM temp.forgotten AS each WHERE each.id = last.id
+        UNION SELECT ended_at FROM temp.forgotten AS each WHERE each.id = last.id
+    ) AS told_at WHERE {bundled}
+)
+FROM (SELECT id, max(fence) AS fence FROM temp.forgotten GROUP BY id) AS last ORDER BY last.id;
+DELETE FROM attempt WHERE (job_id, fence) IN (SELECT id, fence FROM temp.forgotten);
+DELETE FROM log WHERE seq IN (
+    SELECT seq FROM {input} AS input CROSS JOIN log ON job_id = input.id AND seq <= coalesce(
+        (SELECT head.seq FROM log AS head WHERE head.job_id = input.id ORDER BY head.seq LIMIT 1 OFFSET 499), 9223372036854775807
+    ) AND fence <= upto
+);
+SELECT id, {some_left} FROM {input} ORDER BY id;

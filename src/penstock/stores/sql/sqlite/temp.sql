@@ -1,5 +1,6 @@
 -- Private tables of each connection: the jobs that a statement works on, between its steps.
 CREATE TABLE IF NOT EXISTS temp.taken (position INTEGER PRIMARY KEY, id TEXT NOT NULL, lane INTEGER);
+CREATE TABLE IF NOT EXISTS temp.forgotten (id TEXT NOT NULL, fence INTEGER NOT NULL, started_at INTEGER, ended_at INTEGER, PRIMARY KEY (id, fence)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS temp.ahead (name TEXT PRIMARY KEY, lead INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS temp.ripe (rank INTEGER NOT NULL, id TEXT NOT NULL, lane INTEGER NOT NULL, PRIMARY KEY (rank, id)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS temp.claimed (
