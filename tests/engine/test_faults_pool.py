@@ -90,3 +90,91 @@ def test_a_job_does_not_wait_for_ever_to_be_apart(lost: int) -> None:
     now += 31
 
     assert start(some) == [1]
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def ahead(slots: int = 1) -> tuple[Pool, Clock]:
+    """A pool with a backlog that was claimed ahead, ranks 10 to 13 of lane 1; lane 2 has a limit."""
+    clock = Clock()
+    made = Pool(slots, ahead=4, clock=clock)
+    made.limited = {2}
+    for rank in range(10, 14):
+        made.add(ranked(1, rank))
+    return made, clock
+
+
+def ranked(lane: int, rank: int) -> Any:
+    made = Waiting(rank, 0)
+    made.claimed = SimpleNamespace(lost=0, lane=lane, rank=rank)
+    return made
+
+
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_free_slot_is_kept_until_limited_definitions_were_asked(inline: bool) -> None:
+    some, clock = ahead()
+
+    def begin() -> list[Any]:
+        if not inline:
+            return start(some)
+        taken = some.next()
+        some.running.update([taken] if taken else [])
+        return [taken.held] if taken else []
+
+    assert (begin(), some.keeps_slot, some.room >= 1) == ([], True, True)
+
+    limited = ranked(2, 5)
+    some.note_limited([limited.claimed])
+    some.add(limited)
+    assert begin() == [5], "it starts before those that were claimed ahead"
+    some.running.clear()
+    assert (begin(), some.keeps_slot) == ([], True), "there may be more of them"
+    some.note_limited([])
+    assert begin() == [10]
+    some.running.clear()
+    assert begin() == [11]
+    some.running.clear()
+    clock.now += 1
+    assert (begin(), some.keeps_slot) == ([], True), "after a while they are asked again"
+
+
+def test_jobs_with_a_limit_overtake_those_that_were_claimed_ahead_only_once() -> None:
+    some, clock = ahead()
+    late = ranked(2, 12)
+    some.note_limited([late.claimed])
+    some.add(late)
+
+    started = []
+    for _ in range(3):
+        started += start(some)
+        some.running.clear()
+        clock.now += 1
+
+    assert started == [12, 10, 11]
+    assert (start(some), some.keeps_slot) == ([], True), "those are started that it overtook"
+
+
+def test_many_slots_keep_one_of_them() -> None:
+    some, _ = ahead(slots=4)
+
+    assert start(some) == [10, 11, 12]
+    assert some.keeps_slot
+    some.note_limited([])
+    assert start(some) == [13]
+
+
+def test_no_slot_is_kept_where_nothing_has_a_limit_or_nothing_may_be_claimed() -> None:
+    some, _ = ahead()
+    some.limited = set()
+    assert start(some) == [10]
+
+    other, _ = ahead()
+    other.closed = True
+    assert other.room == 0
+    other.note_limited([])
+    assert start(other) == [10]

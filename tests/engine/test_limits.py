@@ -12,7 +12,7 @@ import pytest
 from penstock import JobHandle
 from penstock.engine import processes
 from tests.conftest import Counts, Figures
-from tests.engine.faults import kept_running, until_ended
+from tests.engine.faults import enqueue_many, kept_running, until_ended
 from tests.engine.fleet import Stage, WorkerProcess, overlaps
 
 WORKERS = 4
@@ -99,3 +99,17 @@ def worst(times: list[float]) -> float:
     count = len(times)
     spans = [(first, last) for first in range(count) for last in range(first, count)]
     return max(last - first + 1 - 5 * (times[last] - times[first]) for first, last in spans)
+
+
+@pytest.mark.parametrize("key", ["single", "rated"])
+def test_jobs_with_a_limit_start_in_their_turn_while_others_are_claimed_ahead(stage: Stage, key: str) -> None:
+    stage.worker("--slots", "2", "--ahead", "4")
+    backlog = enqueue_many(stage, [[["sleep", 0.1]]] * 500)
+    stage.eventually(lambda: backlog[5].refresh().status == "succeeded", "the backlog is worked off")
+
+    urgent = [stage.enqueue(key, priority=20) for _ in range(5)]
+
+    assert {stage.end(job).status for job in urgent} == {"succeeded"}
+    assert backlog[-1].refresh().status == "queued", "they did not have to wait for the others"
+    before = [each for job in urgent for each in stage.attempts(job) if each.cause != "returned"]
+    assert before == [], "none was claimed before it could start"
