@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import resource
 import signal
+import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,7 +19,8 @@ from penstock.engine.confinement import Rules
 from penstock.engine.task import Task
 from penstock.engine.wire import FORKS_AT_ONCE
 from penstock.engine.zygote_process import Fork, ZygoteProcess
-from tests.engine.fleet import open_descriptors
+from tests.engine.fleet import ROOT, open_descriptors
+from tests.waiting import wait_until_async
 
 APPLICATION = """
 import time
@@ -31,6 +37,35 @@ def say(text: str) -> None:
 @app.job("sleep")
 def sleep() -> None:
     time.sleep(600)
+"""
+
+CROWDED = """
+import asyncio, json, os, resource, signal, sys
+from pathlib import Path
+from penstock.engine import capabilities
+from penstock.engine.zygote_process import ZygoteProcess
+from tests.engine.test_zygote_process import Nursery
+
+
+async def main():
+    nursery = Nursery(await ZygoteProcess.start("spoken:app", sys.argv[1]), Path(sys.argv[1]))
+    capabilities.give_up()  # root may have any number of descriptors under way
+    usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.kill(nursery.zygote.pid, signal.SIGSTOP)
+    forks = [nursery.fork("say", '{"text":"x"}') for _ in range(48)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, usual[1]))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    unforked = [fork.ended.result().unforked for fork in forks if fork.ended.done()]
+    resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+    os.kill(nursery.zygote.pid, signal.SIGCONT)
+    exits = [await fork.ended for fork in forks]
+    afterwards = (await nursery.fork("say", '{"text":"y"}').ended).code
+    print(json.dumps({"forks": len(forks), "unforked": len(unforked), "reasons": sorted(set(unforked)),
+                      "others": sum(each.code == 0 for each in exits), "afterwards": afterwards}))
+    await nursery.zygote.close()
+
+asyncio.run(main())
 """
 
 
@@ -132,6 +167,55 @@ async def test_a_zygote_that_died_unseen_leaves_no_descriptor_behind(nursery: Nu
 
     exits = [await asyncio.wait_for(fork.ended, 60) for fork in forks]
 
-    assert all(each.lost for each in exits)
+    # What could not even be asked for was never forked.
+    assert all(each.lost or each.unforked for each in exits)
     nursery.forget()
     assert open_descriptors() < before
+
+
+@pytest.mark.parametrize("most", [6, 16])
+async def test_a_zygote_that_may_have_no_more_files_open_forks_nothing_and_goes_on(nursery: Nursery, most: int) -> None:
+    running = nursery.fork("sleep")
+    await wait_until_async(lambda: running.pid, "it runs")
+    usual = resource.prlimit(nursery.zygote.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(nursery.zygote.pid, resource.RLIMIT_NOFILE, (most, usual[1]))
+
+    exits = [await asyncio.wait_for(nursery.fork("say", '{"text":"x"}').ended, 30) for _ in range(2)]
+    batch = [nursery.fork("say", '{"text":"x"}') for _ in range(8)]
+    exits += [await asyncio.wait_for(fork.ended, 30) for fork in batch]
+
+    assert {"no more files open" in (each.unforked or "") for each in exits if each.code is None} == {True}
+    assert [each.unforked for each in exits[2:] if each.code == 0] == []
+    resource.prlimit(nursery.zygote.pid, resource.RLIMIT_NOFILE, usual)
+    fork = nursery.fork("say", '{"text":"again"}')
+    assert (await asyncio.wait_for(fork.ended, 30)).code == 0
+    assert os.read(fork.output, 100) == b"again\n"
+    assert not running.ended.done(), "what ran before is untouched"
+
+
+async def test_forks_whose_descriptors_cannot_be_sent_end_as_never_forked(tmp_path: Path) -> None:
+    (tmp_path / "spoken.py").write_text(APPLICATION)
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", CROWDED, str(tmp_path)], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["unforked"] > 0
+    assert told["others"] == told["forks"] - told["unforked"]
+    assert told["reasons"] == ["the zygote could not be asked: [Errno 109] Too many references: cannot splice"]
+    assert told["afterwards"] == 0
+
+
+async def test_a_zygote_whose_line_is_broken_is_dead_and_what_was_wanted_is_never_forked(nursery: Nursery) -> None:
+    running = nursery.fork("sleep")
+    await wait_until_async(lambda: running.pid, "it runs")
+    nursery.zygote._line.shutdown(socket.SHUT_WR)
+
+    fork = nursery.fork("say", '{"text":"x"}')
+
+    assert "could not be asked" in ((await asyncio.wait_for(fork.ended, 30)).unforked or "")
+    assert not nursery.zygote.alive
+    await asyncio.wait_for(nursery.zygote.dead, 60)
+    assert (await asyncio.wait_for(running.ended, 30)).lost

@@ -16,6 +16,7 @@ import socket
 import struct
 import sys
 import traceback
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +53,8 @@ class Zygote:
         self._pid = os.getpid()
         self._children = processes.Children(self._pid)
         self._frames = Unpacker()
-        self._descriptors: list[int] = []
+        self._descriptors: deque[list[int]] = deque()
+        """Those that came with each frame that asks for forks."""
         self._attempts: dict[int, _Attempt] = {}
         self._by_number: dict[int, _Attempt] = {}
         self._unannounced: dict[int, _Attempt] = {}
@@ -104,14 +106,14 @@ class Zygote:
     def _listen(self) -> bool:
         """Take in what the supervisor says; False when it has gone."""
         try:
-            data, descriptors, _, _ = self._line.recvmsg(_CHUNK, _ROOM)
+            data, descriptors, flags, _ = self._line.recvmsg(_CHUNK, _ROOM)
         except ConnectionError:
             # It was killed before it had read all that was said to it.
             return False
         if not data:
             return False
-        for _, _, numbers in descriptors:
-            self._descriptors += memoryview(numbers).cast("i")
+        if descriptors or flags & socket.MSG_CTRUNC:
+            self._descriptors.append([each for _, _, numbers in descriptors for each in memoryview(numbers).cast("i")])
         for frame in self._frames.feed(data):
             self._obey(frame)
         return True
@@ -137,11 +139,12 @@ class Zygote:
     def _fork(self, numbers: list[int]) -> None:
         """Fork a child for each of these attempts, and only then write anything down: what is written to between two
         forks is copied between them."""
-        count = 3 * len(numbers)
-        given, self._descriptors = self._descriptors[:count], self._descriptors[count:]
+        given = self._descriptors.popleft() if self._descriptors else []
         pids: list[int | OSError] = [0] * len(numbers)
         for place in range(len(numbers)):
             try:
+                if len(given) < 3 * len(numbers):
+                    raise OSError("its zygote may have no more files open, and got none for its line and output")
                 if not self._trusted:
                     raise OSError("the lease of the worker cannot be proved")
                 forked = os.fork()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import select
 import socket
@@ -28,6 +29,11 @@ _CHUNK = 65_536
 _BURY_SECONDS = 5.0
 LOAD_SECONDS = 300.0
 _SEND_MILLISECONDS = 50
+_SEND_SECONDS = 5.0
+"""So long a zygote may read nothing while its line is full."""
+
+_TOO_MUCH = frozenset({errno.ETOOMANYREFS, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
 _CLOSED = (
     "The application opened descriptors that jobs cannot share while it was imported: %s. They are closed in jobs. "
     "Open them inside of functions, or as a resource: app.resource(...)."
@@ -82,6 +88,8 @@ class ZygoteProcess:
         self._leaving = False
         self._gone = False
         """Nothing can be said to it any more."""
+        self._broken: OSError | None = None
+        """Why the line to it is broken, where it did not end by itself."""
         self.definitions: list[Definition] = [definition_from(each) for each in told["definitions"]]
         self.schedules: list[Schedule] = [schedule_from(each) for each in told["schedules"]]
         self.address: Mapping[str, Any] | None = told["address"]
@@ -131,7 +139,7 @@ class ZygoteProcess:
 
     @property
     def alive(self) -> bool:
-        return not self.dead.done()
+        return not self._gone and self._broken is None and not self.dead.done()
 
     def fork(self, first: Mapping[str, Any]) -> Fork:
         """Have a child forked; `first` is what it finds on its line."""
@@ -168,14 +176,19 @@ class ZygoteProcess:
         return fork
 
     def _ask(self) -> None:
-        """Ask for all forks at once that are wanted at the same moment: the zygote copies fewer pages between them."""
+        """Ask for all forks at once that are wanted at the same moment: the zygote copies fewer pages between them.
+
+        Those that cannot be asked for end as never forked."""
         asked, self._asked = self._asked, []
         for begin in range(0, len(asked), FORKS_AT_ONCE):
             some = asked[begin : begin + FORKS_AT_ONCE]
             descriptors = [each for _, theirs in some for each in theirs]
             numbers = ",".join(str(number) for number, _ in some)
-            self._send(pack_text(f'{{"do":"fork","numbers":[{numbers}]}}'), descriptors)
+            problem = self._send(pack_text(f'{{"do":"fork","numbers":[{numbers}]}}'), descriptors)
             _close_all(descriptors)
+            if problem is not None:
+                for fork in [self._forks[number] for number, _ in some if number in self._forks]:
+                    self._end(fork, Exit(unforked=f"the zygote could not be asked: {problem}"))
 
     def signal(self, fork: Fork, number: int) -> None:
         self._ask()
@@ -204,29 +217,44 @@ class ZygoteProcess:
         self._gone = True
         self._loop.remove_reader(self._line.fileno())
         self._line.close()
-        try:
-            await asyncio.to_thread(self._process.wait, _BURY_SECONDS * 3)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            await asyncio.to_thread(self._process.wait)
+        await asyncio.to_thread(self._see_to_its_end)
         _zygotes.discard(self.pid)
         if not self.dead.done():
             self.dead.set_result(None)
         for fork in list(self._forks.values()):
             self._end(fork, Exit(lost=True))
 
-    def _send(self, data: bytes, descriptors: list[int] | None = None) -> None:
+    def _send(self, data: bytes, descriptors: list[int] | None = None) -> OSError | None:
+        """Say something to the zygote; why it was not said. A line on which it cannot be said is broken."""
         # The lock is held for a moment only: heartbeats tell of trust from their own thread.
-        with self._lock, contextlib.suppress(ConnectionError, ValueError, OSError):
+        with self._lock:
+            if self._gone or self._broken is not None:
+                return self._broken or BrokenPipeError("the zygote has died")
+            deadline = processes.boot_time() + _SEND_SECONDS
             while data:
                 try:
                     sent = socket.send_fds(self._line, [data], descriptors) if descriptors else self._line.send(data)
-                except BlockingIOError:
-                    room = select.poll()
-                    room.register(self._line, select.POLLOUT)
-                    room.poll(_SEND_MILLISECONDS)
-                    continue
+                except OSError as error:
+                    if isinstance(error, BlockingIOError) and processes.boot_time() < deadline:
+                        room = select.poll()
+                        room.register(self._line, select.POLLOUT)
+                        room.poll(_SEND_MILLISECONDS)
+                        continue
+                    if descriptors and error.errno in _TOO_MUCH:
+                        # Nothing of it was sent, and the next attempt may be.
+                        return error
+                    self._broken = error
+                    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                        self._loop.call_soon_threadsafe(self._give_up, error)
+                    return error
                 data, descriptors = data[sent:], None
+        return None
+
+    def _give_up(self, error: OSError) -> None:
+        """Nothing can be said to the zygote any more: it is killed, and its death ends what it has forked."""
+        if not self._gone and self._process.poll() is None:
+            log.error("the zygote %d is killed: it cannot be spoken to (%s)", self.pid, error)
+            self._process.kill()
 
     def _read(self) -> None:
         try:
@@ -266,7 +294,7 @@ class ZygoteProcess:
     async def _bury(self) -> None:
         """The zygote has died: see to it that its children are dead as well before anybody is told."""
         self._line.close()
-        await asyncio.to_thread(self._process.wait)
+        await asyncio.to_thread(self._see_to_its_end)
         _zygotes.discard(self.pid)
         pids = [fork.pid for fork in self._forks.values() if fork.pid is not None]
         await asyncio.to_thread(_wait_for, pids)
@@ -274,6 +302,14 @@ class ZygoteProcess:
             self._end(fork, Exit(lost=True))
         if not self.dead.done():
             self.dead.set_result(None)
+
+    def _see_to_its_end(self) -> None:
+        """Wait for the end of the process; one that has closed its line and goes on is killed."""
+        try:
+            self._process.wait(_BURY_SECONDS * 3)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
 
 def sweep(known: set[int]) -> None:
