@@ -56,3 +56,20 @@ def test_a_job_on_its_last_chance_keeps_no_other_from_running_elsewhere(stage: S
     assert {each.worker for job in others for each in stage.attempts(job) if each.cause == "returned"} == {
         next(row.id for row in stage.app.workers() if row.pid == stage.workers[1].pid)
     }
+
+
+def test_a_job_that_waits_to_run_alone_keeps_no_other_from_running_elsewhere(stage: Stage) -> None:
+    stage.worker("--slots", "4")
+    busy = stage.enqueue("script", [["note", "at work"], ["sleep", 60]])
+    stage.noted(busy, "at work")
+    stage.app.pause("script", "until all are there")
+    suspect = stage.enqueue("script")
+    change(stage.app.store, f"UPDATE {{s}}job SET lost = 2 WHERE id = '{suspect.id}'")
+    others = [stage.enqueue("script") for _ in range(2)]
+    stage.app.resume("script")
+    stage.until(suspect, "running")
+
+    stage.worker("--slots", "4")
+
+    assert [stage.end(each, 15).status for each in others] == ["succeeded"] * 2
+    assert busy.refresh().status == "running"

@@ -92,6 +92,10 @@ def test_a_job_does_not_wait_for_ever_to_be_apart(lost: int) -> None:
     assert start(some) == [1]
 
 
+def leave_running(some: Pool, number: Any) -> None:
+    some.running = {each for each in some.running if each.held == number}
+
+
 class Clock:
     now = 100.0
 
@@ -178,3 +182,44 @@ def test_no_slot_is_kept_where_nothing_has_a_limit_or_nothing_may_be_claimed() -
     assert other.room == 0
     other.note_limited([])
     assert start(other) == [10]
+
+
+def test_jobs_behind_one_that_waits_to_be_alone_are_given_up() -> None:
+    some = pool(0, 2, 0, 1)
+    assert start(some) == [0]
+
+    assert some.waits_for_solitude
+    gone: list[Any] = some.give_up_others()
+    assert [each.held for each in gone] == [2, 3]
+
+    some.running.clear()
+    assert (start(some), some.waits_for_solitude) == ([1], False)
+
+
+def test_what_was_waited_for_in_vain_is_not_waited_for_again() -> None:
+    clock = Clock()
+    some = Pool(4, ahead=0, clock=clock)
+    some.waiting.extend([holding(0, 0), holding(1, 2)])
+    assert start(some) == [0]
+    assert start(some) == []
+    clock.now += 31
+    assert start(some) == [1]
+
+    leave_running(some, 0)
+    some.waiting.append(holding(1, 2))
+    assert start(some) == [1], "the same job, given back and claimed again"
+    leave_running(some, 0)
+    some.waiting.extend([holding(2, 0), holding(3, 2)])
+    assert start(some) == [2]
+    assert start(some) == [], "what began later is waited for"
+
+
+def test_a_job_that_is_given_up_leaves_nothing_behind() -> None:
+    some = pool(0, 2, 1)
+    start(some)
+    start(some)
+    assert some._waits_since
+
+    some.give_up()
+
+    assert some._waits_since == {}

@@ -45,6 +45,8 @@ class Pool:
         self._ask_limited_at = 0.0
         self._overtook = _FIRST_RANK
         self._waits_since: dict[Held, float] = {}
+        self._waited_for: set[Holding] = set()
+        """Those that run and that a job has waited for in vain: no other one waits for them again."""
 
     @property
     def free(self) -> int:
@@ -92,7 +94,7 @@ class Pool:
         """How many jobs may be claimed at once; while these begin, the next ones are on their way.
 
         None while a job has its last chance, or waits for it: whoever came now would wait for its end, held by us."""
-        if self.closed or self.is_left_alone or (self._losses and any(map(_has_last_chance, self.waiting))):
+        if self.closed or self.is_left_alone or self.waits_for_solitude:
             return 0
         return min(max(self.free + self.ahead, int(self.idle > 0 and self.keeps_slot)), _MOST_AT_ONCE)
 
@@ -100,6 +102,11 @@ class Pool:
     def is_left_alone(self) -> bool:
         """Whether somebody runs beside whom nobody may start."""
         return self._losses and any(map(_has_last_chance, self.running))
+
+    @property
+    def waits_for_solitude(self) -> bool:
+        """Whether a job waits until nothing else runs; the others would wait behind it."""
+        return self._losses and any(map(_has_last_chance, self.waiting))
 
     @property
     def startable(self) -> int:
@@ -129,9 +136,22 @@ class Pool:
             if last_chance:
                 return
 
+    def give_up_others(self) -> list[Holding]:
+        """Whatever else waits while a job waits to be alone waits no longer."""
+        if not self.waits_for_solitude:
+            return []
+        kept = next((each for each in self.waiting if _has_last_chance(each)), None)
+        gone = [each for each in self.waiting if each is not kept]
+        for each in gone:
+            self._waits_since.pop(each.held, None)
+        self.waiting = deque(each for each in self.waiting if each is kept)
+        return gone
+
     def give_up(self, held: Held | None = None) -> list[Holding]:
         """Whatever waits, or that one, waits no longer."""
         gone = [each for each in self.waiting if held is None or each.held == held]
+        for each in gone:
+            self._waits_since.pop(each.held, None)
         if gone:
             self.waiting = deque(each for each in self.waiting if each not in gone) if held else deque()
         return gone
@@ -146,10 +166,15 @@ class Pool:
         lost = holding.claimed.lost
         if lost == 0 or not self.running:
             return True
-        if lost < _LAST_CHANCE and not any(each.claimed.lost for each in self.running):
+        self._waited_for &= self.running
+        in_the_way = self.running if lost >= _LAST_CHANCE else {each for each in self.running if each.claimed.lost}
+        if in_the_way <= self._waited_for:
             return True
         since = self._waits_since.setdefault(holding.held, self._clock())
-        return self._clock() - since > _PATIENCE
+        if self._clock() - since <= _PATIENCE:
+            return False
+        self._waited_for |= in_the_way
+        return True
 
 
 def _has_last_chance(holding: Holding) -> bool:

@@ -335,6 +335,7 @@ class Worker:
             if self._forked.is_left_alone:
                 # The others would wait for its end, held by this worker, while another one may be free.
                 self._give_back_waiting()
+        self._give_back(self._forked.give_up_others())
 
     async def _finish(self, attempt: InlineAttempt) -> None:
         self._running[attempt.holding.held] = attempt
@@ -396,9 +397,12 @@ class Worker:
 
     def _give_back_waiting(self, held: Held | None = None, pools: Sequence[Pool] = ()) -> None:
         for pool in pools or (self._forked, self._inlined):
-            for holding in pool.give_up(held):
-                settlement = holding.settlement(Outcome(Trigger.RELEASE, Cause.RELEASED), random.random())
-                self._settler.add((holding.worker, settlement, None))
+            self._give_back(pool.give_up(held))
+
+    def _give_back(self, unstarted: Sequence[Holding]) -> None:
+        for each in unstarted:
+            settlement = each.settlement(Outcome(Trigger.RELEASE, Cause.RELEASED), random.random())
+            self._settler.add((each.worker, settlement, None))
 
     def _refused(self, held: Held) -> None:
         """A write of this attempt was refused: the job is somebody else's now."""
