@@ -152,6 +152,8 @@ SETTINGS: tuple[Known, ...] = (
     Known("webhooks.global_secret", "Signs what goes to the global URL and to the URLs of single jobs.", None, None,
           "PENSTOCK_WEBHOOK_SECRET", secret=True),
     Known("webhooks.allowed_networks", "Networks that are not public and may be sent to all the same.", ()),
+    Known("webhooks.refused_networks",
+          "Networks that are public and may not be sent to, such as the public addresses of your own hosts.", ()),
     Known("webhooks.allow_http", "Whether webhooks may be sent without encryption.", False),
     Known("webhooks.ports", "Ports that may be sent to.", _webhooks.ports, items=int),
     Known("webhooks.timeout", "Seconds after which a try to send is given up.", 15.0),

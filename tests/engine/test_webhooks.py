@@ -11,6 +11,7 @@ import ssl
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -352,6 +353,29 @@ async def test_a_url_that_is_not_allowed_fails_at_once_and_nothing_is_sent(
     assert delivery.tries == 1
     assert "cannot be a webhook's URL" in (delivery.error or "")
     assert receiver.requests == []
+
+
+@pytest.mark.parametrize("options", [{}, {"refused_networks": ("127.0.0.0/8",)}])
+async def test_a_name_that_leads_to_an_own_address_is_refused_although_the_address_is_public(
+    shop: Stage, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(outbound, "_look_up", lambda host, port: ["127.0.0.1"])
+    # A test has no public address: the loopback counts as one.
+    monkeypatch.setattr(outbound, "address_allowed", lambda address: True)
+    if options:
+        monkeypatch.setattr(outbound, "is_own", lambda address: False)
+    job_id = ended_job(shop, webhook_url=f"http://receiver.test:{receiver.port}/hook")
+
+    async with dispatching(shop, receiver, allowed_networks=(), **options):
+        delivery = await settled(shop, job_id, FAILED)
+
+    assert ("no webhook may be sent" if options else "which is this host") in (delivery.error or "")
+    assert (delivery.tries, receiver.requests) == (1, [])
+
+
+@pytest.mark.parametrize(("address", "own"), [("127.0.0.1", True), ("192.0.2.1", False), ("2001:db8::1", False)])
+def test_own_addresses_are_told_from_others(address: str, own: bool) -> None:
+    assert outbound.is_own(ip_address(address)) is own
 
 
 async def test_proxies_and_passwords_of_the_environment_are_not_used(

@@ -39,6 +39,17 @@ def test_without_the_setting_no_answer_is_for_other_origins(site: WebKit) -> Non
         assert shared_with(site.get("/v1/jobs", headers={"Origin": origin})) == {}
 
 
+def test_a_webhook_is_refused_on_every_route_whatever_its_url(site: WebKit, app: Penstock) -> None:
+    define(app)
+    before = dump(app.store)
+    sender = {"User-Agent": "penstock-webhooks", "webhook-id": "msg_1"}
+
+    for path in ("/v1/jobs", "/v1/jobs/batch", "/v1/tokens", "/v1/jobs/trigger", "/", "/healthz"):
+        refused(site.post(path, {"definitionKey": "report"}, headers=sender, checked=False), 403, "forbidden")
+
+    assert dump(app.store) == before
+
+
 @pytest.mark.parametrize(
     "origin",
     [EVIL, "null", "http://ops.example.org", "https://ops.example.org.evil.example", "https://xops.example.org",

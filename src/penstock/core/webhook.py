@@ -28,6 +28,9 @@ GROUPS = {
 GLOBAL, OF_JOB = "global", "job"
 """The endpoints that are none: the URL of the settings, and the one that a job brings along."""
 
+USER_AGENT = "penstock-webhooks"
+"""By this name senders are known; servers of ours take nothing from them."""
+
 TEST = "webhook.test"
 """What an endpoint is sent to try it out."""
 

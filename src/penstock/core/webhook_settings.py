@@ -24,6 +24,8 @@ class WebhookSettings:
     it both get no signature."""
     allowed_networks: tuple[str, ...] = ()
     """Networks that are not public and may be sent to all the same, such as 10.1.0.0/16."""
+    refused_networks: tuple[str, ...] = ()
+    """Public networks that nothing may be sent to, such as the addresses under which others reach this host."""
     allow_http: bool = False
     ports: tuple[int, ...] = DEFAULT_PORTS
     timeout: float = 15.0
@@ -44,7 +46,7 @@ class WebhookSettings:
     """How long events wait at most until deliveries are made of them."""
 
     def __post_init__(self) -> None:
-        for name in ("allowed_networks", "ports", "retries"):
+        for name in ("allowed_networks", "refused_networks", "ports", "retries"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         for name in ("timeout", "breaker_pause", "poll"):
             if not getattr(self, name) > 0:
@@ -58,7 +60,7 @@ class WebhookSettings:
             raise InvalidInput(f"ports of webhooks are numbers from 1 to 65535, not {self.ports!r:.80}.")
         if not all(0 <= each <= 30 * 86_400 for each in self.retries):
             raise InvalidInput("retries of webhooks are seconds between 0 and 30 days.")
-        _ = self.networks
+        _ = self.networks, self.refused
         if self.global_secret is not None:
             secret_key(self.global_secret)
         if self.global_url is not None:
@@ -67,6 +69,10 @@ class WebhookSettings:
     @cached_property
     def networks(self) -> tuple[Network, ...]:
         return networks(self.allowed_networks)
+
+    @cached_property
+    def refused(self) -> tuple[Network, ...]:
+        return networks(self.refused_networks)
 
     def secret_for(self, url: str) -> str | None:
         """The secret that signs what is sent to this URL of a job; None when there is no global secret."""

@@ -100,10 +100,16 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
     return tuple(found)
 
 
+def address_in(address: Address, given: Sequence[Network]) -> bool:
+    """Whether an address, or one that it leads to, belongs to one of these networks."""
+    places = (address, *unwrapped(address))
+    return any(each.version == network.version and each in network for each in places for network in given)
+
+
 def address_allowed(address: Address, allowed: Sequence[Network] = ()) -> bool:
     """Whether a webhook may be sent to an address: a public one, or one of a network that settings allow."""
-    inner = _unwrapped(address)
-    if any(each.version == network.version and each in network for each in (address, *inner) for network in allowed):
+    inner = unwrapped(address)
+    if address_in(address, allowed):
         return True
     if inner:
         return all(_is_public(each) for each in inner)
@@ -189,11 +195,7 @@ def _literal(url: str, host: str) -> Address | None:
 
 
 def _check_place(url: str, host: str, address: Address | None, allowed: Sequence[Network]) -> None:
-    if address is not None and not any(
-        each.version == network.version and each in network
-        for each in (address, *_unwrapped(address))
-        for network in allowed
-    ):
+    if address is not None and not address_in(address, allowed):
         raise _wrong(url, "its host is an address", "Use a name, or allow the network in the settings of webhooks.")
     if host == "localhost" or host.endswith(".localhost"):
         loopback = (ip_address("127.0.0.1"), ip_address("::1"))
@@ -212,7 +214,7 @@ def _is_public(address: Address) -> bool:
     return address in _PUBLIC_V6 and not any(address in network for network in _REFUSED_V6)
 
 
-def _unwrapped(address: Address) -> tuple[IPv4Address, ...]:
+def unwrapped(address: Address) -> tuple[IPv4Address, ...]:
     """The IPv4 addresses that an IPv6 address leads to."""
     if isinstance(address, IPv4Address):
         return ()

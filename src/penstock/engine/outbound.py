@@ -17,9 +17,9 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import InvalidInput
-from penstock.core.webhook import Answer, excerpt, readable
+from penstock.core.webhook import USER_AGENT, Answer, excerpt, readable
 from penstock.core.webhook_settings import WebhookSettings
-from penstock.core.webhook_url import Address, Target, address_allowed
+from penstock.core.webhook_url import Address, Target, address_allowed, address_in, unwrapped
 
 if TYPE_CHECKING:
     import httpx2
@@ -90,8 +90,12 @@ class Outbound:
         if not found:
             raise Refused(f"{target.host} has no address.")
         for address in found:
-            if not address_allowed(address, self._settings.networks):
+            if address_in(address, self._settings.networks):
+                continue
+            if not address_allowed(address) or address_in(address, self._settings.refused):
                 raise Refused(f"{target.host} leads to {address}, where no webhook may be sent to.")
+            if any(map(is_own, (address, *unwrapped(address)))):
+                raise Refused(f"{target.host} leads to {address}, which is this host; settings can allow it.")
         return found[:_MOST_ADDRESSES]
 
     async def _posted(
@@ -113,7 +117,7 @@ class Outbound:
         sent = {
             "Host": target.authority(),
             "Content-Type": "application/json",
-            "User-Agent": "penstock-webhooks",
+            "User-Agent": USER_AGENT,
             "Accept": "*/*",
             "Accept-Encoding": "identity",
             **headers,
@@ -140,6 +144,19 @@ class Outbound:
         if self._client is None:
             raise Refused("The sender was closed.")
         return self._client
+
+
+def is_own(address: Address) -> bool:
+    """Whether an address belongs to this host: then the kernel would answer from it. Nothing is sent."""
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as way:
+            way.setblocking(False)
+            way.connect((str(address), 9))
+            return ip_address(way.getsockname()[0].partition("%")[0]) == address
+    except OSError:
+        # There is no way to it at all.
+        return False
 
 
 def _client(timeout: float) -> httpx2.AsyncClient:

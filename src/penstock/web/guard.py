@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from penstock.core.webhook import USER_AGENT
 from penstock.web.addresses import route_path
 from penstock.web.bodies import Bodies
 from penstock.web.keys import mark_quoted_slashes
@@ -37,6 +38,7 @@ _MOST_OF_A_TOKEN = 4096
 """Bytes of the body that begins a session; callers without a token may send it."""
 _STEP = 64 * 1024
 """Bytes by which a body counts whose length was not said."""
+_SENDER = USER_AGENT.encode()
 _MARKED = frozenset(name for name, _ in MARKS)
 _PLAIN = re.compile(rb"[A-Za-z0-9._:-]{1,100}")
 _PROCESS = secrets.token_hex(6)
@@ -104,6 +106,12 @@ class Guard:
                 "headers_too_large",
                 f"{len(headers)} headers with {size} bytes were sent; {settings.max_headers} headers with "
                 f"{settings.max_header_bytes} bytes are taken.",
+            )
+        if (b"user-agent", _SENDER) in headers:
+            raise Refusal(
+                "forbidden",
+                "This is a webhook, and a server of penstock takes none.",
+                hint="Its URL leads here: give it another one.",
             )
         if b"\x00" in (scope.get("raw_path") or b"") or "\x00" in scope["path"] or "\ufffd" in scope["path"]:
             raise Refusal("malformed", "The path holds a NUL or is not UTF-8.")
