@@ -13,7 +13,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -273,7 +273,10 @@ class SqliteStore:
         if statement.columns is not None:
             if entry.each:
                 names = tuple(statement.columns)
-                rows = zip(*statement.columns.values(), strict=True)
+                rows: Iterable[tuple[Any, ...]] = zip(*statement.columns.values(), strict=True)
+                if entry.wanted:
+                    wanted = {row[0] for row in connection.execute(entry.wanted, values)}
+                    rows = (row for row in rows if row[0] in wanted)
                 connection.executemany(entry.each, ({**values, **dict(zip(names, row, strict=True))} for row in rows))
             else:
                 _hand_in(connection, statement.name, statement.columns)

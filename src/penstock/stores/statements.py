@@ -6,6 +6,7 @@
 
 And in those of SQLite, in this order:
 
+-- for                 the query above it gives the first values of the rows handed in that the next part is run for
 -- then                what stands above it is run once for each row handed in
 -- with NAME, …        what stands above it ends with a query, whose row gives these values to what stands below
 -- at once             what stands above it is done in one step; what stands below gives the answer
@@ -25,7 +26,7 @@ FILES = (
 _PLACES = {"along": ("along_", "past_span", "filter_ids"), "among": ("among_",)}
 """How parts are named that have a place of their own, where a statement has that; the others stand in {filters}."""
 _FIELD = re.compile(r"\{(\w+)\}")
-_THEN, _AT_ONCE = "-- then", "-- at once"
+_FOR, _THEN, _AT_ONCE = "-- for", "-- then", "-- at once"
 _GIVING = re.compile(r"^-- with (.+)$", flags=re.MULTILINE)
 
 
@@ -37,6 +38,8 @@ class Entry:
     sentence: str
     text: str
     each: str = ""
+    wanted: str = ""
+    """Gives the first values of the rows for which `each` is run; empty: it is run for all."""
     given: tuple[str, ...] = ()
     """The names of values that a query gives to what stands behind it."""
     before: tuple[str, ...] = ()
@@ -112,7 +115,7 @@ class Catalogue:
 
 
 def _is_mark(line: str) -> bool:
-    return line in (_THEN, _AT_ONCE) or _GIVING.match(line) is not None
+    return line in (_FOR, _THEN, _AT_ONCE) or _GIVING.match(line) is not None
 
 
 def _single(text: str) -> tuple[str, ...]:
@@ -131,6 +134,7 @@ def _parse(text: str) -> list[Entry]:
         comments = [line for line in lines if line.startswith("-- ") and not _is_mark(line)]
         body = "\n".join(line for line in lines if line not in comments).strip()
         each, _, once = body.rpartition(_THEN)
+        wanted, _, each = each.rpartition(f"{_FOR}\n")
         giving = _GIVING.search(once)
         entries.append(
             Entry(
@@ -138,6 +142,7 @@ def _parse(text: str) -> list[Entry]:
                 sentence=" ".join(line[3:] for line in comments),
                 text=fill(once.strip().rstrip(";") if not each else once.strip(), lets),
                 each=fill(each.strip(), lets),
+                wanted=fill(wanted.strip().rstrip(";"), lets),
                 given=tuple(giving[1].split(", ")) if giving else (),
             )
         )

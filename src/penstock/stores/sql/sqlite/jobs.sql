@@ -95,6 +95,13 @@ SELECT due_at - :now FROM job WHERE status = 0 ORDER BY due_at, id LIMIT 1;
 -- those that have their token.
 -- A job with a loss behind it is not recorded as started: it must first get its turn to run alone.
 -- A row of nothing says that the lease has ended.
+WITH RECURSIVE ready (lane) AS (
+    SELECT min(lane) FROM job WHERE status = 1 AND NOT blocked
+    UNION ALL
+    SELECT (SELECT min(lane) FROM job WHERE status = 1 AND NOT blocked AND lane > ready.lane) FROM ready WHERE lane IS NOT NULL
+)
+SELECT lane FROM ready;
+-- for
 INSERT INTO temp.ripe (rank, id, lane)
 SELECT rank, id, :lane FROM job WHERE lane = :lane AND status = 1 AND NOT blocked
     AND (rank, id) > (:behind_rank, :behind_id) AND (NOT :paid OR rate_paid OR limit_key IS NULL)
