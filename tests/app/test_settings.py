@@ -116,6 +116,7 @@ def _example(known: Known) -> tuple[str, Any]:
         "webhooks.global_secret": (SECRET, SECRET),
         "webhooks.global_url": ("https://example.com/x", "https://example.com/x"),
         "webhooks.allowed_networks": ("10.0.0.0/8, 192.168.0.0/16", ("10.0.0.0/8", "192.168.0.0/16")),
+        "webhooks.refused_networks": ("8.8.8.0/24, 9.9.9.9/32", ("8.8.8.0/24", "9.9.9.9/32")),
         "worker.heartbeat": ("2.5", 2.5),
         "worker.lease": ("40", 40.0),
     }
