@@ -1,1 +1,1 @@
-"""What a release comes with besides its wheel: a list of what is in it, and a look for known vulnerabilities."""
+"""What a release comes with, next to its wheel: a list of what is in it, and a look for known vulnerabilities."""

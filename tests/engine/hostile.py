@@ -136,7 +136,7 @@ def _privileged(ctx: Context) -> dict[str, str]:
     }
 
 
-def _forge(ctx: Context, *frames: str, wait: bool = True) -> str:
+def _forge(ctx: Context, wait: bool, *frames: str) -> str:
     """Write frames past all that would keep the line in order; each is its whole data in hexadecimal digits."""
     for each in frames:
         data = bytes.fromhex(each)
