@@ -58,6 +58,7 @@ LEFT_TO_SOAK: dict[str, tuple[str, ...]] = {
         "paused_schedule_makes_nothing_until_it_is_resumed[postgres",
     ),
     "tests/engine/test_secrets.py": ("postgres",),
+    "tests/engine/test_slow_store.py": ("sqlite",),
     "tests/engine/test_stop.py": ("postgres",),
     "tests/engine/test_stop_control.py": ("postgres",),
     "tests/engine/test_tick_command.py": ("postgres",),

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,34 @@ print("held", flush=True)
 sys.stdin.read()
 connection.execute("ROLLBACK")
 """
+_HOLD_AGAIN = """
+import select, sys, apsw
+connection, seconds = apsw.Connection(sys.argv[1]), float(sys.argv[2])
+connection.set_busy_timeout(10_000)
+held = False
+while not select.select([sys.stdin], [], [], 0.1)[0]:
+    connection.execute("BEGIN IMMEDIATE")
+    if not held:
+        print("held", flush=True)
+    held = True
+    select.select([sys.stdin], [], [], seconds)
+    connection.execute("ROLLBACK")
+"""
 _IDLE = b"Z\x00\x00\x00\x05I"
 """PostgreSQL says that it is ready and that no transaction is open."""
+
+
+@contextlib.contextmanager
+def slow_file(path: str, seconds: float) -> Iterator[None]:
+    """Another process holds the file of SQLite again and again for so long, with short pauses."""
+    command = [sys.executable, "-c", _HOLD_AGAIN, path, str(seconds)]
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        yield
+    finally:
+        holder.communicate()
 
 
 @contextlib.contextmanager
@@ -132,7 +159,7 @@ def statuses(stage: Stage) -> dict[str, int]:
 
 
 class Proxy:
-    """Stands between workers and PostgreSQL: it can swallow the answer to a commit, or fall silent."""
+    """Stands between workers and PostgreSQL: it can swallow the answer to a commit, be slow, or fall silent."""
 
     def __init__(self, url: str) -> None:
         self._target = _address(url)
@@ -151,6 +178,9 @@ class Proxy:
         self.flowing = threading.Event()
         """While it is not set, nothing passes, and nobody is told."""
         self.flowing.set()
+        self.delay = 0.0
+        """How long each message to the server is kept back, in seconds."""
+        self._late: deque[tuple[float, socket.socket, bytes]] = deque()
         self._thread = threading.Thread(target=self._serve, daemon=True)
         self._thread.start()
 
@@ -164,7 +194,7 @@ class Proxy:
 
     def _serve(self) -> None:
         while True:
-            for key, _ in self._selector.select():
+            for key, _ in self._selector.select(self._patience()):
                 self.flowing.wait()
                 if key.fileobj is self._wake:
                     return
@@ -172,6 +202,18 @@ class Proxy:
                     self._accept()
                 elif key.fileobj in self._other:
                     self._pass_on(key.fileobj)
+            self._send_late()
+
+    def _patience(self) -> float | None:
+        return max(0.0, self._late[0][0] - boot_time()) if self._late else None
+
+    def _send_late(self) -> None:
+        """Pass on what was kept back for long enough."""
+        while self._late and self._late[0][0] <= boot_time():
+            _, source, data = self._late.popleft()
+            if source in self._other:
+                with contextlib.suppress(OSError):
+                    self._other[source].sendall(data)
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()
@@ -192,6 +234,9 @@ class Proxy:
             data = b""
         if not data or self._is_to_be_cut(source, data):
             return self._cut(source)
+        if self.delay and source not in self._servers:
+            self._late.append((boot_time() + self.delay, source, data))
+            return None
         with contextlib.suppress(OSError):
             self._other[source].sendall(data)
         return None

@@ -86,14 +86,17 @@ class Heartbeat(threading.Thread):
         self._watch.start()
         while not self._stopped.is_set():
             self._poked.clear()
+            begun = boot_time()
             why = self._once()
             if why is not None:
                 self.end(why)
                 return
-            # Pokes are answered, but not in a stampede; and a store that does not answer is not asked all the time.
-            self._stopped.wait(_SHORTEST_PAUSE)
+            # Pokes are answered, but not in a stampede; and a store that does not answer is not asked all the time. A
+            # slow one is asked again immediately: the lease has to outlast two answers.
+            took = boot_time() - begun if self._answered else 0.0
+            self._stopped.wait(max(0.0, _SHORTEST_PAUSE - took))
             if self._answered:
-                self._poked.wait(max(0.0, self._settings.heartbeat - _SHORTEST_PAUSE))
+                self._poked.wait(max(0.0, self._settings.heartbeat - max(took, _SHORTEST_PAUSE)))
 
     def _once(self) -> str | None:
         """Beat; why the lease is lost, if it is."""

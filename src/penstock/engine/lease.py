@@ -29,9 +29,9 @@ _REPORT_EVERY = 10.0
 _STAMPS = 4
 """How often the loop proves that it runs between two heartbeats."""
 
-_WAITS = {"postgres": 3, "sqlite": 5}
-"""Into how many parts a lease is divided; a heartbeat waits for the store for one of them. An extension next to a file
-of SQLite must last for two."""
+_WAITS = {"postgres": 2.2, "sqlite": 5}
+"""Into how many parts a lease is divided; a heartbeat waits for the store for one of them. Two answers of a slow server
+fit into a lease. An extension next to a file of SQLite must last for two."""
 
 
 class Lease:
