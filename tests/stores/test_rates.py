@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("sound")
 def claim(kit: Kit, limit: int = 100, definition: str = "work", **options: Any) -> list[Claimed]:
     """What a worker gets that is ready for limits."""
     lanes = [lane for (lane,) in query(kit.store, f"SELECT lane FROM {{s}}definition WHERE key = '{definition}'")]
-    return kit.run(jobs.claim(kit.worker(), lanes, limit, limited=lanes, **options))
+    return kit.claim(limit=limit, lanes=lanes, limited=lanes, **options)
 
 
 def test_no_more_jobs_start_than_the_rate_allows(kit: Kit) -> None:
