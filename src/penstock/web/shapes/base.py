@@ -6,8 +6,9 @@ import re
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
 from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
 
 from penstock.core.errors import InvalidInput
 from penstock.core.instant import from_datetime
@@ -20,6 +21,18 @@ class Asked(BaseModel):
     """A request's body: unknown fields are refused, and a text is not taken for a number."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=False, extra="forbid", strict=True)
+
+
+class ChangeAsked(Asked):
+    """The body of a change: a field that is left out keeps its value, so that the document has no default for it."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        schema = handler(core_schema)
+        for field in handler.resolve_ref_schema(schema).get("properties", {}).values():
+            # Generated clients send a default with every request.
+            field.pop("default", None)
+        return schema
 
 
 class Told(BaseModel):

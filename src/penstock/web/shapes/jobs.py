@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import FailFast, Field
 
-from penstock.web.shapes.base import Asked, Moment, Payload, PayloadObject, Seconds, Told
+from penstock.web.shapes.base import Asked, ChangeAsked, Moment, Payload, PayloadObject, Seconds, Told
 
 StatusName = Literal[
     "scheduled", "queued", "running", "cancelling", "review_needed", "succeeded", "failed", "cancelled", "stale"
@@ -231,7 +231,7 @@ class JobChanged(Told):
     status: StatusName
 
 
-class JobPatch(Asked):
+class JobPatch(ChangeAsked):
     """Another priority or time for a job that waits."""
 
     priority: int | None = None

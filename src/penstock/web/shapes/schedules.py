@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from penstock.web.shapes.base import Asked, Moment, Payload, PayloadObject, Seconds, Told, integer
+from penstock.web.shapes.base import Asked, ChangeAsked, Moment, Payload, PayloadObject, Seconds, Told, integer
 from penstock.web.shapes.definitions import Pause
 
 KindName = Literal["once", "interval", "cron"]
@@ -42,7 +42,7 @@ class ScheduleAsked(ScheduleReplaced):
     key: str
 
 
-class SchedulePatch(Asked):
+class SchedulePatch(ChangeAsked):
     """What shall be different; what is left out stays. Another kind needs another expression."""
 
     definition_version: int | None = None

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from penstock.core.webhook import DEFAULT_KINDS
-from penstock.web.shapes.base import Asked, Moment, Payload, Told
+from penstock.web.shapes.base import Asked, ChangeAsked, Moment, Payload, Told
 
 DeliveryStatus = Literal["waiting", "delivered", "failed"]
 _KINDS = "Kinds of events, patterns such as `job.*`, or `onStart`, `onSuccess`, `onFail`, `onEnd`."
@@ -29,7 +29,7 @@ class WebhookAsked(WebhookReplaced):
     secret: str | None = Field(None, description="`whsec_` and the base64 of 24 to 64 bytes.")
 
 
-class WebhookPatch(Asked):
+class WebhookPatch(ChangeAsked):
     """What shall be different; what is left out stays."""
 
     url: str = ""
