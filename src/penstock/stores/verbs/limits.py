@@ -142,8 +142,12 @@ def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int, behind: Map
         if rate_count and not per_key:
             name = bucket_name(key, rate_count, rate_period)
             known = yield from _buckets([name])
-            bucket = name, Bucket(rate_count, rate_period, known.get(name, 0))
-            allowance = min(allowance, bucket[1].tokens(now))
+            if (full_at := known.get(name, 0)) is None:
+                # Another transaction holds it: the others need not wait for that.
+                allowance = 0
+            else:
+                bucket = name, Bucket(rate_count, rate_period, full_at)
+                allowance = min(allowance, bucket[1].tokens(now))
         shares = {by_key[key][0]: allowance}
         if len(by_key[key]) > 1 or (rate_count and per_key):
             ripe = yield from _ripest(by_key[key], min(limit, allowance), behind)
@@ -185,7 +189,8 @@ def _pay_by_key(ripe: Sequence[Ripe], count: int, period: int, now: int) -> Step
     """Give jobs their tokens by key; those for which there is none are put off to their turn."""
     names = {each.limit_key: bucket_name(each.limit_key, count, period) for each in ripe if each.limit_key is not None}
     full_at = yield from _buckets(sorted(names.values()))
-    buckets = {key: Bucket(count, period, full_at.get(name, 0)) for key, name in names.items()}
+    known = {key: full_at.get(name, 0) for key, name in names.items()}
+    buckets = {key: Bucket(count, period, full) for key, full in known.items() if full is not None}
     paid: list[Ripe] = []
     ids: list[str] = []
     dues: list[int | None] = []
@@ -193,7 +198,9 @@ def _pay_by_key(ripe: Sequence[Ripe], count: int, period: int, now: int) -> Step
         if each.limit_key is None or (each.rate_paid and each.due_at > now - period):
             paid.append(each)
             continue
-        bucket = buckets[each.limit_key]
+        bucket = buckets.get(each.limit_key)
+        if bucket is None:
+            continue
         due = None if bucket.tokens(now) >= 1 else bucket.next_at(now)
         bucket.take(now)
         if due is None:
@@ -205,8 +212,8 @@ def _pay_by_key(ripe: Sequence[Ripe], count: int, period: int, now: int) -> Step
         yield Statement(
             "save_buckets",
             columns={
-                "name": [names[key] for key in sorted(names)],
-                "full_at": [buckets[key].full_at for key in sorted(names)],
+                "name": [names[key] for key in sorted(buckets)],
+                "full_at": [buckets[key].full_at for key in sorted(buckets)],
             },
         )
     return paid
@@ -225,7 +232,8 @@ def bucket_name(key: str, count: int, period: int) -> str:
     return f"{key}@{count}/{period}"
 
 
-def _buckets(names: Sequence[str]) -> Steps[dict[str, int]]:
+def _buckets(names: Sequence[str]) -> Steps[dict[str, int | None]]:
+    """When each of these buckets that is on record is full again; None where another transaction holds it."""
     if not names:
         return {}
     return dict((yield Statement("read_buckets", columns={"name": list(names)})))

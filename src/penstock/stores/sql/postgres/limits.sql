@@ -107,8 +107,11 @@ SELECT key, count(*) FROM {schema}.job JOIN {schema}.definition USING (lane)
 WHERE worker IS NOT NULL AND key = ANY(%(key)s::text[]) GROUP BY key;
 
 -- name: read_buckets
--- Hold the rate buckets with these names.
-SELECT name, full_at FROM {schema}.bucket WHERE name = ANY(%(name)s::text[]) ORDER BY name FOR UPDATE;
+-- Hold the rate buckets with these names; those that another transaction holds just now have no time.
+WITH held AS (
+    SELECT name, full_at FROM {schema}.bucket WHERE name = ANY(%(name)s::text[]) ORDER BY name FOR UPDATE SKIP LOCKED
+)
+SELECT name, held.full_at FROM {schema}.bucket LEFT JOIN held USING (name) WHERE name = ANY(%(name)s::text[]);
 
 -- name: save_buckets
 -- Write down what was taken from rate buckets; claims of their definitions are held.
