@@ -138,6 +138,25 @@ def _follow_up(ctx: Context) -> None:
     note(ctx, "follow_up", child=child.id, known=app.get(ctx.job_id).status)
 
 
+def _take_long(name: str) -> Callable[..., None]:
+    """A hook that notes when it begins and when it has ended."""
+
+    def call(ctx: Context, *error: Any) -> None:
+        note(ctx, f"{name} begins")
+        time.sleep(0.3)
+        note(ctx, f"{name} has ended")
+
+    return call
+
+
+ordered = app.job(
+    "ordered",
+    **QUICK,
+    on_success=_take_long("outcome"),
+    on_fail=_take_long("outcome"),
+    on_cancel=_take_long("outcome"),
+    on_end=HOOKS["on_end"],
+)(run)
 followed = app.job("followed", **QUICK, on_success=_follow_up)(run)
 stuck = app.job("stuck", **QUICK, on_success=_hang, on_end=HOOKS["on_end"])(run)
 broken = app.job("broken", **QUICK, on_start=_break, on_fail=_break, on_end=HOOKS["on_end"])(run)

@@ -33,7 +33,7 @@ class Ending:
 
 ENDINGS = {
     "exception": Ending([["raise", "no good"]], "raised", "ValueError", "no good", code=0),
-    "own exception": Ending([["cancel_self"]], "raised", "penstock.core.verdicts.Cancelled", "by myself", code=0),
+    "own exception": Ending([["cancel_self"]], "raised", "penstock.Cancelled", "by myself", code=0),
     "exception in a coroutine": Ending(
         [["sleep", 0.01], ["raise", "no good"]], "raised", "ValueError", "no good", "hooked_coroutine", code=0
     ),
@@ -41,10 +41,10 @@ ENDINGS = {
         [["raise_strange"]], "raised", "tests.engine.words.Strange", "its text cannot be read", code=0
     ),
     "non-JSON result": Ending(
-        [["return_made", "object"]], "raised", "penstock.core.errors.InvalidPayload", "cannot be kept as JSON", code=0
+        [["return_made", "object"]], "raised", "penstock.InvalidPayload", "cannot be kept as JSON", code=0
     ),
     "oversized result": Ending(
-        [["return_made", "large"]], "raised", "penstock.core.errors.InvalidPayload", "larger than 1048576 bytes", code=0
+        [["return_made", "large"]], "raised", "penstock.InvalidPayload", "larger than 1048576 bytes", code=0
     ),
     "sys.exit(0)": Ending([["exit", 0]], "exited", "SystemExit", "sys.exit(0)", code=0),
     "sys.exit(3)": Ending([["exit", 3]], "exited", "SystemExit", "sys.exit(3)", code=3),

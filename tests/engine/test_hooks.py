@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,21 @@ def test_a_stuck_hook_is_killed_and_holds_nothing_up(house: Stage) -> None:
         "the worker says so",
     )
     assert house.end(house.enqueue("script", [["return", 2]])).result == "2"
+
+
+@pytest.mark.parametrize("ending", ["success", "failure", "cancel"])
+def test_the_hook_of_an_outcome_has_ended_before_on_end_is_called(house: Stage, ending: str) -> None:
+    steps: dict[str, list[Any]] = {"success": ["return", 1], "failure": ["raise", "no good"], "cancel": ["sleep", 60]}
+    job = house.enqueue("ordered", [["note", "at work"], steps[ending]])
+    house.noted(job, "at work")
+
+    if ending == "cancel":
+        job.cancel()
+    house.end(job)
+
+    house.noted(job, "on_end")
+    called = [line["what"] for line in house.journal(job) if line["what"].split()[0] in ("outcome", "on_end")]
+    assert called == ["outcome begins", "outcome has ended", "on_end"]
 
 
 def test_a_hook_can_create_and_read_jobs_beside_those_of_its_handler(house: Stage) -> None:

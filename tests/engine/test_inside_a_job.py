@@ -59,7 +59,7 @@ def test_more_than_fits_is_refused_and_the_job_goes_on(house: Stage) -> None:
 
     ended = house.end(job)
 
-    assert ended.error_type == "penstock.core.errors.InvalidPayload"
+    assert ended.error_type == "penstock.InvalidPayload"
     assert "Split it into several calls" in (ended.error or "")
     assert children(house, job) == []
 
@@ -71,7 +71,7 @@ def test_a_job_does_not_reach_jobs_of_others(house: Stage, definition: str) -> N
 
     ended = house.end(job)
 
-    assert ended.error_type == "penstock.core.errors.Forbidden"
+    assert ended.error_type == "penstock.Forbidden"
     assert f"Job {other.id} cannot be read by job {job.id}" in (ended.error or "")
     assert "reach='any'" in (ended.error or "")
     assert other.refresh().status == "scheduled"
@@ -92,7 +92,7 @@ def test_the_worker_checks_parameters_that_code_calls_checked(house: Stage) -> N
 
     ended = house.end(job)
 
-    assert ended.error_type == "penstock.core.errors.InvalidPayload"
+    assert ended.error_type == "penstock.InvalidPayload"
     assert "Parameters of keyed do not fit" in (ended.error or "")
     assert children(house, job) == []
 
@@ -114,7 +114,7 @@ def test_a_job_that_is_not_there_is_an_error_of_the_handler(house: Stage) -> Non
 
     ended = house.end(job)
 
-    assert ended.error_type == "penstock.core.errors.NotFound"
+    assert ended.error_type == "penstock.NotFound"
     assert "01234567-89ab-7def-8123-456789abcdef" in (ended.error or "")
 
 
@@ -124,7 +124,7 @@ def test_the_store_cannot_be_opened_from_inside(house: Stage) -> None:
     ended = house.end(job)
 
     assert ended.status == "failed"
-    assert (ended.error_type or "").startswith("penstock.core.errors.")
+    assert (ended.error_type or "").startswith("penstock.")
     assert "inside" in (ended.error or "")
 
 

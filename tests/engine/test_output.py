@@ -165,7 +165,7 @@ def test_a_handlers_own_events_are_kept_with_their_data(house: Stage) -> None:
 def test_an_event_that_looks_like_one_of_ours_is_refused(house: Stage) -> None:
     job = house.enqueue("script", [["event", "job.succeeded", {}]])
 
-    assert house.end(job).error_type == "penstock.core.errors.InvalidInput"
+    assert house.end(job).error_type == "penstock.InvalidInput"
 
 
 class TestSecrets:

@@ -172,3 +172,9 @@ class FeedGone(StoreError):
     """Events after this cursor were deleted already; take a snapshot and begin again."""
 
     code = "feed_gone"
+
+
+for _error in [each for each in globals().values() if isinstance(each, type)]:
+    # Users import them from penstock: tracebacks and stored errors show that name.
+    _error.__module__ = "penstock"
+del _error

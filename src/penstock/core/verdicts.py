@@ -49,3 +49,9 @@ class NeedsReview(Verdict):
 
 class Cancelled(BaseException):
     """Somebody asked for the job to stop. Clean up and let it pass; `except Exception` does not catch it."""
+
+
+for _public in (Retry, Fail, Snooze, NeedsReview, Cancelled):
+    # Users import them from penstock: tracebacks and stored errors show that name.
+    _public.__module__ = "penstock"
+del _public

@@ -90,13 +90,17 @@ class Hooks:
 
     def _call_all(self, call: HookCall, job: Job | None) -> None:
         definition = self.lanes[call.lane]
-        for name in BY_EVENT.get(call.kind, ()):
-            if name in definition.hooks:
-                self.call(definition, name, hook_task(call, definition, name, job))
+        names = [name for name in BY_EVENT.get(call.kind, ()) if name in definition.hooks]
+        if names:
+            self._begin(definition, {name: hook_task(call, definition, name, job) for name in names})
 
     def call(self, definition: Definition, name: str, task: Task) -> None:
         """Call one hook, without waiting for it."""
-        work = asyncio.ensure_future(self._in_turn(definition, name, task))
+        self._begin(definition, {name: task})
+
+    def _begin(self, definition: Definition, tasks: Mapping[str, Task]) -> None:
+        """Call hooks one after the other, without waiting for them."""
+        work = asyncio.ensure_future(self._in_order(definition, tasks))
         self._running.add(work)
         work.add_done_callback(self._running.discard)
 
@@ -105,9 +109,16 @@ class Hooks:
         if self._running:
             await asyncio.wait(self._running, timeout=seconds)
 
-    async def _in_turn(self, definition: Definition, name: str, task: Task) -> None:
+    async def _in_order(self, definition: Definition, tasks: Mapping[str, Task]) -> None:
+        """One hook's failure does not keep the next from being called."""
         async with self._room:
-            await self._call(definition, name, task)
+            for name, task in tasks.items():
+                try:
+                    await self._call(definition, name, task)
+                except Exception:
+                    log.exception(
+                        "%s of %s for job %s failed", name, definition.key, task.job_id, extra=about(task.job_id)
+                    )
 
     async def _call(self, definition: Definition, name: str, task: Task) -> None:
         JOB.set(task)
