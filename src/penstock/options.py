@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from penstock.core import payload
 from penstock.core.definition import DEFAULT_PRIORITY, Definition, Routed, check_priority
 from penstock.core.errors import InvalidInput
-from penstock.core.ids import parse_id
+from penstock.core.ids import parse_id, parse_uuid
 from penstock.core.instant import Duration, from_datetime, microseconds
 from penstock.core.job import Alike, Draft, Job, JobFilter
 from penstock.core.transitions import Status
@@ -103,10 +103,19 @@ def job_filter(which: Mapping[str, Any]) -> JobFilter:
 
 
 def job_id(text: object) -> str:
-    """A job's id in canonical form."""
+    """The id of a job that is looked for, in canonical form."""
+    return parse_uuid(_id_text(text))
+
+
+def parent_id(text: object) -> str:
+    """The id of a job that a new one belongs to, in canonical form."""
+    return parse_id(_id_text(text))
+
+
+def _id_text(text: object) -> str:
     if not isinstance(text, str):
         raise InvalidInput(f"An id is a text, not {text!r:.80}.")
-    return parse_id(text)
+    return text
 
 
 def actor(by: object) -> str | None:
@@ -170,7 +179,7 @@ def _checked_draft(
         reference_id=reference_id,
         tags=_tags(options.tags, what),
         webhook_url=_url(options.webhook_url, f"{what}: webhook_url"),
-        parent=None if options.parent is None else job_id(options.parent),
+        parent=None if options.parent is None else parent_id(options.parent),
         traceparent=short_text(options.traceparent, f"{what}: traceparent"),
         **facts,
     )

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.core.errors import InvalidInput
-from penstock.core.ids import IdSource, id_time_ms, is_id, parse_id
+from penstock.core.ids import IdSource, id_time_ms, is_id, parse_id, parse_uuid
 
 KNOWN = "01890a5d-ac96-774b-bcce-b302099a8057"
 
@@ -123,6 +123,26 @@ def test_an_id_in_upper_case_is_understood():
     assert parse_id(KNOWN) == KNOWN
     assert parse_id(KNOWN.upper()) == KNOWN
     assert not is_id(KNOWN.upper())
+
+
+@pytest.mark.parametrize("form", ["{%s}", "urn:uuid:%s", "urn:uuid:{%s}", "%s"])
+def test_every_way_to_write_the_id_of_something_looked_for_is_understood(form):
+    for written in (form % KNOWN, (form % KNOWN).upper(), form % KNOWN.replace("-", "")):
+        assert parse_uuid(written) == KNOWN
+
+
+@pytest.mark.parametrize("other", [KNOWN.replace("-774b", "-474b"), KNOWN.replace("-bcce", "-ccce")])
+def test_a_uuid_of_another_version_is_read_and_is_no_id_of_ours(other):
+    assert parse_uuid(other.upper()) == other
+    assert not is_id(other)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "{" + KNOWN, KNOWN + "}", "urn:" + KNOWN, KNOWN + "\n", KNOWN[:-1], KNOWN.replace("-", "", 1)]
+)
+def test_what_is_no_uuid_is_refused(text):
+    with pytest.raises(InvalidInput):
+        parse_uuid(text)
 
 
 @pytest.mark.parametrize(

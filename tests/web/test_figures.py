@@ -8,7 +8,8 @@ import pytest
 
 from penstock import Penstock
 from penstock.core.alerts import Alert
-from penstock.core.outcome import Failure
+from penstock.core.outcome import Cause, Failure, Outcome
+from penstock.core.transitions import Trigger
 from penstock.stores.verbs import admin
 from tests.app.hand import Hand
 from tests.web.kit import WebKit, refused, told
@@ -76,6 +77,23 @@ def test_errors_that_look_alike_are_told_together_in_pages(site: WebKit, hand: H
     listed = told(site.get("/v1/jobs?fingerprint=f1"))["jobs"]
     assert next(each["jobId"] for each in listed) == newest
     refused(site.get("/v1/errors?cursor=nonsense"), 422, "invalid_request")
+
+
+def test_cancelled_attempts_are_no_errors(site: WebKit, hand: Hand) -> None:
+    broken = fail(site, hand, "broken", "f1")
+    job_id = site.app.enqueue("work").id
+    claimed = hand.claim_one(job_id)
+    told(site.post(f"/v1/jobs/{job_id}/cancel"), 202)
+    failure = Failure(
+        "Cancelled", "The job was cancelled; the attempt stopped when asked to.", "", "penstock-Cancelled"
+    )
+    hand.end(claimed, Outcome(Trigger.FAIL, Cause.CANCELLED, failure=failure))
+
+    found = told(site.get("/v1/errors"))["errors"]
+
+    assert [each["jobId"] for each in found] == [broken]
+    job = told(site.get(f"/v1/jobs/{job_id}"))
+    assert (job["status"], job["error"]["type"]) == ("cancelled", "Cancelled"), "the job still says how it ended"
 
 
 def test_alerts_tell_what_holds_now(site: WebKit) -> None:

@@ -18,7 +18,9 @@ from penstock.core.worker import Duty
 from penstock.stores.verbs import jobs
 from penstock.web import readiness
 from tests.app.hand import LEASE, Hand
+from tests.services import PostgresServer
 from tests.stores.tables import query
+from tests.waiting import wait_until
 from tests.web.kit import WebKit, refused, told
 
 
@@ -53,6 +55,42 @@ def test_a_server_whose_store_takes_nothing_is_alive_but_not_ready_and_says_why_
     assert [each.getMessage() for each in caplog.records if "not ready" in each.getMessage()] == [
         f"The store is not ready: {error}"
     ]
+
+
+def test_an_outage_of_the_store_does_not_delay_the_answer_that_a_server_is_alive(
+    site: WebKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that never answers: a liveness probe that waited for it would restart every server of a fleet."""
+
+    async def never(*given: Any, **named: Any) -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(site.app, "_ado", never)
+    monkeypatch.setattr(site.app.store, "arun", never)
+    site.web.state.site.door.forget()
+
+    for headers in ({}, {"Authorization": "Bearer pst_wrong"}, {"Cookie": "penstock_session=x"}):
+        assert told(site.get("/healthz", headers=headers)) == {"status": "ok"}
+
+
+def test_a_server_whose_database_has_stopped_is_alive_and_not_ready(postgres: PostgresServer, portal: Any) -> None:
+    app = Penstock(postgres.create_database(), migrate=True)
+    site = WebKit(app, portal)
+    told(site.get("/readyz"))
+
+    postgres.stop("immediate")
+    try:
+        site.web.state.site.door.forget()
+        alive = site.get("/healthz")
+        site.web.state.site.readiness.__init__(app)
+        wait_until(lambda: site.get("/readyz").status_code == 503, "the server is not ready")
+        assert told(site.get("/healthz")) == {"status": "ok"}
+    finally:
+        postgres.start()
+        portal.call(app.aclose)
+        app.close()
+
+    assert told(alive) == {"status": "ok"}
 
 
 def test_however_many_ask_whether_a_server_is_ready_its_store_is_asked_once(

@@ -73,10 +73,23 @@ def parse_id(text: str) -> str:
     """The id that somebody typed or sent, in canonical form; upper case is accepted and nothing else."""
     lower = text.lower() if text.isascii() else text
     if not is_id(lower):
-        raise InvalidInput(
-            f"{text[:80]!r} is not an id.", hint="An id looks like 01890a5d-ac96-774b-bcce-b302099a8057."
-        )
+        raise _not_an_id(text)
     return lower
+
+
+def parse_uuid(text: str) -> str:
+    """The id of something that is looked for, in canonical form: every way to write a UUID is read, of any version.
+
+    A UUID of another version is no id of ours: every store says that it is unknown.
+    """
+    found = _UUID.fullmatch(text.lower()) if text.isascii() else None
+    if found is None:
+        raise _not_an_id(text)
+    return "-".join(found.group(2, 4, 5, 6, 7))
+
+
+def _not_an_id(text: str) -> InvalidInput:
+    return InvalidInput(f"{text[:80]!r} is not an id.", hint="An id looks like 01890a5d-ac96-774b-bcce-b302099a8057.")
 
 
 def id_time_ms(id: str) -> int:
@@ -85,6 +98,9 @@ def id_time_ms(id: str) -> int:
 
 
 _CANONICAL = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+_UUID = re.compile(
+    r"(?:urn:uuid:)?(\{)?([0-9a-f]{8})(-?)([0-9a-f]{4})\3([0-9a-f]{4})\3([0-9a-f]{4})\3([0-9a-f]{12})(?(1)\})"
+)
 _NOISE, _VARIANT = (1 << 62) - 1, 1 << 63
 """How many bits of an id are random, and the bit before them that marks it as one of a UUID."""
 _VARIANTS = bytes(byte & 0x3F | 0x80 for byte in range(256))

@@ -51,6 +51,7 @@ _ROUTERS = (
     tokens.router,
     session.router,
     webhooks.router,
+    health.for_all,
     health.router,
     pages.router,
 )

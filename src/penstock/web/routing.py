@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
@@ -17,7 +17,7 @@ from penstock.core import payload
 from penstock.core.access import Role
 from penstock.core.errors import MalformedPayload, PenstockError
 from penstock.web.bodies import LARGE
-from penstock.web.callers import admit
+from penstock.web.callers import admit, check_host
 from penstock.web.keys import KeyConvertor
 from penstock.web.refusals import CODES, Refusal, refusal_of
 
@@ -45,6 +45,8 @@ class StrictRequest(Request):
 class Route(APIRoute):
     """Admits the caller before anything of the request is read, and refuses what the route does not know."""
 
+    asks_caller: ClassVar[bool] = True
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         extra = self.openapi_extra or {}
@@ -54,13 +56,22 @@ class Route(APIRoute):
         single, several = _query_names(self)
 
         async def checked(request: Request) -> Response:
-            request.state.caller = await admit(request, role)
+            if self.asks_caller:
+                request.state.caller = await admit(request, role)
+            else:
+                check_host(request)
             check_query(request, single, several)
             if takes_body:
                 check_media(request, needs_body)
             return await handle(StrictRequest(request.scope, request.receive))
 
         return checked
+
+
+class RouteForAll(Route):
+    """Does not ask who calls: its answer needs no store, so an outage of the store does not delay it."""
+
+    asks_caller = False
 
 
 def endpoint(

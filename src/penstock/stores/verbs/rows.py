@@ -12,7 +12,7 @@ from penstock.core import event as kinds
 from penstock.core.admin import Setting
 from penstock.core.instant import maybe_datetime, to_datetime
 from penstock.core.job import Attempt, Claimed, Job, Phase, Review, StoredLog
-from penstock.core.outcome import RETURNED_NOTHING, Cause, Settlement
+from penstock.core.outcome import RETURNED_NOTHING, Cause, Outcome, Settlement
 from penstock.core.plan import Rows, Statement
 from penstock.core.transitions import BY_CODE, Status
 from penstock.core.worker import WorkerRow
@@ -75,7 +75,7 @@ def settlement_columns(settlements: Sequence[Settlement]) -> dict[str, Sequence[
         "error_type": [each and each.type for each in failures],
         "error": [each and each.message for each in failures],
         "traceback": [each and each.traceback for each in failures],
-        "fingerprint": [(each and each.fingerprint) or None for each in failures],
+        "fingerprint": [_fingerprint(each) for each in outcomes],
         "exit_code": [each.exit_code for each in usages],
         "signal": [each.signal for each in usages],
         "peak_memory": [each.peak_memory for each in usages],
@@ -83,6 +83,13 @@ def settlement_columns(settlements: Sequence[Settlement]) -> dict[str, Sequence[
         "note": [each.note for each in outcomes],
         "data": [each.data for each in outcomes],
     }
+
+
+def _fingerprint(outcome: Outcome) -> str | None:
+    """What puts an attempt among the errors; a cancelled one did what it was asked to."""
+    if outcome.failure is None or outcome.cause is Cause.CANCELLED:
+        return None
+    return outcome.failure.fingerprint or None
 
 
 def is_plain_success(each: Settlement) -> bool:

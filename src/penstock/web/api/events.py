@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from penstock.core.access import Role
 from penstock.core.errors import InvalidInput, NotFound
-from penstock.core.ids import parse_id
+from penstock.core.ids import parse_uuid
 from penstock.core.shape import listed
 from penstock.following import ORIGIN, patterns
 from penstock.reading import GONE
@@ -65,7 +65,7 @@ async def list_events(
     wanted = Wanted(
         None if kinds is None else tuple(patterns(kinds)),
         definition_key,
-        None if job_id is None else frozenset(parse_id(each) for each in job_id),
+        None if job_id is None else frozenset(parse_uuid(each) for each in job_id),
     )
     streamed = wants_stream(request.headers.getlist("accept"))
     begin = _begin(request, after, last_event_id, snapshot, limit, streamed)
@@ -98,7 +98,7 @@ async def list_job_events(
     last_event_id: LastEventId = None,
 ) -> Response:
     """What happened to one job, from its first event on; a cursor is an event's `seq` here."""
-    job_id = parse_id(jobId)
+    job_id = parse_uuid(jobId)
     wanted = Wanted(None if kinds is None else tuple(patterns(kinds)), None, frozenset({job_id}), numbered=True)
     streamed = wants_stream(request.headers.getlist("accept"))
     begin = _begin(request, after, last_event_id, snapshot, limit, streamed)
