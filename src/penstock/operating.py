@@ -8,14 +8,17 @@ from typing import Any
 
 from penstock import options as given
 from penstock.conversation import Conversation, Talk
+from penstock.core.clock_mark import ClockMark
 from penstock.core.definition import Pause, RateLimit
 from penstock.core.errors import InvalidInput
 from penstock.core.instant import SECOND
 from penstock.core.plan import Plan
 from penstock.declare import rate_limit as read_rate
 from penstock.handles import PYTHON
-from penstock.stores.verbs import admin, control
+from penstock.stores.verbs import admin, clock_marks, control
 from penstock.stores.verbs.orders import SYSTEM
+
+_MARKS = 1000
 
 
 class Operating(Conversation):
@@ -70,6 +73,22 @@ class Operating(Conversation):
     async def asystem_pause(self) -> Pause | None:
         return await self._ado(self._system_pause())
 
+    def clock_marks(self) -> list[ClockMark]:
+        """List instants that were written while the clock was ahead and that schedules, jobs or rates wait for.
+
+        All those of schedules, and up to 1000 of each other kind."""
+        return self._do(self._clock_marks())
+
+    async def aclock_marks(self) -> list[ClockMark]:
+        return await self._ado(self._clock_marks())
+
+    def set_clock_marks_back(self, *, by: str = PYTHON) -> list[ClockMark]:
+        """Set these instants back, once the clock is right again; those that were found. The audit names them."""
+        return self._do(self._set_clock_marks_back(by))
+
+    async def aset_clock_marks_back(self, *, by: str = PYTHON) -> list[ClockMark]:
+        return await self._ado(self._set_clock_marks_back(by))
+
     def override(
         self,
         key: str,
@@ -113,6 +132,15 @@ class Operating(Conversation):
 
     def _system_pause(self) -> Talk[Pause | None]:
         found: Pause | None = yield admin.system_pause()
+        return found
+
+    def _clock_marks(self) -> Talk[list[ClockMark]]:
+        found: list[ClockMark] = yield clock_marks.marks_ahead(_MARKS)
+        return found
+
+    def _set_clock_marks_back(self, by: str) -> Talk[list[ClockMark]]:
+        found: list[ClockMark] = yield clock_marks.set_back(by=_who(by), limit=_MARKS)
+        self._ring()
         return found
 
     def _override(

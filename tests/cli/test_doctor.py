@@ -15,7 +15,8 @@ import pytest
 
 from penstock.core.errors import StoreError
 from penstock.core.finding import Finding, Level
-from penstock.core.schedule import Kind, Schedule
+from penstock.core.instant import DAY, HOUR
+from penstock.core.schedule import Kind, Schedule, Tick
 from penstock.core.worker import Duty, WorkerInfo
 from penstock.doctor import examine
 from penstock.doctor.host import Host
@@ -421,3 +422,27 @@ def test_definitions_and_schedules_that_cannot_be_read(store: Any) -> None:
     assert ["The definition report version 1" in found[0].message, "The schedule nightly" in found[1].message] == [
         True, True,
     ]  # fmt: skip
+
+
+def test_a_schedule_that_a_wrong_clock_has_silenced_is_named_and_set_back_by_a_command(
+    store: Any, tmp_path: Path
+) -> None:
+    kit = Kit(store)
+    kit.now = time.time_ns() // 1000 + 3650 * DAY
+    kit.define()
+    kit.run(schedules.save(Schedule("hourly", "work", Kind.INTERVAL, "1h", next_run_at=kit.now), by="ann"))
+    kit.run(schedules.tick(Tick("hourly", 1, kit.now, kit.now + HOUR), None, "allow"))
+    named = [each for each in wrong(store) if each.check == "clock.marks"]
+    assert [("schedule" in each.message, "hourly at 20" in each.message) for each in named] == [(True, True)]
+    url = store.url if store.dialect == "postgres" else f"sqlite:///{store.path}"
+    typed = Typed(tmp_path, PENSTOCK_STORE=url, PENSTOCK_SCHEMA=getattr(store, "schema", "penstock"))
+
+    shown, note = typed("db", "set-back", code=1)
+    assert ("hourly" in shown, "Nothing was changed" in note) == (True, True)
+    assert [each for each in wrong(store) if each.check == "clock.marks"] == named
+    changed, _ = typed("db", "set-back", "--yes")
+
+    assert changed == shown
+    assert not [each for each in wrong(store) if each.check == "clock.marks"]
+    (entry,) = store.run(admin.audit(action="clock.set_back"))
+    assert entry.target == "schedule hourly"

@@ -1,4 +1,4 @@
-"""`penstock db`: set up, check, back up and move a store."""
+"""`penstock db`: set up, check, repair, back up and move a store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.core.finding import Finding
     from penstock.core.ports import Store
 
-app = App(name="db", help="Set up, check, back up and move a store.")
+app = App(name="db", help="Set up, check, repair, back up and move a store.")
 
 Url = Annotated[
     str | None, Parameter(name="--store", help="The store's URL; by default as PENSTOCK_STORE or penstock.toml says.")
@@ -31,6 +31,8 @@ Url = Annotated[
 AsJson = Annotated[bool, Parameter(name="--json", help="Print one JSON document.", negative="")]
 
 _TOLD_EVERY = 1.0
+_MARKS = 1000
+"""So many instants of each kind are shown or set back in one call."""
 
 
 @app.command
@@ -149,6 +151,42 @@ def move(
     rows = sum(each.rows for each in moved)
     print(f"{rows:,} rows are in {to.place}, compared with {source.place}.", file=sys.stderr)
     print("Let every program use the new store from now on; nothing uses the file any more.", file=sys.stderr)
+
+
+@app.command(name="set-back")
+def set_back(
+    *,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Change what is shown.")] = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> int:
+    """Show instants that were written while the clock was ahead and that work waits for; with --yes set them back.
+
+    They belong to schedules, jobs, rates, retention, idempotency keys, webhooks, sessions and alerts. The audit names
+    each change. Exit code 1 while some are left.
+    """
+    from penstock.cli.connection import operator
+    from penstock.stores.verbs import clock_marks
+
+    store = _store(url)
+    try:
+        found = store.run(clock_marks.set_back(by=operator(), limit=_MARKS) if yes else clock_marks.marks_ahead(_MARKS))
+        left = store.run(clock_marks.marks_ahead(1)) if yes else found
+    finally:
+        store.close()
+    if as_json:
+        marks = [{"kind": each.kind, "name": each.name, "at": each.at.isoformat()} for each in found]
+        print(json.dumps({"marks": marks, "changed": yes, "left": bool(left)}))
+        return 1 if left else 0
+    for each in found:
+        print(f"{each.kind:<16}  {each.at.isoformat(timespec='seconds')}  {neutralise(each.name)}")
+    if not found:
+        print("Nothing waits for an instant that a wrong clock has written.", file=sys.stderr)
+    elif not yes:
+        print("Nothing was changed. See that the clock is right, then add --yes.", file=sys.stderr)
+    else:
+        print("They are set back; there are more: run this again." if left else "They are set back.", file=sys.stderr)
+    return 1 if left else 0
 
 
 def tell(found: Sequence[Finding], *, as_json: bool) -> None:

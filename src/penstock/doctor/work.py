@@ -6,13 +6,14 @@ import time
 from datetime import timedelta
 from typing import Any
 
+from penstock.core.clock_mark import ClockMark
 from penstock.core.finding import Finding, error, fine, warning
 from penstock.core.instant import to_datetime
 from penstock.core.ports import Store
 from penstock.core.worker import WorkerRow
 from penstock.doctor.host import Host
 from penstock.doctor.limits import Limits
-from penstock.stores.verbs import admin, schedules
+from penstock.stores.verbs import admin, clock_marks, schedules
 
 _SHOWN = 5
 
@@ -34,7 +35,7 @@ def clock_finding(store: Store, host: Host, limits: Limits) -> Finding:
 
 
 def work_findings(store: Store, limits: Limits) -> list[Finding]:
-    return [*_workers(store, limits), *_unserved(store), *_unreadable(store)]
+    return [*_workers(store, limits), *_unserved(store), *_unreadable(store), *_ahead_of_the_clock(store)]
 
 
 def _workers(store: Store, limits: Limits) -> list[Finding]:
@@ -99,6 +100,27 @@ def _unreadable(store: Store) -> list[Finding]:
         error("rows.unreadable", f"The {kind} {name} cannot be read: {problem}", repair[kind])
         for kind, name, problem in bad
     ] or [fine("rows.unreadable", "Every definition and schedule can be read.")]
+
+
+def _ahead_of_the_clock(store: Store) -> list[Finding]:
+    """What waits for instants that were written while the clock was wrong; schedules first."""
+    marks: dict[str, list[ClockMark]] = {}
+    for mark in store.run(clock_marks.marks_ahead()):
+        marks.setdefault(mark.kind, []).append(mark)
+    hint = "See that the clock is right, then run `penstock db set-back`: it shows what it changes before it does."
+    return [
+        warning(
+            "clock.marks",
+            f"The clock was ahead of now when these were written ({kind.replace('_', ' ')}): {_marked(found)}.",
+            hint,
+        )
+        for kind, found in marks.items()
+    ] or [fine("clock.marks", "Nothing waits for an instant that a wrong clock has written.")]
+
+
+def _marked(marks: list[ClockMark]) -> str:
+    named = [f"{mark.name} at {mark.at.isoformat(timespec='seconds')}" for mark in marks[:_SHOWN]]
+    return ", ".join(named) + (f" and {len(marks) - _SHOWN} more" if len(marks) > _SHOWN else "")
 
 
 def _named(rows: list[WorkerRow]) -> str:

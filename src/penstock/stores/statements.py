@@ -21,7 +21,7 @@ from functools import cache
 
 FILES = (
     "creation", "jobs", "limits", "workers", "hooks", "control", "schedules", "feed", "admin", "lists", "why",
-    "webhooks", "access", "audit", "stats", "retention", "soundness", "alerts",
+    "webhooks", "access", "audit", "stats", "retention", "soundness", "alerts", "marks",
 )  # fmt: skip
 _PLACES = {"along": ("along_", "past_span", "filter_ids"), "among": ("among_",)}
 """How parts are named that have a place of their own, where a statement has that; the others stand in {filters}."""
