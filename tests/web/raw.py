@@ -48,6 +48,15 @@ class RawServer:
         self._thread.join(PATIENCE)
         assert not self._thread.is_alive(), "the server does not stop"
 
+    def stop_if_running(self) -> None:
+        if self._thread.is_alive():
+            self.stop()
+
+    @property
+    def connections(self) -> int:
+        """How many the server has open."""
+        return len(self._server.server_state.connections)
+
     def connect(self) -> socket:
         made = create_connection(self.address, timeout=PATIENCE)
         made.settimeout(PATIENCE)

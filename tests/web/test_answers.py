@@ -27,7 +27,7 @@ class Wire(asyncio.Transport):
 
 async def test_head_and_body_leave_in_one_piece() -> None:
     wire = Wire()
-    answers = _Answers(wire, asyncio.get_running_loop())
+    answers = _Answers(wire, asyncio.get_running_loop(), wire.close)
 
     for _ in range(2):
         answers.write(HEAD)
@@ -39,7 +39,7 @@ async def test_head_and_body_leave_in_one_piece() -> None:
 
 async def test_a_head_does_not_wait_for_a_body_that_comes_later() -> None:
     wire = Wire()
-    answers = _Answers(wire, asyncio.get_running_loop())
+    answers = _Answers(wire, asyncio.get_running_loop(), wire.close)
 
     answers.write(HEAD)
     await asyncio.sleep(0)
@@ -51,7 +51,7 @@ async def test_a_head_does_not_wait_for_a_body_that_comes_later() -> None:
 
 async def test_a_head_without_a_body_leaves_before_the_end() -> None:
     wire = Wire()
-    answers = _Answers(wire, asyncio.get_running_loop())
+    answers = _Answers(wire, asyncio.get_running_loop(), wire.close)
 
     answers.write(HEAD)
     answers.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable
 from typing import Any
 
 from starlette.types import Receive, Scope, Send
@@ -34,10 +35,14 @@ class Connection(HttpToolsProtocol):
         """When what the client sends must be complete."""
         self._stalled_at = _NEVER
         """Since when the client has not read what it was sent."""
+        self._unread: int | None = None
+        """Bytes of a request that is answered already that are still read and dropped; None: it is not answered."""
+        self._lingers = False
+        """All is said, and the client still sends."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._answers = _Answers(transport, self.loop)
+        self._answers = _Answers(transport, self.loop, self._end)
         self._late_at = self.loop.time() + self._settings.header_timeout
         if len(self.connections) > self._settings.max_connections:
             self.app = _overloaded
@@ -47,13 +52,21 @@ class Connection(HttpToolsProtocol):
         if now - self._stalled_at > self._settings.write_timeout:
             self.transport.abort()
         elif now > self._late_at and not self.flow.read_paused and not self.transport.is_closing():
-            if self._in_head and self._may_answer:
-                self._refuse("timeout", "The request was not sent in time.")
+            if self._lingers:
+                self.transport.abort()
+            elif self._in_head and self._may_answer:
+                self._refuse("timeout", "The request was not sent in time.", lingers=False)
             else:
                 self.transport.close()
 
     def data_received(self, data: bytes) -> None:
-        if self._in_head:
+        if self._unread is not None:
+            self._unread -= len(data)
+            if self._unread < 0:
+                self.transport.abort()
+            if self._unread < 0 or self._lingers:
+                return
+        elif self._in_head:
             if self._late_at is _NEVER:
                 self._late_at = self.loop.time() + self._settings.header_timeout
             if self._head == 0:
@@ -62,7 +75,7 @@ class Connection(HttpToolsProtocol):
         else:
             self._late_at += len(data) / _SLOWEST
         super().data_received(data)
-        if self._in_head and self._head > self._settings.max_head and self._may_answer:
+        if self._in_head and self._head > self._settings.max_head and self._may_answer and not self._lingers:
             self._refuse(
                 "headers_too_large", f"More than {self._settings.max_head} bytes came before the headers' end."
             )
@@ -70,7 +83,7 @@ class Connection(HttpToolsProtocol):
     def eof_received(self) -> bool:  # type: ignore[override]
         """Who has said all may still wait for the answer; who leaves a stream or half a body does not."""
         cycle = self.cycle
-        if cycle is None or cycle.response_started or cycle.more_body:
+        if self._lingers or cycle is None or cycle.response_started or cycle.more_body:
             return False
         cycle.keep_alive = False
         return True
@@ -94,8 +107,16 @@ class Connection(HttpToolsProtocol):
             self.cycle.transport = self._answers  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
-        self._in_head, self._late_at = True, _NEVER
+        self._in_head, self._late_at, self._unread = True, _NEVER, None
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if self._lingers:
+            self.server_state.total_requests += 1
+            return
+        super().on_response_complete()
+        if not self._in_head and not self.transport.is_closing():
+            self._drop_the_rest()
 
     def pause_writing(self) -> None:
         self._stalled_at = self.loop.time()
@@ -118,7 +139,7 @@ class Connection(HttpToolsProtocol):
             return True
         return not self._in_head and not self.cycle.response_started
 
-    def _refuse(self, code: str, message: str) -> None:
+    def _refuse(self, code: str, message: str, *, lingers: bool = True) -> None:
         """Answer in place of the application, and close."""
         status = CODES[code][0]
         answer = error_response(code, message, headers={"Connection": "close"})
@@ -126,15 +147,38 @@ class Connection(HttpToolsProtocol):
         for name, value in (*self.server_state.default_headers, *answer.raw_headers, *_marks()):
             head += name + b": " + value + b"\r\n"
         self._answers.write(head + b"\r\n" + bytes(answer.body))
-        self._answers.close()
+        self._answers.flush()
+        self._close(lingers=lingers)
+
+    def _end(self) -> None:
+        """Close after an answer that was the last one."""
+        self._close(lingers=not self._in_head and self.app is not _overloaded)
+
+    def _close(self, *, lingers: bool) -> None:
+        """Close; where the client still sends, read on for a while, for a reset would take the answer from it."""
+        if not lingers or self.transport.is_closing():
+            self.transport.close()
+            return
+        self._lingers = True
+        self._drop_the_rest()
+        self.transport.write_eof()
+
+    def _drop_the_rest(self) -> None:
+        """Read what remains of an answered request up to a bound of bytes and of time."""
+        self._unread = self._settings.linger_bytes
+        self._late_at = self.loop.time() + self._settings.linger_timeout
+        self.flow.resume_reading()
 
 
 class _Answers:
     """The way out for answers: a head waits for the body that follows it at once, so that both are sent as one."""
 
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, close: Callable[[], None]
+    ) -> None:
         self._transport = transport
         self._loop = loop
+        self._close = close
         self._head = b""
 
     def write(self, data: bytes) -> None:
@@ -143,18 +187,19 @@ class _Answers:
             self._transport.writelines([head, data])
         elif data.startswith(_HEAD):
             self._head = data
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self.flush)
         else:
             self._transport.write(data)
 
     def close(self) -> None:
-        self._flush()
-        self._transport.close()
+        self.flush()
+        self._close()
 
     def is_closing(self) -> bool:
         return self._transport.is_closing()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Write a head that waits for its body."""
         if self._head:
             head, self._head = self._head, b""
             self._transport.write(head)

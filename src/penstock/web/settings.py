@@ -111,6 +111,10 @@ class ServerSettings:
     """How long a client may take to send a body, with more time for a larger one."""
     write_timeout: float = 30.0
     """How long a client may leave its answer unread."""
+    linger_timeout: float = 5.0
+    """How long a client that is refused may go on sending before its connection is reset."""
+    linger_bytes: int = 32 * MEGABYTE
+    """Bytes of a refused request that are read and dropped before its connection is reset."""
     max_head: int = 64 * 1024
     """Bytes of a request's line and headers that are read before it is refused unseen."""
     keep_alive: float = 5.0
@@ -121,7 +125,10 @@ class ServerSettings:
     def __post_init__(self) -> None:
         if not isinstance(self.port, int) or not 0 <= self.port <= 65_535:
             raise InvalidInput(f"The port must be a number from 0 to 65535, not {self.port!r:.80}.")
-        for name in ("max_connections", "max_head", "header_timeout", "body_timeout", "write_timeout", "keep_alive"):
+        for name in (
+            "max_connections", "max_head", "header_timeout", "body_timeout", "write_timeout", "keep_alive",
+            "linger_timeout", "linger_bytes",
+        ):  # fmt: skip
             if not getattr(self, name) > 0:
                 raise InvalidInput(f"web.{name} must be more than 0, not {getattr(self, name)!r:.80}.")
         if self.stop_timeout < 0:
