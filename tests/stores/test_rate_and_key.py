@@ -31,11 +31,14 @@ class Queue:
             self.kit.run(jobs.promote())
             if sweep and second % 10 == 0:
                 self.kit.run(jobs.repair_limits())
-            for each in self.claim():
-                self.started.append(((self.kit.now - self._begin) // SECOND, each.job_id))
-                self.kit.settle(each)
+            self.claim_and_settle()
             self.kit.advance(1)
         return self.started
+
+    def claim_and_settle(self) -> None:
+        for each in self.claim():
+            self.started.append(((self.kit.now - self._begin) // SECOND, each.job_id))
+            self.kit.settle(each)
 
     def claim(self) -> list[Claimed]:
         lanes = sorted(self.kit._lanes.values())
@@ -101,6 +104,67 @@ def test_a_clock_that_is_set_back_stops_no_rate(kit: Kit, per_key: bool, key_con
     queue.run(40)
 
     assert before < {job_id for _, job_id in queue.started} == set(made)
+
+
+@pytest.mark.parametrize("per_key", [False, True], ids=["rate", "rate-by-key"])
+@pytest.mark.parametrize("key_concurrency", [0, 1])
+@pytest.mark.parametrize("back", [HOUR, 0.9], ids=["an-hour", "less-than-a-second"])
+def test_a_claim_before_the_next_sweep_follows_a_clock_that_was_set_back(
+    kit: Kit, per_key: bool, key_concurrency: int, back: float
+) -> None:
+    kit.define(key_concurrency=key_concurrency, rate_limit=RateLimit(1, 2, per_key=per_key))
+    queue = Queue(kit)
+    made = [kit.create(concurrency_key="k") for _ in range(6)]
+    queue.run(3, sweep=False)
+    kit.advance(-back)
+
+    queue.claim_and_settle()
+    made += [kit.create(concurrency_key="k") for _ in range(2)]
+    queue.claim_and_settle()
+    queue.run(30)
+
+    assert {job_id for _, job_id in queue.started} == set(made)
+
+
+@pytest.mark.parametrize("per_key", [False, True], ids=["rate", "rate-by-key"])
+def test_a_clock_that_jumps_forth_and_back_by_an_hour_stops_no_rate(kit: Kit, per_key: bool) -> None:
+    kit.define(rate_limit=RateLimit(1, 2, per_key=per_key))
+    made = [kit.create(concurrency_key="k") for _ in range(12)]
+    queue = Queue(kit)
+
+    for _ in range(4):
+        kit.advance(HOUR)
+        queue.run(2, sweep=False)
+        kit.advance(-HOUR)
+        queue.claim_and_settle()
+        queue.run(2, sweep=False)
+    queue.run(30)
+
+    assert {job_id for _, job_id in queue.started} == set(made)
+
+
+@pytest.mark.parametrize("per_key", [False, True], ids=["rate", "rate-by-key"])
+def test_a_rate_goes_on_on_a_clock_that_is_set_back_by_half_a_second_each_second(kit: Kit, per_key: bool) -> None:
+    kit.define(key_concurrency=1, rate_limit=RateLimit(1, 2, per_key=per_key))
+    for _ in range(30):
+        kit.create(concurrency_key="k")
+    queue = Queue(kit)
+
+    for _ in range(40):
+        queue.run(1)
+        kit.advance(-0.5)
+
+    assert len(queue.started) >= 9
+
+
+def test_the_api_may_be_used_on_a_clock_that_is_set_back_by_half_a_second_each_second(kit: Kit) -> None:
+    taken = 0
+    for _ in range(40):
+        taken += kit.run(access.take("creation", 1, 2 * SECOND)) is None
+        kit.advance(1)
+        kit.advance(-0.5)
+
+    assert taken >= 9
 
 
 def test_a_clock_that_is_set_back_stops_no_bucket_of_the_api(kit: Kit) -> None:

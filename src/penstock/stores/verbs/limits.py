@@ -223,8 +223,7 @@ def follow_clock(limit: int) -> Steps[None]:
     """After the clock was set back, move rate buckets and the jobs that they put off back with it."""
     early = yield Statement("early_buckets", {"limit": limit})
     if early:
-        columns = {"limit_key": [name.rpartition("@")[0] for name, _ in early], "lead": [lead for _, lead in early]}
-        yield Statement("hasten_put_off", columns=columns)
+        yield _hasten(dict(early))
 
 
 def bucket_name(key: str, count: int, period: int) -> str:
@@ -236,4 +235,14 @@ def _buckets(names: Sequence[str]) -> Steps[dict[str, int | None]]:
     """When each of these buckets that is on record is full again; None where another transaction holds it."""
     if not names:
         return {}
-    return dict((yield Statement("read_buckets", columns={"name": list(names)})))
+    found = yield Statement("read_buckets", columns={"name": list(names)})
+    leads = {name: lead for name, _, lead in found if lead}
+    if leads:
+        yield _hasten(leads)
+    return {name: None if full_at is None else full_at - lead for name, full_at, lead in found}
+
+
+def _hasten(leads: Mapping[str, int]) -> Statement:
+    """Let the jobs that these buckets put off start earlier, by how far each bucket was ahead of the clock."""
+    keys = [name.rpartition("@")[0] for name in leads]
+    return Statement("hasten_put_off", columns={"limit_key": keys, "lead": list(leads.values())})

@@ -107,11 +107,12 @@ SELECT key, count(*) FROM {schema}.job JOIN {schema}.definition USING (lane)
 WHERE worker IS NOT NULL AND key = ANY(%(key)s::text[]) GROUP BY key;
 
 -- name: read_buckets
--- Hold the rate buckets with these names; those that another transaction holds just now have no time.
+-- Hold the rate buckets with these names; with each, how far ahead of the clock it was written. Those that another
+-- transaction holds just now have no time.
 WITH held AS (
-    SELECT name, full_at FROM {schema}.bucket WHERE name = ANY(%(name)s::text[]) ORDER BY name FOR UPDATE SKIP LOCKED
+    SELECT name, full_at, greatest(0, at - {now}) AS lead FROM {schema}.bucket WHERE name = ANY(%(name)s::text[]) ORDER BY name FOR UPDATE SKIP LOCKED
 )
-SELECT name, held.full_at FROM {schema}.bucket LEFT JOIN held USING (name) WHERE name = ANY(%(name)s::text[]);
+SELECT name, held.full_at, held.lead FROM {schema}.bucket LEFT JOIN held USING (name) WHERE name = ANY(%(name)s::text[]);
 
 -- name: save_buckets
 -- Write down what was taken from rate buckets; claims of their definitions are held.

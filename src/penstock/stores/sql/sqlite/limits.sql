@@ -68,8 +68,8 @@ SELECT definition.key, count(*) FROM job JOIN definition USING (lane)
 WHERE worker IS NOT NULL AND definition.key IN (SELECT key FROM {input}) GROUP BY definition.key;
 
 -- name: read_buckets
--- The rate buckets with these names.
-SELECT bucket.name, full_at FROM {input} AS input JOIN bucket ON bucket.name = input.name;
+-- The rate buckets with these names, and how far ahead of the clock each was written.
+SELECT bucket.name, full_at, max(0, at - :now) FROM {input} AS input JOIN bucket ON bucket.name = input.name;
 
 -- name: save_buckets
 -- Write down what was taken from rate buckets.
