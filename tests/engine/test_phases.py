@@ -110,6 +110,94 @@ def test_a_failed_job_can_be_retried_from_an_earlier_phase(house: Stage) -> None
     assert len(house.journal(job, "first")) == 2
 
 
+def test_times_of_phases_are_those_at_which_they_began_and_ended(house: Stage) -> None:
+    steps: list[list[Any]] = [["note", "begins"], ["sleep", 0.4], ["note", "ends"]]
+    job = phased(house, first=steps, second=steps, third=steps)
+
+    assert house.end(job).status == "succeeded"
+
+    begins = [line["at"] for line in house.journal(job, "begins")]
+    ends = [line["at"] for line in house.journal(job, "ends")]
+    spans = [(kept.started_at, kept.completed_at) for kept in phases(house, job).values()]
+    kept = [(start.timestamp(), end.timestamp()) for start, end in spans if start is not None and end is not None]
+    assert [end - start >= after - before for (start, end), before, after in zip(kept, begins, ends, strict=True)] == [
+        True, True, True
+    ]  # fmt: skip
+    between = [(kept[n + 1][0] - kept[n][1], begins[n + 1] - ends[n]) for n in (0, 1)]
+    assert all(0 <= told <= measured for told, measured in between), between
+    started, finished = job.job.started_at, job.job.finished_at
+    assert started is not None
+    assert finished is not None
+    assert started.timestamp() - 1 <= kept[0][0]
+    assert kept[-1][1] <= finished.timestamp() + 1
+
+
+def test_lines_of_a_log_have_the_times_at_which_they_were_written(house: Stage) -> None:
+    step: list[list[Any]] = [["note", "before"], ["log", "info", "a line"], ["note", "after"], ["sleep", 0.02]]
+    job = house.enqueue("script", step * 5)
+
+    assert house.end(job).status == "succeeded"
+
+    kept = [line.at.timestamp() for line in house.logs(job)]
+    before = [line["at"] for line in house.journal(job, "before")]
+    after = [line["at"] for line in house.journal(job, "after")]
+    assert len(set(kept)) == 5
+    assert all(kept[n + 1] - kept[n] >= before[n + 1] - after[n] for n in range(4)), (kept, before, after)
+
+
+def test_a_child_cannot_give_its_words_times_outside_of_its_attempt(house: Stage) -> None:
+    frames = [
+        f'{{"say":"log","level":"info","message":"{n}","details":null,"phase":null,"at":{at}}}'
+        for n, at in enumerate((0, -5, 10**18, "true", '"soon"', 1.5))
+    ]
+    packed = b"".join(len(frame).to_bytes(4, "big") + frame.encode() for frame in frames)
+    job = house.enqueue("script", [["write_line", packed.hex()], ["return", 1]])
+
+    ended = house.end(job)
+
+    assert ended.status == "succeeded"
+    assert ended.started_at is not None
+    assert ended.finished_at is not None
+    kept = [line.at.timestamp() for line in house.logs(job)]
+    assert len(kept) == 6
+    assert ended.started_at.timestamp() - 1 <= min(kept) <= max(kept) <= ended.finished_at.timestamp() + 1
+
+
+def test_a_phase_that_ends_counts_as_a_whole_one(house: Stage) -> None:
+    job = phased(house, first=[["return", 1]], third=[["note", "at work"], ["sleep", 60]])
+    house.noted(job, "at work")
+
+    house.eventually(lambda: round(job.refresh().progress or 0, 3) == 66.667, "two of three phases are done")
+
+    job.cancel()
+    assert round(house.end(job).progress or 0, 3) == 66.667
+
+
+@pytest.mark.parametrize("key", ["phased", "noop"])
+def test_a_job_that_succeeded_has_come_all_the_way(house: Stage, key: str) -> None:
+    job = phased(house) if key == "phased" else house.app.enqueue(key)
+
+    assert house.end(job).status == "succeeded"
+
+    assert job.refresh().progress == 100.0
+    found = house.app.jobs(status="succeeded", limit=500).jobs
+    assert [each.progress for each in found if each.id == job.id] == [100.0]
+
+
+@pytest.mark.parametrize("how", [[["sleep", 60]], [["c_sleep", 60]]], ids=["it stops", "it is killed"])
+def test_a_phase_in_which_a_job_was_cancelled_reads_cancelled(house: Stage, how: list[list[Any]]) -> None:
+    job = phased(house, second=[["note", "at work"], *how])
+    house.noted(job, "at work")
+
+    job.cancel()
+    ended = house.end(job)
+
+    assert ended.status == "cancelled"
+    assert {name: each.status for name, each in phases(house, job).items()} == {
+        "first": "completed", "second": "cancelled"
+    }  # fmt: skip
+
+
 def test_progress_of_a_phase_is_a_part_of_the_whole(house: Stage) -> None:
     job = phased(house, second=[["say_progress", 50, "half way"], ["note", "said"], ["sleep", 60]])
     house.noted(job, "said")

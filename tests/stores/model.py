@@ -234,6 +234,8 @@ class World:
             error, error_type = review.decided_note or "Rejected.", "Rejected"
         draft, (key, version) = job.draft, self.lanes[job.draft.lane]
         _, percent, message, phase = job.progress or (None, None, None, None)
+        if job.status is Status.SUCCEEDED:
+            percent = 100.0
         return Job(
             id=job.id, definition=key, version=version, status=job.told(self.now),
             outcome=None if job.status in ACTIVE else job.status, params=draft.params, result=result, error=error,

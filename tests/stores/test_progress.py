@@ -74,7 +74,7 @@ def test_many_report_in_one_call_and_those_that_lost_their_job_are_given_back(ki
     refused = kit.run(jobs.save_progress([(each, 50, None, None) for each in [*held, stranger]]))
 
     assert refused == [held[1], stranger]
-    assert [kit.job(each.job_id).progress for each in held] == [50, None, 50]
+    assert [kit.job(each.job_id).progress for each in held] == [50, 100, 50]
 
 
 def test_of_two_reports_of_one_attempt_in_one_call_the_later_holds(kit: Kit) -> None:

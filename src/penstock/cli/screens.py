@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _LONGEST_RESULT = 400
 _BAR = 30
-_PHASE_STATUS = {"running": "running", "completed": "succeeded", "failed": "failed"}
+_PHASE_STATUS = {"running": "running", "completed": "succeeded", "failed": "failed", "cancelled": "cancelled"}
 
 
 class Lines:
@@ -161,7 +161,7 @@ def _whole(job: Mapping[str, Any]) -> Mapping[str, Any]:
     outcome = job["outcome"] or ""
     return {
         "name": "run",
-        "status": {"succeeded": "completed", "failed": "failed", "cancelled": "failed"}.get(outcome, "running"),
+        "status": {"succeeded": "completed", "failed": "failed", "cancelled": "cancelled"}.get(outcome, "running"),
         "progress": 100.0 if outcome == "succeeded" else job["progress"] or 0.0,
         "message": job["progressMessage"],
         "startedAt": job["startedAt"],

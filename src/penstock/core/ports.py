@@ -134,8 +134,11 @@ class JobsPort(Protocol):
         message: str | None = None,
         result: str | None = None,
         error: str | None = None,
+        at: int | None = None,
     ) -> Plan[None]:
-        """Record a phase as running, completed or failed. A completed one keeps its result: `Conflict`."""
+        """Record a phase as running, completed, failed or cancelled. A completed one keeps its result: `Conflict`.
+
+        `at` is the instant at which that happened; None: now."""
         ...
 
     def phases(self, job_id: str) -> Plan[list[Phase]]:

@@ -16,7 +16,7 @@ from typing import Any
 from penstock.core.errors import LeaseLost
 from penstock.core.outcome import RETURNED_NOTHING, Cause, Failure, Outcome, Usage
 from penstock.core.transitions import Trigger
-from penstock.engine import heard, processes
+from penstock.engine import heard, processes, stamps
 from penstock.engine.answering import Answers
 from penstock.engine.child import outcome_from_json
 from penstock.engine.confinement import Rules
@@ -58,6 +58,8 @@ class Attempt:
         self._surroundings = surroundings
         self._rules: Rules
         self._fork: Fork | None = None
+        self._begun = 0
+        """The stamp of the moment before its process began."""
         self._said: Outcome | None = None
         self._stop: Stop | None = None
         self._detail = ""
@@ -106,6 +108,7 @@ class Attempt:
             self._zygote.kill(self._fork)
 
     def _launch(self, task: Task) -> Fork:
+        self._begun = stamps.now()
         fork = self._zygote.fork({"task": task.to_json(), "rules": self._rules.to_json()})
         self._fork = fork
         definition = self.holding.definition
@@ -147,22 +150,27 @@ class Attempt:
             case "log":
                 level = frame["level"] if frame["level"] in _LEVELS else "info"
                 details, phase = heard.json_text(frame["details"]), heard.maybe_name(frame["phase"])
-                holding.log(level, frame["message"], details, phase)
+                holding.log(level, frame["message"], details, phase, stamp=self._stamp(frame))
             case "event":
                 holding.event(heard.name(frame["kind"]), heard.json_text(frame["data"]))
             case "phase":
-                holding.enter_phase(heard.name(frame["name"]), heard.position(frame["position"]))
+                name, position = heard.name(frame["name"]), heard.position(frame["position"])
+                holding.enter_phase(name, position, self._stamp(frame))
             case "ask":
                 if self._answers is not None:
                     # It waits: what it has printed so far belongs to what it did so far.
                     self._take_output()
-                    self._answers.ask(frame)
+                    self._answers.ask({**frame, "at": self._stamp(frame)})
             case "done":
                 self._said = RETURNED_NOTHING
             case "outcome":
                 self._said = outcome_from_json(frame)
+                holding.ended = self._stamp(frame)
             case other:
                 raise ValueError(f"a child said {other!r:.40}")
+
+    def _stamp(self, frame: Frame) -> int:
+        return stamps.told(frame.get("at"), self._begun)
 
     def _guard(self) -> None:
         """Look what the processes of the attempt use together, and end them when it is too much."""

@@ -22,7 +22,7 @@ from penstock.core.job import Created, Job
 from penstock.core.outcome import RETURNED_NOTHING, Cause, Failure, Outcome
 from penstock.core.transitions import Status, Trigger
 from penstock.core.verdicts import Cancelled
-from penstock.engine import confinement, coroutines, heard, running, tracing
+from penstock.engine import confinement, coroutines, heard, running, stamps, tracing
 from penstock.engine.confinement import Inherited, Rules
 from penstock.engine.context import AttemptContext, Numbering, Resources
 from penstock.engine.handlers import Application, Handle
@@ -173,17 +173,20 @@ class LineReporter:
         if self.disowned:
             print(text, file=sys.stderr, flush=True)
             return
-        self.say({"say": "log", "level": level, "message": text, "details": details, "phase": phase})
+        self.say(
+            {"say": "log", "level": level, "message": text, "details": details, "phase": phase, "at": stamps.now()}
+        )
 
     def event(self, kind: str, data: str | None) -> None:
         self.say({"say": "event", "kind": kind, "data": data})
 
     def phase_running(self, name: str, position: int) -> None:
         self.phase = name
-        self.say({"say": "phase", "name": name, "position": position})
+        self.say({"say": "phase", "name": name, "position": position, "at": stamps.now()})
 
     def phase_done(self, name: str, position: int, result: str) -> str:
-        return str(self._ask({"ask": "phase", "name": name, "position": position, "result": result}))
+        ended = {"ask": "phase", "name": name, "position": position, "result": result, "at": stamps.now()}
+        return str(self._ask(ended))
 
     def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]:
         answer = self._ask({"ask": "create", "orders": [self._children.own(order, self.phase) for order in orders]})
@@ -290,7 +293,7 @@ def outcome_to_json(outcome: Outcome) -> dict[str, Any]:
 
 
 def _ending(outcome: Outcome) -> bytes:
-    return pack({"say": "outcome", **outcome_to_json(outcome)})
+    return pack({"say": "outcome", "at": stamps.now(), **outcome_to_json(outcome)})
 
 
 _DONE = pack({"say": "done"})

@@ -15,11 +15,11 @@ from penstock.core.definition import Definition
 from penstock.core.errors import LeaseLost
 from penstock.core.instant import SECOND
 from penstock.core.job import Claimed, Held, LogLine
-from penstock.core.outcome import RETURNED_NOTHING, Outcome, Settlement, Standing, decide
+from penstock.core.outcome import RETURNED_NOTHING, Cause, Outcome, Settlement, Standing, decide
 from penstock.core.ports import AdminPort, JobsPort, Store
 from penstock.core.secrets import Scrubber
 from penstock.core.transitions import Status, Trigger
-from penstock.engine import heard
+from penstock.engine import heard, stamps
 from penstock.engine.answering import run_errand
 from penstock.engine.declared_secrets import DeclaredSecrets
 from penstock.engine.log_lines import about, logger
@@ -61,7 +61,7 @@ class Holding:
     Whatever an attempt says goes through here on its way to the store, and leaves the values of secret parameters here.
     """
 
-    __slots__ = ("_errands", "_means", "_secrets", "claimed", "definition", "phase", "started", "worker")
+    __slots__ = ("_errands", "_means", "_secrets", "claimed", "definition", "ended", "phase", "started", "worker")
 
     def __init__(self, claimed: Claimed, definition: Definition, worker: str, means: Means, started: bool) -> None:
         """`started`: it is on record already that the attempt begins."""
@@ -69,6 +69,8 @@ class Holding:
         self.definition = definition
         self.worker = worker
         self.phase: str | None = None
+        self.ended: int | None = None
+        """The stamp of the moment at which the handler ended, where it said so."""
         self.started = started
         self._means = means
         self._secrets: Scrubber | None = None
@@ -106,12 +108,15 @@ class Holding:
         shown = None if message is None else self._text(message, _LONGEST_PROGRESS)
         self._means.recorder.progress(self.held, percent, shown, self._name(phase))
 
-    def log(self, level: str, message: object, details: str | None, phase: str | None) -> None:
+    def log(
+        self, level: str, message: object, details: str | None, phase: str | None, *, stamp: int | None = None
+    ) -> None:
         text = str(message)
+        at = stamps.now() if stamp is None else stamp
 
         def line() -> LogLine:
             shown = None if details is None else self.secrets.clean_json(details)
-            return LogLine(level, self._text(text), phase=self._name(phase), details=shown)
+            return LogLine(level, self._text(text), at, self._name(phase), shown)
 
         self._means.recorder.log(self.held, _apart(line, len(text) + len(details or "")))
 
@@ -182,32 +187,46 @@ class Holding:
         """Carry out what the handler asks for."""
         match ask["ask"]:
             case "phase":
-                return await self.keep_phase(str(ask["name"]), int(ask["position"]), str(ask["result"]))
+                stamp = ask.get("at")
+                return await self.keep_phase(str(ask["name"]), int(ask["position"]), str(ask["result"]), stamp)
             case _:
                 return await run_errand(self.errands, ask)
 
-    def enter_phase(self, name: str, position: int) -> None:
+    def enter_phase(self, name: str, position: int, stamp: int | None = None) -> None:
         """A phase begins."""
         self.phase = name = self.secrets.clean(name)
-        self._means.recorder.phase(self.held, name, position)
-        percent = min(100.0, max(0.0, 100 * position / len(self.definition.phases)))
-        self._means.recorder.progress(self.held, percent, None, name)
+        self._means.recorder.phase(self.held, name, position, stamps.now() if stamp is None else stamp)
+        self._means.recorder.progress(self.held, self._share(position), None, name)
 
     def leave_phase(self, outcome: Outcome) -> None:
         """An attempt has ended: the phase that it failed in says so."""
         names = self.definition.phases
         if outcome.trigger is Trigger.FAIL and outcome.failure is not None and len(names) > 1 and self.phase in names:
-            self._means.recorder.phase(self.held, self.phase, names.index(self.phase), outcome.failure.message)
+            self._means.recorder.phase(
+                self.held,
+                self.phase,
+                names.index(self.phase),
+                stamps.now() if self.ended is None else self.ended,
+                status="cancelled" if outcome.cause is Cause.CANCELLED else "failed",
+                error=outcome.failure.message,
+            )
 
-    async def keep_phase(self, name: str, position: int, result: str) -> str:
+    async def keep_phase(self, name: str, position: int, result: str, stamp: int | None = None) -> str:
         """Keep the result of a phase; what later phases are given is what was kept."""
+        stamp = stamps.now() if stamp is None else stamp
         clean = self.secrets.clean_result
         kept = clean(result) if len(result) <= heard.LARGE else await asyncio.to_thread(clean, result)
         await self._means.recorder.flush(self.held)
+        at = await self._means.recorder.time(self.held, stamp)
         await self._means.store.arun(
-            self._means.jobs.save_phase(self.held, name, position, "completed", progress=100.0, result=kept)
+            self._means.jobs.save_phase(self.held, name, position, "completed", progress=100.0, result=kept, at=at)
         )
+        self._means.recorder.progress(self.held, self._share(position + 1), None, name)
         return kept
+
+    def _share(self, done: int) -> float:
+        """How far a job is, in percent, after so many phases."""
+        return min(100.0, max(0.0, 100 * done / len(self.definition.phases)))
 
     async def start(self) -> None:
         """Record that the attempt begins, if the claim did not; `LeaseLost` when it may not any more."""

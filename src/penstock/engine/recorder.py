@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from penstock.core.errors import LeaseLost, StoreError, StoreUnavailable
@@ -13,6 +13,7 @@ from penstock.core.plan import Plan
 from penstock.core.ports import JobsPort, Store
 from penstock.engine.log_lines import about
 from penstock.engine.service import log
+from penstock.engine.store_time import StoreTime
 
 T = TypeVar("T")
 Word = tuple[str, str | None]
@@ -29,6 +30,17 @@ _BATCH = 500
 _AGAIN = 0.5
 
 
+@dataclass(frozen=True, slots=True)
+class _PhaseNote:
+    """A phase that begins or ends without a result."""
+
+    name: str
+    position: int
+    status: str
+    error: str | None
+    stamp: int
+
+
 @dataclass(slots=True)
 class _Notes:
     """What one attempt said and nobody has kept yet."""
@@ -36,7 +48,7 @@ class _Notes:
     progress: tuple[float, str | None, str | None] | None = None
     lines: list[LogLine | asyncio.Future[LogLine]] = field(default_factory=list)
     events: list[Word | asyncio.Future[Word]] = field(default_factory=list)
-    phases: list[Plan[None]] = field(default_factory=list)
+    phases: list[_PhaseNote] = field(default_factory=list)
 
     def clear(self) -> None:
         for each in (self.lines, self.events, self.phases):
@@ -58,8 +70,16 @@ class _Counts:
 class Recorder:
     """Takes words from attempts at once, and writes them down four times a second."""
 
-    def __init__(self, store: Store, jobs: JobsPort, refused: Callable[[Held], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        jobs: JobsPort,
+        refused: Callable[[Held], None],
+        clock: Callable[[], Plan[int]] | None = None,
+    ) -> None:
+        """`clock` reads the store's clock; without it, what is said happens when it is written."""
         self._store = store
+        self._times = None if clock is None else StoreTime(store, clock)
         self._jobs = jobs
         self._refused = refused
         self._notes: dict[Held, _Notes] = {}
@@ -72,7 +92,7 @@ class Recorder:
         notes.progress = percent, earlier if message is None else message, current if phase is None else phase
 
     def log(self, held: Held, line: LogLine | asyncio.Future[LogLine]) -> None:
-        """Take a line, or one that will come: it keeps its place."""
+        """Take a line whose time is a stamp, or one that will come: it keeps its place."""
         counts = self._count(held)
         counts.lines += 1
         if counts.lines <= MOST_LINES:
@@ -92,14 +112,19 @@ class Recorder:
         """Take an event, or one that will come: it keeps its place. Ask `may_tell` first."""
         self._of(held).events.append(event)
 
-    def phase(self, held: Held, name: str, position: int, error: str | None = None) -> None:
-        """A phase has begun, or has failed with an error."""
+    def phase(
+        self, held: Held, name: str, position: int, stamp: int, *, status: str = "running", error: str | None = None
+    ) -> None:
+        """A phase has begun, or has ended without a result."""
         counts = self._count(held)
         counts.phases += 1
         if counts.phases > _MOST_PHASES:
             return
-        status = "running" if error is None else "failed"
-        self._of(held).phases.append(self._jobs.save_phase(held, name, position, status, error=error))
+        self._of(held).phases.append(_PhaseNote(name, position, status, error, stamp))
+
+    async def time(self, held: Held, stamp: int) -> int | None:
+        """The store's time of a stamp of this attempt."""
+        return None if self._times is None else stamp + await self._times.ahead(held)
 
     async def tick(self) -> float:
         """Write down what has come in."""
@@ -129,6 +154,8 @@ class Recorder:
             if cut := counts.events_cut:
                 self._of(held).lines.append(LogLine("warning", f"… {cut} events more were emitted and are cut here."))
         await self.flush(held)
+        if self._times is not None:
+            self._times.forget(held)
 
     async def finish_surely(self, held: Held, mine: Callable[[], bool]) -> None:
         """The same, as often as it takes while the attempt's lease lasts."""
@@ -175,13 +202,18 @@ class Recorder:
     async def _keep_one(self, held: Held, notes: _Notes) -> None:
         try:
             while notes.phases:
-                await self._store.arun(notes.phases[0])
+                each = notes.phases[0]
+                at = await self.time(held, each.stamp)
+                await self._store.arun(
+                    self._jobs.save_phase(held, each.name, each.position, each.status, error=each.error, at=at)
+                )
                 notes.phases.pop(0)
             while notes.events:
                 await self._store.arun(self._jobs.emit_many(held, await _come(notes.events[:_BATCH])))
                 del notes.events[:_BATCH]
             while notes.lines:
-                await self._store.arun(self._jobs.save_logs(held, await _come(notes.lines[:_BATCH])))
+                lines = await _come(notes.lines[:_BATCH])
+                await self._store.arun(self._jobs.save_logs(held, [await self._timed(held, each) for each in lines]))
                 del notes.lines[:_BATCH]
         except LeaseLost:
             notes.clear()
@@ -191,6 +223,9 @@ class Recorder:
         except Exception:
             log.exception("what job %s said could not be kept", held.job_id, extra=about(held.job_id))
             notes.clear()
+
+    async def _timed(self, held: Held, line: LogLine) -> LogLine:
+        return line if line.at is None else replace(line, at=await self.time(held, line.at))
 
     def _put_back(self, held: Held, notes: _Notes) -> None:
         """Keep for later what could not be written, before what has come in since."""

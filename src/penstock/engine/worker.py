@@ -106,7 +106,7 @@ class Worker:
                 "claim", forks=self._zygotes.forks, refused=self.counts["refused"]
             ),
         )
-        self._recorder = Recorder(store, jobs, self._refused)
+        self._recorder = Recorder(store, jobs, self._refused, admin.clock)
         self._settler = Settler(store, jobs, self._settled, lambda: self._forked.busy, self._tasks.add, clock=clock)
         self._turns = Turns(
             self._inlined, self._tasks, self._recorder, self._settler, loaded=lambda: self._loaded, finish=self._finish,

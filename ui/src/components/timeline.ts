@@ -63,7 +63,7 @@ function phaseBars(job: JobDetail, fence: number, now: number): Bar[] {
     .map((each) => ({
       name: each.name, kind: "phase" as const, level: 1, from: Date.parse(each.startedAt as string),
       to: each.completedAt === null ? (each.status === "running" ? now : Date.parse(each.startedAt as string)) : Date.parse(each.completedAt),
-      tone: each.status === "completed" ? ("good" as const) : each.status === "failed" ? ("bad" as const) : ("busy" as const),
+      tone: each.status === "completed" ? ("good" as const) : each.status === "failed" ? ("bad" as const) : each.status === "cancelled" ? ("quiet" as const) : ("busy" as const),
       word: each.status === "running" ? `${Math.round(each.progress)} % ${each.message ?? ""}`.trim() : each.status,
       open: each.status === "running", fence,
     }));

@@ -153,10 +153,11 @@ def save_phase(
     message: str | None = None,
     result: str | None = None,
     error: str | None = None,
+    at: int | None = None,
 ) -> Steps[None]:
     yield from _hold(held)
     values = {"id": held.job_id, "fence": held.fence, "name": name, "position": position, "status": status}
-    values |= {"progress": float(progress), "message": message, "result": result, "error": error}
+    values |= {"progress": float(progress), "message": message, "result": result, "error": error, "at": at}
     if not (yield Statement("save_phase", values)):
         kept = {row[1]: row for row in (yield Statement("read_phases", {"id": held.job_id}))}[name]
         if status == "completed" and (kept[6], kept[8]) == (result, held.fence):

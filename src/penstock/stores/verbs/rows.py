@@ -125,11 +125,13 @@ def job(row: Row) -> Job:
         limit_key, unique_key, blocked, webhook_url, schedule, scheduled_for, parent, rerun_of, actor, created_at,
         due_at, queued_at, started_at, finished_at, updated_at, stale_at, cancel_at, worker, webhook_sent,
     ) = row  # fmt: skip
+    # What its attempts said last is how far the last phase began or had come.
+    done = BY_CODE[stored] is Status.SUCCEEDED
     return Job(
         id=job_id, definition=definition, version=version, status=BY_CODE[status],
         outcome=BY_CODE[stored] if BY_CODE[stored].terminal else None, params=params, result=result, error=error,
         error_type=error_type, attempts=attempts, max_attempts=max_attempts, lost=lost, fence=fence,
-        generation=generation, priority=priority, progress=percent, progress_message=message,
+        generation=generation, priority=priority, progress=100.0 if done else percent, progress_message=message,
         current_phase=phase_name, reference_type=reference_type, reference_id=reference_id,
         tags=tuple(json.loads(tags)) if tags else (), idempotency_key=idempotency_key,
         concurrency_key=unscoped(limit_key), unique=unscoped(unique_key), blocked=bool(blocked),

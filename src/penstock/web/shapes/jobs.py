@@ -124,7 +124,7 @@ class Phase(Told):
 
     name: str
     position: int
-    status: Literal["running", "completed", "failed"]
+    status: Literal["running", "completed", "failed", "cancelled"]
     progress: float
     message: str | None
     started_at: Moment | None

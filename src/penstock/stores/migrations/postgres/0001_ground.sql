@@ -190,7 +190,7 @@ CREATE TABLE {schema}.phase (
     job_id uuid NOT NULL,
     name text NOT NULL,
     position integer NOT NULL,
-    status text NOT NULL CHECK (status IN ('running', 'completed', 'failed')),
+    status text NOT NULL CHECK (status IN ('running', 'completed', 'failed', 'cancelled')),
     progress double precision NOT NULL,
     message text,
     result text,

@@ -192,7 +192,7 @@ CREATE TABLE phase (
     job_id TEXT NOT NULL,
     name TEXT NOT NULL,
     position INTEGER NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('running', 'completed', 'failed')),
+    status TEXT NOT NULL CHECK (status IN ('running', 'completed', 'failed', 'cancelled')),
     progress REAL NOT NULL,
     message TEXT,
     result TEXT,

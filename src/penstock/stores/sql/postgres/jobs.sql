@@ -383,7 +383,7 @@ INSERT INTO {schema}.phase AS known (
 )
 VALUES (
     %(id)s::uuid, %(name)s, %(position)s, %(status)s, %(progress)s, %(message)s, %(result)s, %(error)s, %(fence)s,
-    {now}, CASE WHEN %(status)s = 'completed' THEN {now} END
+    coalesce(%(at)s::bigint, {now}), CASE WHEN %(status)s = 'completed' THEN coalesce(%(at)s::bigint, {now}) END
 )
 ON CONFLICT (job_id, name) DO UPDATE SET
     position = excluded.position, status = excluded.status, progress = excluded.progress,

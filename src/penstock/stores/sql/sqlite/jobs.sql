@@ -291,7 +291,7 @@ SELECT :now FROM job WHERE id = :id AND {held_by};
 INSERT INTO phase (job_id, name, position, status, progress, message, result, error, fence, started_at, completed_at)
 VALUES (
     :id, :name, :position, :status, :progress, :message, :result, :error, :fence,
-    :now, CASE WHEN :status = 'completed' THEN :now END
+    coalesce(:at, :now), CASE WHEN :status = 'completed' THEN coalesce(:at, :now) END
 )
 ON CONFLICT (job_id, name) DO UPDATE SET
     position = excluded.position, status = excluded.status, progress = excluded.progress,
