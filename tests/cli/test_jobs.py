@@ -268,3 +268,24 @@ def test_a_list_is_read_from_another_folder_by_penstock_toml(remote: Place, tmp_
     by_store = Shell(tmp_path).json("jobs", "show", "@last")
 
     assert by_server["jobId"] == by_store["jobId"] == found
+
+
+def test_the_attempts_at_a_job_are_listed(place: Place) -> None:
+    found, waiting = place.ended(["raise", "no good"]), place.waiting()
+
+    told = place.json("jobs", "attempts", found[-8:], shape="GET /v1/jobs/{jobId}/attempts 200")
+    shown = place.run("jobs", "attempts", found).out
+
+    assert [each["status"] for each in told["attempts"]] == ["failed"]
+    assert "ValueError: no good" in shown
+    assert "No attempt at it has ended." in place.run("jobs", "attempts", waiting).err
+
+
+def test_jobs_of_several_statuses_are_listed_with_commas_in_between(place: Place) -> None:
+    failed, waiting = place.ended(["raise", "no"]), place.waiting()
+    succeeded = place.ended(["return", 1])
+
+    found = place.run("jobs", "list", "--status", "failed,queued,scheduled", "--quiet").out.split()
+
+    assert {waiting, failed} <= set(found)
+    assert succeeded not in found

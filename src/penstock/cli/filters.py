@@ -21,7 +21,7 @@ class Filter:
     """Jobs fit that are like all that is said."""
 
     status: Annotated[
-        tuple[str, ...], Parameter(group=_GROUP, negative="", help="In this status; several may be given.")
+        tuple[str, ...], Parameter(group=_GROUP, negative="", help="In this status; several may be given: a,b.")
     ] = ()
     definition: Annotated[str | None, Parameter(group=_GROUP, help="Of the definition with this key.")] = None
     tag: Annotated[str | None, Parameter(group=_GROUP, help="With this tag.")] = None
@@ -40,7 +40,7 @@ class Filter:
         if self.reference is not None and not kind:
             raise InvalidInput(f"{self.reference[:80]!r} is no reference.", hint="Write TYPE or TYPE:ID.")
         told: dict[str, Any] = {
-            "status": list(self.status),
+            "status": [part for each in self.status for part in each.split(",")],
             "definitionKey": self.definition,
             "tag": self.tag,
             "referenceType": kind or None,

@@ -84,19 +84,33 @@ def show(job: JobName, /, *, common: Common = DEFAULTS) -> None:
     if common.json:
         out.document(answer.text)
         return
-    detail, attempts = answer.data, tries["attempts"]
+    detail, ended = answer.data, tries["attempts"]
     out.facts(_facts(out, detail))
-    tables = ((_PHASES, _phases(detail)), (_ATTEMPTS, _attempts(attempts)), (_REVIEWS, _reviews(detail)))
+    tables = ((_PHASES, _phases(detail)), (_ATTEMPTS, _attempts(ended)), (_REVIEWS, _reviews(detail)))
     for headings, rows in tables:
         if rows:
             out.line("")
             out.table(headings, rows, none="")
     if tries["earlier"]:
         out.note(f"{tries['earlier']:,} earlier attempts are no longer kept.")
-    trace = next((each["traceback"] for each in reversed(attempts) if each["traceback"]), None)
+    trace = next((each["traceback"] for each in reversed(ended) if each["traceback"]), None)
     if trace and detail["status"] != "succeeded":
         out.line("")
         out.block(trace.rstrip("\n"))
+
+
+@app.command
+def attempts(job: JobName, /, *, common: Common = DEFAULTS) -> None:
+    """List the attempts at a job that have ended and are kept."""
+    out = Output(common.json)
+    with connect(common) as api:
+        answer = api.get(path("jobs", job_id(api, job), "attempts"))
+    if common.json:
+        out.document(answer.text)
+        return
+    out.table(_ATTEMPTS, _attempts(answer.data["attempts"]), none="No attempt at it has ended.")
+    if answer.data["earlier"]:
+        out.note(f"{answer.data['earlier']:,} earlier attempts are no longer kept.")
 
 
 @app.command
@@ -219,7 +233,7 @@ def _facts(out: Output, job: Mapping[str, Any]) -> dict[str, Cell | None]:
         "Parent": job["parentId"],
         "Rerun of": job["rerunOf"],
         "Created": f"{full(job['createdAt'])} by {job['actor']}" if job["actor"] else full(job["createdAt"]),
-        "Due": f"{full(job['scheduledAt'])} ({when(job['scheduledAt'])})" if waiting else None,
+        "Due": f"{full(job['runAt'])} ({when(job['runAt'])})" if waiting else None,
         "Started": full(job["startedAt"]),
         "Finished": f"{full(job['finishedAt'])} (took {took(job)})" if job["finishedAt"] else None,
         "Worker": job["workerId"],

@@ -51,7 +51,7 @@ def job(told: Mapping[str, Any]) -> Job:
         rerun_of=told["rerunOf"],
         actor=told["actor"],
         created_at=_moment(told["createdAt"]),
-        due_at=_moment(told["scheduledAt"]),
+        due_at=_moment(told["runAt"]),
         queued_at=moment(told["queuedAt"]),
         started_at=moment(told["startedAt"]),
         finished_at=moment(told["finishedAt"]),

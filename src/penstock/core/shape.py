@@ -53,7 +53,7 @@ def job_facts(job: Job) -> dict[str, Any]:
         "webhookSent": job.webhook_sent,
         "actor": job.actor,
         "createdAt": iso(job.created_at),
-        "scheduledAt": iso(job.due_at),
+        "runAt": iso(job.due_at),
         "queuedAt": iso(job.queued_at),
         "startedAt": iso(job.started_at),
         "finishedAt": iso(job.finished_at),

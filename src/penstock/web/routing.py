@@ -20,6 +20,7 @@ from penstock.web.bodies import LARGE
 from penstock.web.callers import admit, check_host
 from penstock.web.keys import KeyConvertor
 from penstock.web.refusals import CODES, Refusal, refusal_of
+from penstock.web.validation import nearest
 
 F = TypeVar("F", bound=Callable[..., Any])
 _EVERYWHERE = ("malformed", "unauthenticated", "forbidden", "misdirected", "invalid_request", "rate_limited",
@@ -165,7 +166,9 @@ def check_query(request: Request, single: frozenset[str] = frozenset(), several:
     for name, value in request.query_params.multi_items():
         if name not in single and name not in several:
             known = ", ".join(sorted(single | several)) or "none"
-            raise _wrong_query(name, "is unknown here", f"There are: {known}.")
+            near = nearest(name, single | several)
+            meant = "" if near is None else f"Did you mean {near!r}? "
+            raise _wrong_query(name, "is unknown here", f"{meant}There are: {known}.")
         if name in seen and name in single:
             raise _wrong_query(name, "is given more than once", "Give it once.")
         if "\x00" in value or "\ufffd" in value:

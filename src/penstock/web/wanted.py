@@ -26,7 +26,7 @@ def wanted_job(body: bytes) -> Wanted:
     try:
         return _wanted(decoded(body))
     except ValidationError as error:
-        raise refusal_of_problems(problems_of(error)) from None
+        raise refusal_of_problems(problems_of(error, shape=shapes.JobAsked)) from None
 
 
 def wanted_jobs(most: int) -> Callable[[bytes], list[Wanted]]:
@@ -42,7 +42,7 @@ def wanted_jobs(most: int) -> Callable[[bytes], list[Wanted]]:
             try:
                 found.append(_wanted(each))
             except ValidationError as error:
-                problems += problems_of(error, "jobs", index)
+                problems += problems_of(error, "jobs", index, shape=shapes.JobAsked)
                 if len(problems) >= MOST_PROBLEMS:
                     break
         if problems:
@@ -59,7 +59,7 @@ def _jobs(asked: Any) -> list[Any]:
     try:
         shapes.BatchAsked.model_validate({**_few(asked), "jobs": []} if is_list else _few(asked))
     except ValidationError as error:
-        raise refusal_of_problems(problems_of(error)) from None
+        raise refusal_of_problems(problems_of(error, shape=shapes.BatchAsked)) from None
     if not isinstance(jobs, list):
         raise Refusal("invalid_request", "/jobs should be a list.")
     return jobs

@@ -6,6 +6,7 @@ from math import ceil
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
+from pydantic import BeforeValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -86,10 +87,19 @@ async def start_batch(request: Request, call: Call) -> Response:
     return json_text(listed("jobs", [created_text(each) for each in created]), 201)
 
 
+def _parted(given: Any) -> Any:
+    """The values of a query parameter, of which each may be several with commas in between."""
+    return [part for each in given for part in each.split(",")] if isinstance(given, list) else given
+
+
 @endpoint(router, "GET", "/v1/jobs", role=Role.VIEWER, answer=shapes.JobList)
 async def list_jobs(
     call: Call,
-    status: Annotated[list[shapes.StatusName] | None, Query()] = None,
+    status: Annotated[
+        list[shapes.StatusName] | None,
+        BeforeValidator(_parted),
+        Query(description="In one of these statuses; several are given one by one, or with commas in between."),
+    ] = None,
     job_id: Annotated[list[str] | None, Query(alias="jobId")] = None,
     definition_key: Annotated[str | None, Query(alias="definitionKey")] = None,
     reference_type: Annotated[str | None, Query(alias="referenceType")] = None,

@@ -109,7 +109,7 @@ class Job(Told):
     webhook_sent: bool | None
     actor: str | None
     created_at: Moment
-    scheduled_at: Moment
+    run_at: Moment = Field(description="When it is due.")
     queued_at: Moment | None
     started_at: Moment | None
     finished_at: Moment | None
