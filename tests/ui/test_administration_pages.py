@@ -123,7 +123,7 @@ def test_the_configuration_of_workers_is_changed_exactly_and_not_over_somebody_e
     said(page, "Revision 1")
     assert '"n":9007199254740993' in server.request("GET", "/v1/worker/config").text.replace(" ", "")
     page.get_by_label("Slots", exact=True).fill("4")
-    server.put("/v1/worker/config", {"slots": 2})
+    server.request("PATCH", "/v1/worker/config", json={"slots": 2})
     pressed(page, "Save")
     said(page, "Somebody else has changed the configuration meanwhile.")
     pressed(page, "Take what is stored")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
+from penstock.core import worker_config as rules
 from penstock.core.outcome import Failure
 from tests.app.hand import Hand
 from tests.web.document import operations
@@ -94,7 +95,8 @@ SCENES: dict[str, Scene] = {
     "DELETE /v1/schedules/{key}": lambda _, app: (_schedule(app), None),
     "POST /v1/schedules/{key}/pause": lambda _, app: (_schedule(app), {"reason": "x"}),
     "POST /v1/schedules/{key}/resume": lambda _, app: (_schedule(app, paused=True), None),
-    "PUT /v1/worker/config": lambda *_: ({}, {"custom": {"a": 1}}),
+    "PUT /v1/worker/config": lambda *_: ({}, rules.as_json(rules.WorkerConfig()) | {"custom": {"a": 1}}),
+    "PATCH /v1/worker/config": lambda *_: ({}, {"custom": {"a": 1}}),
     "POST /v1/tokens": lambda *_: ({}, {"name": "ci", "role": "viewer"}),
     "DELETE /v1/tokens/{tokenId}": lambda _, app: ({"tokenId": app.create_token("x", "viewer").token.id}, None),
     "POST /v1/session": lambda _, app: ({}, {"token": app.create_token("browser", "admin").text}),

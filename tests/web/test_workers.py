@@ -61,7 +61,8 @@ def test_the_configuration_is_read_replaced_and_audited(site: WebKit) -> None:
     answer = site.get("/v1/worker/config")
     assert (answer.headers["etag"], told(answer)["enabled"]) == ('"0"', True)
 
-    wanted = {"enabled": False, "slots": 3, "alerts": {"depth": 7}, "custom": {"big": 1234567890123456789, "a": 0.1}}
+    wanted = whole(site) | {"enabled": False, "slots": 3, "custom": {"big": 1234567890123456789, "a": 0.1}}
+    wanted["alerts"]["depth"] = 7
     changed = site.put("/v1/worker/config", wanted, headers={"If-Match": '"0"'})
 
     found = told(changed)
@@ -73,19 +74,56 @@ def test_the_configuration_is_read_replaced_and_audited(site: WebKit) -> None:
     assert told(site.get("/v1/system"))["workersEnabled"] is False
 
 
-def test_a_put_replaces_everything(site: WebKit) -> None:
-    told(site.put("/v1/worker/config", {"slots": 3}))
+def whole(site: WebKit) -> dict[str, Any]:
+    """What is stored, in the form in which it can be sent."""
+    found: dict[str, Any] = told(site.get("/v1/worker/config"))
+    del found["revision"]
+    return found
 
-    assert told(site.put("/v1/worker/config", {"poll": 2}))["slots"] is None
+
+def test_a_put_replaces_everything(site: WebKit) -> None:
+    plain = whole(site)
+    told(site.put("/v1/worker/config", plain | {"slots": 3}))
+
+    assert told(site.put("/v1/worker/config", plain | {"poll": 2}))["slots"] is None
+
+
+def test_a_put_that_leaves_something_out_is_refused_and_loses_nothing(site: WebKit) -> None:
+    told(site.put("/v1/worker/config", whole(site) | {"slots": 3, "custom": {"a": 1}}))
+    stored = whole(site)
+
+    for body in ({"enabled": True}, {}, {**stored, "alerts": {"depth": 7}}, {**stored, "limits": {}}):
+        error = refused(site.put("/v1/worker/config", body), 422, "invalid_request")
+        assert "is missing" in error["message"]
+    for name in stored:
+        less = {each: value for each, value in stored.items() if each != name}
+        assert refused(site.put("/v1/worker/config", less), 422, "invalid_request")["details"]["path"] == f"/{name}"
+    assert whole(site) == stored
+
+
+def test_a_patch_changes_what_it_names_and_nothing_else(site: WebKit) -> None:
+    told(site.put("/v1/worker/config", whole(site) | {"slots": 3, "poll": 2, "custom": {"a": 1}}))
+    before = whole(site)
+
+    told(site.patch("/v1/worker/config", {"enabled": False, "alerts": {"depth": 7}}))
+    told(site.patch("/v1/worker/config", {"enabled": True, "slots": None, "limits": {"cpu": 60}}))
+
+    expected = before | {"slots": None, "alerts": before["alerts"] | {"depth": 7}}
+    assert whole(site) == expected | {"limits": before["limits"] | {"cpu": 60}}
+    audited = json.loads(site.newest_audit("setting.put").after or "").keys()
+    assert audited == {"enabled", "slots", "limits", "revision"}
+    assert told(site.patch("/v1/worker/config", {"custom": {"b": 2}}))["custom"] == {"b": 2}
+    refused(site.patch("/v1/worker/config", {"slots": 9}, headers={"If-Match": '"1"'}), 412, "revision_conflict")
+    refused(site.patch("/v1/worker/config", {}), 422, "invalid_request")
 
 
 def test_of_two_operators_the_second_does_not_overwrite_the_first(site: WebKit) -> None:
-    told(site.put("/v1/worker/config", {"slots": 1}, headers={"If-Match": '"0"'}))
+    told(site.patch("/v1/worker/config", {"slots": 1}, headers={"If-Match": '"0"'}))
 
-    refused(site.put("/v1/worker/config", {"slots": 2}, headers={"If-Match": '"0"'}), 412, "revision_conflict")
+    refused(site.patch("/v1/worker/config", {"slots": 2}, headers={"If-Match": '"0"'}), 412, "revision_conflict")
 
     assert told(site.get("/v1/worker/config"))["slots"] == 1
-    told(site.put("/v1/worker/config", {"slots": 2}))
+    told(site.patch("/v1/worker/config", {"slots": 2}))
 
 
 @pytest.mark.parametrize(
@@ -97,15 +135,16 @@ def test_of_two_operators_the_second_does_not_overwrite_the_first(site: WebKit) 
     ],
 )  # fmt: skip
 def test_a_configuration_that_cannot_hold_is_refused(site: WebKit, body: Any) -> None:
-    assert site.put("/v1/worker/config", body).status_code == 422
+    assert site.patch("/v1/worker/config", body).status_code == 422
+    assert site.put("/v1/worker/config", body if body == [] else whole(site) | body).status_code == 422
     assert told(site.get("/v1/worker/config"))["revision"] == 0
 
 
 def test_only_super_admins_change_it_and_see_what_looks_like_a_secret(site: WebKit) -> None:
-    told(site.put("/v1/worker/config", {"custom": {"api_key": "canary-1", "region": "eu"}}))
+    told(site.patch("/v1/worker/config", {"custom": {"api_key": "canary-1", "region": "eu"}}))
 
     with site.as_("admin"):
         assert told(site.get("/v1/worker/config"))["custom"] == {"api_key": "***", "region": "eu"}
-        refused(site.put("/v1/worker/config", {}), 403, "forbidden")
+        refused(site.patch("/v1/worker/config", {}), 403, "forbidden")
     with site.as_("super_admin"):
         assert told(site.get("/v1/worker/config"))["custom"]["api_key"] == "canary-1"

@@ -64,11 +64,11 @@ def set_live(
         )
     out = Output(common.json)
     with connect(common) as api:
-        config = api.get(_LIVE).data
-        revision = config.pop("revision")
+        stored = api.get(_LIVE).data
+        asked: dict[str, Any] = {}
         for name, value in object_of(changes, None).items():
-            _put(config, name, value)
-        answer = api.ask("PUT", _LIVE, body=config, headers={"If-Match": f'"{revision}"'})
+            _put(asked, stored, name, value)
+        answer = api.ask("PATCH", _LIVE, body=asked, headers={"If-Match": f'"{stored["revision"]}"'})
     if common.json:
         out.document(answer.text)
         return
@@ -85,17 +85,17 @@ def _live(common: Common, out: Output) -> dict[str, Any] | None:
     return told
 
 
-def _put(config: dict[str, Any], name: str, value: Any) -> None:
-    """Change one field; what it may be is the API's matter."""
+def _put(asked: dict[str, Any], stored: dict[str, Any], name: str, value: Any) -> None:
+    """Ask for a change of one field; what it may be is the API's matter."""
     part, dot, inner = name.partition(".")
-    if dot and part != "custom":
-        if not isinstance(config.get(part), dict):
-            raise InvalidInput(f"{name!r} is not stored for workers.", hint="`penstock config show` lists what is.")
-        config[part][inner] = value
-    elif dot:
-        config["custom"] = {**config["custom"], inner: value}
-    else:
-        config[name] = value
+    if not dot:
+        asked[name] = value
+        return
+    # `custom` is one value: what it holds already is sent, too.
+    asked.setdefault(part, dict(stored.get(part) or {}) if part == "custom" else {})
+    if not isinstance(stored.get(part), dict) or not isinstance(asked[part], dict):
+        raise InvalidInput(f"{name!r} is not stored for workers.", hint="`penstock config show` lists what is.")
+    asked[part][inner] = value
 
 
 def _flat(live: dict[str, Any]) -> list[tuple[str, Any]]:

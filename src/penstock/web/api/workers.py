@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from penstock.core import worker_config as rules
 from penstock.core.access import Role
+from penstock.core.errors import InvalidInput
 from penstock.core.shape import iso, listed, spliced
 from penstock.core.worker import WorkerRow
 from penstock.core.worker_config import WorkerConfig
@@ -40,9 +41,21 @@ async def get_config(call: Call) -> Response:
     refusals=("revision_conflict",),
 )  # fmt: skip
 async def replace_config(call: Call, asked: shapes.WorkerConfigAsked, expected: Expected) -> Response:
-    """Replace what holds for every worker; running ones learn of it with their next heartbeat."""
+    """Replace all that holds for every worker; a body that leaves a field out is refused."""
     wanted = rules.parse(asked.model_dump(by_alias=True))
     return _config_told(call, *await call.app.aset_worker_config(wanted, revision=expected, by=call.by))
+
+
+@endpoint(
+    router, "PATCH", "/v1/worker/config", role=Role.SUPER_ADMIN, answer=shapes.WorkerConfig, also={200: TAGGED},
+    refusals=("revision_conflict",),
+)  # fmt: skip
+async def change_config(call: Call, asked: shapes.WorkerConfigPatch, expected: Expected) -> Response:
+    """Change what the body names; running workers learn of it with their next heartbeat. `custom` is one value."""
+    if not asked.model_fields_set:
+        raise InvalidInput("Nothing is to be changed.", hint="Name a field, such as slots or enabled.")
+    changes = asked.model_dump(by_alias=True, exclude_unset=True)
+    return _config_told(call, *await call.app.aset_worker_config(changes, revision=expected, by=call.by))
 
 
 def _config_told(call: Caller, config: WorkerConfig, revision: int) -> Response:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from penstock.web.shapes.base import Asked, Moment, PayloadObject, Told
+from penstock.web.shapes.base import Asked, ChangeAsked, Moment, PayloadObject, Told
 
 _YEAR = 365 * 86_400
 _MOST = 2**53
@@ -52,48 +52,110 @@ class WorkerList(Told):
     workers: list[Worker]
 
 
+_Kept = Annotated[float, Field(ge=0, le=100 * _YEAR)]
+_Rate = Annotated[float, Field(ge=0, le=1)]
+_Window = Annotated[float, Field(ge=60, le=86_400)]
+_Count = Annotated[int, Field(ge=1, le=1_000_000)]
+_Depth = Annotated[int, Field(ge=0, le=_MOST)]
+_Stuck = Annotated[float, Field(ge=0, le=_YEAR)]
+_Memory = Annotated[int, Field(ge=10_000_000, le=_MOST)]
+_Positive = Annotated[int, Field(ge=1, le=_MOST)]
+_Files = Annotated[int, Field(ge=16, le=_MOST)]
+_Slots = Annotated[int, Field(ge=1, le=10_000)]
+_InlineSlots = Annotated[int, Field(ge=1, le=100_000)]
+_Poll = Annotated[float, Field(ge=0.01, le=3600)]
+_Lease = Annotated[float, Field(ge=1, le=3600)]
+_Heartbeat = Annotated[float, Field(ge=0.1, le=1200)]
+_Drain = Annotated[float, Field(ge=0, le=86_400)]
+_Custom = Annotated[PayloadObject, Field(description="Handlers see it as `ctx.settings`.")]
+
+
 class RetentionAsked(Asked):
     """How long ended jobs are kept where their definition says nothing, in seconds."""
 
-    stale_after: float | None = Field(default=None, ge=0, le=100 * _YEAR)
-    delete_after: float | None = Field(default=None, ge=0, le=100 * _YEAR)
+    stale_after: _Kept | None
+    delete_after: _Kept | None
 
 
 class AlertsAsked(Asked):
     """From when on something is worth an alert; times are in seconds."""
 
-    failure_rate: float = Field(default=0.1, ge=0, le=1)
-    window: float = Field(default=900.0, ge=60, le=86_400)
-    least_sample: int = Field(default=20, ge=1, le=1_000_000)
-    depth: int = Field(default=100, ge=0, le=_MOST)
-    stuck: float = Field(default=300.0, ge=0, le=_YEAR)
-    endpoint_failures: int = Field(default=5, ge=1, le=1_000_000)
+    failure_rate: _Rate
+    window: _Window
+    least_sample: _Count
+    depth: _Depth
+    stuck: _Stuck
+    endpoint_failures: _Count
 
 
 class LimitsAsked(Asked):
     """What an attempt may use where its definition says nothing."""
 
-    memory: int | None = Field(default=None, ge=10_000_000, le=_MOST)
-    cpu: int | None = Field(default=None, ge=1, le=_MOST)
-    files: int | None = Field(default=None, ge=16, le=_MOST)
-    file_size: int | None = Field(default=None, ge=0, le=_MOST)
-    processes: int | None = Field(default=None, ge=1, le=_MOST)
+    memory: _Memory | None
+    cpu: _Positive | None
+    files: _Files | None
+    file_size: _Depth | None
+    processes: _Positive | None
 
 
 class WorkerConfigAsked(Asked):
-    """What shall hold for every worker; null or left out: the worker's own setting. Times are in seconds."""
+    """All that shall hold for every worker; null: the worker's own setting. Times are in seconds."""
+
+    enabled: bool
+    slots: _Slots | None
+    inline_slots: _InlineSlots | None
+    poll: _Poll | None
+    lease: _Lease | None
+    heartbeat: _Heartbeat | None
+    drain: _Drain | None
+    retention: RetentionAsked
+    alerts: AlertsAsked
+    limits: LimitsAsked
+    custom: _Custom
+
+
+class RetentionPatch(ChangeAsked):
+    """What shall be different of how long ended jobs are kept."""
+
+    stale_after: _Kept | None = None
+    delete_after: _Kept | None = None
+
+
+class AlertsPatch(ChangeAsked):
+    """What shall be different of the thresholds of alerts."""
+
+    failure_rate: _Rate = 0
+    window: _Window = 60
+    least_sample: _Count = 1
+    depth: _Depth = 0
+    stuck: _Stuck = 0
+    endpoint_failures: _Count = 1
+
+
+class LimitsPatch(ChangeAsked):
+    """What shall be different of what an attempt may use."""
+
+    memory: _Memory | None = None
+    cpu: _Positive | None = None
+    files: _Files | None = None
+    file_size: _Depth | None = None
+    processes: _Positive | None = None
+
+
+class WorkerConfigPatch(ChangeAsked):
+    """What shall be different for every worker; what is left out stays, and `custom` is replaced as a whole."""
 
     enabled: bool = True
-    slots: int | None = Field(default=None, ge=1, le=10_000)
-    inline_slots: int | None = Field(default=None, ge=1, le=100_000)
-    poll: float | None = Field(default=None, ge=0.01, le=3600)
-    lease: float | None = Field(default=None, ge=1, le=3600)
-    heartbeat: float | None = Field(default=None, ge=0.1, le=1200)
-    drain: float | None = Field(default=None, ge=0, le=86_400)
-    retention: RetentionAsked = RetentionAsked()
-    alerts: AlertsAsked = AlertsAsked()
-    limits: LimitsAsked = LimitsAsked()
-    custom: PayloadObject = Field(default_factory=dict, description="Handlers see it as `ctx.settings`.")
+    slots: _Slots | None = None
+    inline_slots: _InlineSlots | None = None
+    poll: _Poll | None = None
+    lease: _Lease | None = None
+    heartbeat: _Heartbeat | None = None
+    drain: _Drain | None = None
+    retention: RetentionPatch = RetentionPatch()
+    alerts: AlertsPatch = AlertsPatch()
+    limits: LimitsPatch = LimitsPatch()
+    custom: _Custom = Field(default_factory=dict)
 
 
 class Retention(Told):

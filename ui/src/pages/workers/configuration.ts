@@ -78,18 +78,14 @@ export async function readConfiguration(): Promise<Stored> {
   return taken(await text("GET", path("worker", "config")));
 }
 
-/** Replace all of it, unless somebody else did since. */
-export async function writeConfiguration({ config, custom }: Stored): Promise<Stored> {
-  const { revision, custom: _, ...rest } = config;
-  const body = JSON.stringify(rest);
-  return taken(await text("PUT", path("worker", "config"), { raw: `${body.slice(0, -1)},"custom":${custom}}`, revision }));
+/** Change what differs from what was read, unless somebody else has changed something since. */
+export async function changeConfiguration(stored: Stored, { config, custom }: Stored): Promise<Stored> {
+  const changes = JSON.stringify(differences(stored.config, config));
+  const own = custom === stored.custom ? "" : `${changes === "{}" ? "" : ","}"custom":${custom}`;
+  return taken(await text("PATCH", path("worker", "config"), { raw: `${changes.slice(0, -1)}${own}}`, revision: stored.config.revision }));
 }
 
-export async function setEnabled(enabled: boolean): Promise<void> {
-  const stored = await readConfiguration();
-  await writeConfiguration({ ...stored, config: { ...stored.config, enabled } });
-}
-
+export const setEnabled = (enabled: boolean) => text("PATCH", path("worker", "config"), { raw: JSON.stringify({ enabled }) });
 
 /** Start nothing more of any definition, with a reason that everybody sees. */
 export const pauseAll = (asked: { reason: string; until: string | null }) => post(path("system", "pause"), asked);
@@ -97,6 +93,17 @@ export const resumeAll = () => post(path("system", "resume"));
 
 function taken(told: string): Stored {
   return { config: JSON.parse(told) as WorkerConfig, custom: members(told).get("custom") ?? "{}" };
+}
+
+function differences(before: WorkerConfig, after: WorkerConfig): Record<string, unknown> {
+  const found: Record<string, unknown> = {};
+  for (const { name } of FIELDS) {
+    const value = valueOf(after, name);
+    if (value === valueOf(before, name)) continue;
+    const [first, second] = name.split(".") as [string, string | undefined];
+    found[first] = second === undefined ? value : { ...(found[first] as object | undefined), [second]: value };
+  }
+  return found;
 }
 
 /** The values as texts, for a form. */
