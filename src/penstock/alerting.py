@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from penstock import options as given
 from penstock.conversation import Talk
 from penstock.core import alerts as rules
 from penstock.core.alerts import Alert, Facts, StoredAlert
+from penstock.core.definition import DefinitionRow
 from penstock.core.errors import InvalidInput
 from penstock.core.instant import SECOND
+from penstock.core.stats import Durations, Running, Stats
 from penstock.core.worker_config import SETTING, WorkerConfig, disabled_in, from_text
 from penstock.stats import Figures
 from penstock.stores.verbs import admin, schedules, webhooks
@@ -45,7 +48,8 @@ class Alerting(Figures):
         )
         return found
 
-    def _alerts(self) -> Talk[list[Alert]]:
+    def _alerts(self, taken: Collection[tuple[str, int]] = ()) -> Talk[list[Alert]]:
+        """`taken` are the keys and versions of definitions that a worker serves which is about to begin."""
         settings: Any = yield admin.settings()
         stored = settings.get(SETTING)
         config, problem = WorkerConfig(), None
@@ -54,17 +58,37 @@ class Alerting(Figures):
         except InvalidInput as error:
             problem = str(error)
         now: int = yield admin.clock()
+        stats: Stats = yield admin.stats(now - round(config.alerts.window * SECOND))
+        running: list[Running] = yield admin.longest_running()
+        history, timeouts = yield from self._known_of(running, stats)
         return rules.alerts(
             Facts(
-                stats=(yield admin.stats(now - round(config.alerts.window * SECOND))),
+                stats=stats,
                 thresholds=config.alerts,
                 config_error=problem,
                 disabled=disabled_in(stored),
                 system_pause=(yield admin.system_pause()),
-                unserved=(yield admin.unserved()),
+                unserved=[each for each in (yield admin.unserved()) if each[:2] not in taken],
                 failing=[each for each in (yield admin.workers()) if each.cannot_load],
                 schedules=(yield schedules.all()),
-                running=(yield admin.longest_running()),
+                running=running,
                 endpoints=(yield webhooks.endpoints()),
+                history=history,
+                timeouts=timeouts,
             )
         )
+
+    def _known_of(
+        self, running: list[Running], stats: Stats
+    ) -> Talk[tuple[dict[str, Durations], dict[str, float | None]]]:
+        """What is known of definitions that run something and have had no success in the window."""
+        measured = {each.definition for each in stats.definitions if each.durations is not None}
+        if all(each.definition in measured or stats.at - each.started_at < rules.LATE for each in running):
+            return {}, {}
+        history: dict[str, Durations] = yield admin.usual_durations()
+        rows: list[DefinitionRow] = yield admin.definitions()
+        timeouts: dict[str, float | None] = {}
+        for each in sorted(rows, key=lambda row: row.definition.version):
+            timeout = each.definition.timeout
+            timeouts[each.definition.key] = None if timeout is None else timeout / SECOND
+        return history, timeouts

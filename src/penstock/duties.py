@@ -6,7 +6,7 @@ import asyncio
 import random
 import secrets as chance
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from penstock.app import Penstock
@@ -57,11 +57,10 @@ class Duties:
         self._rescuer = Rescuer(store.reserve(_RESCUE_PATIENCE), ports.jobs, _RESCUE_EVERY, self._is_in_touch)
         self._seen_at = time.monotonic()
         self._lost_touch_at = time.monotonic()
-        self.services = [
-            Service("promote", Promoter(store, ports.jobs, app.queue.publish).tick),
-            Service("rescue", self._rescue),
-            *services(app, lambda: me, webhooks, secrets, archive),
-        ]
+        first = [
+            Service("promote", Promoter(store, ports.jobs, app.queue.publish).tick), Service("rescue", self._rescue)
+        ]  # fmt: skip
+        self.services = [*first, *services(app, lambda: me, webhooks, secrets, archive, before=first)]
 
     def duties(self) -> list[Duty]:
         """How it goes with each of them: the last success, the errors."""
@@ -104,23 +103,32 @@ def services(
     *,
     ticking: bool = True,
     pace: Pace = ALONE,
+    before: Sequence[Service] = (),
 ) -> list[Service]:
-    """What every process does beside running jobs, in so many lines; `me` says who does it."""
+    """What every process does in addition to running jobs; `me` says who does it.
+
+    Alerts begin when these and the services `before` have had their first pass: what they find to do is no fault.
+    """
     housekeeper = Housekeeper(app.store, ports.admin, ports.feed, me, archive, pace)
     timer = scheduler(app, pace)
     posting = Webhooks(
         app.store, ports.webhooks, me, webhooks or WebhookSettings(), secrets or SecretPolicy(), pace=pace
     )
-    return [
+    first = [
         *([Service("schedule", timer.tick, counting=timer)] if ticking else []),
         Service("housekeep", housekeeper.tick),
-        Service("alert", alerts(app, me, pace).tick),
-        posting.service(),
     ]
 
+    def caught_up() -> bool:
+        return all(each.caught_up for each in (*before, *first))
 
-def alerts(app: Penstock, me: Callable[[], str], pace: Pace = ALONE) -> Alerts:
-    return Alerts(app.store, ports.admin, me, app.aalerts, pace)
+    return [*first, Service("alert", alerts(app, me, pace, caught_up).tick), posting.service()]
+
+
+def alerts(
+    app: Penstock, me: Callable[[], str], pace: Pace = ALONE, caught_up: Callable[[], bool] = lambda: True
+) -> Alerts:
+    return Alerts(app.store, ports.admin, me, app.aalerts, pace, caught_up)
 
 
 def scheduler(app: Penstock, pace: Pace = ALONE) -> Scheduler:
@@ -134,8 +142,11 @@ def scheduler(app: Penstock, pace: Pace = ALONE) -> Scheduler:
     )
 
 
-async def once(app: Penstock, archive: Archive | None = None) -> Round:
-    """One pass: rescue, tick, promote, keep house, look for alerts."""
+async def once(app: Penstock, archive: Archive | None = None, taken: Collection[tuple[str, int]] = ()) -> Round:
+    """One pass: rescue, tick, promote, keep house, look for alerts.
+
+    `taken` are the keys and versions of the definitions whose jobs the caller runs after it: they have a worker.
+    """
     store, timer = app.store, scheduler(app)
     housekeeper = Housekeeper(store, ports.admin, ports.feed, lambda: "", archive)
     for _ in range(_MOST_PASSES):
@@ -150,7 +161,7 @@ async def once(app: Penstock, archive: Archive | None = None) -> Round:
     for _ in range(_MOST_PASSES):
         if not await housekeeper.once():
             break
-    await alerts(app, lambda: "").once()
+    await Alerts(store, ports.admin, lambda: "", lambda: app._ado(app._alerts(taken))).once()
     if housekeeper.problem is not None:
         log.error("housekeeping failed", exc_info=housekeeper.problem)
     return Round(timer.ticked, timer.errors + housekeeper.errors.total())

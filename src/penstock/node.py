@@ -30,6 +30,8 @@ from penstock.stores import ports
 _AGAIN = 2.0
 _LOOK = 0.25
 _GLANCE = 0.05
+_FIRST = ("promote", "rescue")
+"""Services of a worker that make right what has happened while it was away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ class Node:
                 settings=configured(self.settings, await _config(clerk), AT_START), inline=inline,
                 duties=lambda worker: duties.services(
                     clerk, lambda: worker.id, self._webhooks, self._secrets, self._archive, ticking=self._ticking,
-                    pace=worker.pace,
+                    pace=worker.pace, before=[each for each in worker.services if each.name in _FIRST],
                 ),
             )  # fmt: skip
             self._clerk, self._worker, self._definitions = clerk, worker, zygote.definitions
@@ -194,7 +196,7 @@ class Node:
         """
         if not (await _config(self.app)).enabled:
             return Pass(0, 0, 0)
-        done = await duties.once(self.app, self._archive)
+        done = await duties.once(self.app, self._archive, self._served if drain else ())
         if drain:
             working = asyncio.ensure_future(self.worker.run())
             finished = asyncio.ensure_future(self._work_off())
@@ -216,12 +218,17 @@ class Node:
         if not (await _config(self.app)).enabled:
             return Pass(0, 0, 0)
         before = dict(self.worker.counts)
-        done = await duties.once(self.app, self._archive)
+        done = await duties.once(self.app, self._archive, self._served)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._see_to_the_end(), within)
         counts = self.worker.counts
         failed = counts["failed"] - before["failed"]
         return Pass(counts["settled"] - before["settled"], failed + done.errors, done.ticks)
+
+    @property
+    def _served(self) -> set[tuple[str, int]]:
+        """The keys and versions of the definitions that its worker runs."""
+        return {(each.key, each.version) for each in self._definitions}
 
     async def _see_to_the_end(self) -> None:
         """Until what waits now was run, its children included."""

@@ -15,9 +15,11 @@ from penstock import Penstock, duties
 from penstock.core import event as kinds
 from penstock.core.outcome import Failure
 from penstock.core.schedule import Kind, Schedule
+from penstock.engine import alerts as engine_alerts
+from penstock.engine.service import Service
 from penstock.stores.verbs import feed, jobs, schedules, webhooks
 from tests.app import shapes
-from tests.app.hand import Hand
+from tests.app.hand import LEASE, Hand
 from tests.stores.tables import change, query
 
 BROKEN = Failure("ValueError", "broken", "Traceback", "mark")
@@ -151,6 +153,47 @@ async def test_an_alert_is_raised_and_cleared_once_each(
     for each in expected:
         assert [text.startswith(f"alert raised: {each}: ") for text in said].count(True) == 1
         assert said.count(f"alert cleared: {each}") == 1
+
+
+async def test_alerts_begin_when_the_other_duties_have_had_their_first_pass(
+    app: Penstock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(app)
+    app.pause_all("x")
+    caught_up = False
+    duty = duties.alerts(app, lambda: scene.hand.id, caught_up=lambda: caught_up)
+
+    assert await duty.tick() < 1
+    assert scene.standing() == set()
+    monkeypatch.setattr(engine_alerts, "_LONGEST_CATCHING_UP", 0.0)
+    caught_up = False
+    await app.store.arun(jobs.heartbeat(scene.hand.id, LEASE))
+    await duty.once()
+    assert scene.standing() == {"system_paused:*"}
+
+
+async def test_a_duty_that_fails_or_has_done_its_work_keeps_no_alert_back() -> None:
+    pauses = iter([0.0, 0.0, 1.0])
+
+    async def work() -> float:
+        pause = next(pauses)
+        seen.append(working.caught_up)
+        if pause:
+            working.stop()
+        return pause
+
+    async def fail() -> float:
+        failing.stop()
+        raise ValueError("broken")
+
+    seen: list[bool] = []
+    working, failing = Service("work", work), Service("fail", fail)
+    await working.run()
+    await failing.run()
+
+    assert seen == [False, False, False]
+    assert working.caught_up
+    assert failing.caught_up
 
 
 async def test_webhooks_can_ask_for_alerts(app: Penstock) -> None:

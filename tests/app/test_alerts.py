@@ -20,6 +20,7 @@ from penstock.core.worker_config import AlertThresholds, WorkerConfig
 from penstock.stores.verbs import admin, jobs, schedules
 from tests.app import shapes
 from tests.app.hand import LEASE, Hand
+from tests.stores.tables import change
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
 NIGHTLY = Schedule("nightly", "work", Kind.INTERVAL, "3600", params='{"to":"x"}')
@@ -164,8 +165,47 @@ def test_only_what_runs_longer_than_usual_is_stuck() -> None:
 
     assert told("work", 310) == []
     assert told("work", 311) == ["stuck"]
-    assert told("new", 10_000) == []
-    assert told("gone", 10_000) == []
+    assert told("new", 300) == []
+    assert told("new", 301) == ["stuck"], "the threshold alone suffices"
+
+
+def test_without_a_success_in_the_window_a_job_is_compared_with_the_history_and_then_with_the_timeout() -> None:
+    history = {"nightly": Durations(1800, 3600, 20)}
+    timeouts = {"nightly": None, "quick": 30.0, "slow": 86_400.0, "endless": None}
+
+    def told(definition: str, seconds: float) -> list[str]:
+        running = Running("job", definition, NOON - timedelta(seconds=seconds))
+        return [each.kind for each in alerts(_facts(running=[running], history=history, timeouts=timeouts))]
+
+    assert [told("nightly", each) for each in (3900, 3901)] == [[], ["stuck"]]
+    assert [told("quick", each) for each in (90, 91)] == [[], ["stuck"]]
+    for definition in ("slow", "endless", "gone"):
+        assert [told(definition, each) for each in (300, 301)] == [[], ["stuck"]]
+
+
+def test_a_hung_job_of_a_definition_without_a_success_in_the_window_is_told(app: Penstock, work: Any) -> None:
+    hand = Hand(app)
+    job = work.enqueue("x")
+    hand.claim_one(job.id)
+    change(app.store, "UPDATE {s}job SET started_at = started_at - 400000000 WHERE worker IS NOT NULL")
+
+    alert = found(app)[f"stuck:{job.id}"]
+
+    assert "has been running for 40" in alert.message
+    assert "no job of it has succeeded yet" in alert.message
+
+
+def test_a_hung_job_is_compared_with_successes_of_the_day_before(app: Penstock, work: Any) -> None:
+    hand = Hand(app)
+    hand.succeed(work.enqueue("x").id)
+    job = work.enqueue("x")
+    hand.claim_one(job.id)
+    change(app.store, "UPDATE {s}job SET started_at = started_at - 400000000 WHERE worker IS NOT NULL")
+    change(app.store, "UPDATE {s}tally_delta SET minute = minute - 1500")
+
+    alert = found(app)[f"stuck:{job.id}"]
+
+    assert "s are usual" in alert.message
 
 
 @pytest.mark.parametrize(

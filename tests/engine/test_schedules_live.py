@@ -13,6 +13,7 @@ import pytest
 from penstock.core.job import Job
 from tests.conftest import Counts
 from tests.engine.fleet import QUICK, Stage, WorkerProcess, command
+from tests.stores.tables import change
 
 pytestmark = pytest.mark.xdist_group("engine-schedules-live")
 
@@ -127,3 +128,23 @@ def _newest(stage: Stage, schedule: str) -> int:
     """The second of its newest tick."""
     newest = stage.app.get_schedule(schedule).last_scheduled_at
     return 0 if newest is None else round(newest.timestamp())
+
+
+def test_a_restart_after_minutes_raises_no_alert_about_what_its_first_pass_makes_up_for(stage: Stage) -> None:
+    start(stage, "").ready().stop()
+    for number in range(20):
+        stage.app.save_schedule(f"late-{number}", "work", every=3600)
+    change(stage.app.store, "UPDATE {s}schedule SET next_run_at = next_run_at - 2 * 3600000000")
+    ended = {each.id for each in stage.app.workers()}
+
+    worker = start(stage, "")
+
+    def looked() -> bool:
+        others = [each for each in stage.app.workers() if each.id not in ended]
+        duties = [duty for each in others for duty in each.duties]
+        return any(duty.name == "alert" and duty.last_success_age is not None for duty in duties)
+
+    stage.eventually(looked, "the worker has looked for alerts")
+    assert all(made(stage, f"late-{number}") for number in range(20))
+    assert {each.alert.kind for each in stage.app.alert_history()} == set()
+    assert worker.alive

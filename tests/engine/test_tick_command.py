@@ -96,6 +96,22 @@ def test_drain_runs_all_that_waits(cron: Cron) -> None:
     assert (code, said) == (1, {"processed": 28, "errors": 1, "ticks": 0}), "one attempt failed"
 
 
+def test_a_drain_raises_no_alert_about_the_jobs_that_it_takes(cron: Cron) -> None:
+    app = cron.stage.app
+    for _ in range(3):
+        app.enqueue("fine")
+    app.job("elsewhere")(_elsewhere)
+    app.enqueue("elsewhere")
+
+    code, said, _ = cron.tick("--drain")
+
+    assert (code, said["processed"]) == (0, 3)
+    assert {each.alert.id for each in app.alert_history()} == {"unserved:elsewhere"}
+
+
+def _elsewhere() -> None: ...
+
+
 def test_a_drain_ends_though_a_schedule_ticks_faster_than_its_jobs_run(cron: Cron) -> None:
     app, gate = cron.stage.app, Gate(cron.stage.folder)
     cron.jobs.save("often.py", f"schedule = '1s'\noverlap = 'allow'\ndef run(ctx):\n    {gate.text}")

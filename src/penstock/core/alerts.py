@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from penstock.core.definition import Pause
 from penstock.core.instant import to_datetime
 from penstock.core.schedule import ScheduleRow
-from penstock.core.stats import DefinitionStats, Running, Stats
+from penstock.core.stats import Durations, Running, Stats
 from penstock.core.webhook import Endpoint
 from penstock.core.worker import LOAD, WorkerRow
 from penstock.core.worker_config import AlertThresholds, Disabled
@@ -73,6 +73,10 @@ class Facts:
     schedules: Sequence[ScheduleRow] = ()
     running: Sequence[Running] = ()
     endpoints: Sequence[Endpoint] = ()
+    history: Mapping[str, Durations] = field(default_factory=dict)
+    """How long the jobs of each definition have taken since the store began, for those without one in the window."""
+    timeouts: Mapping[str, float | None] = field(default_factory=dict)
+    """How many seconds an attempt of each definition may take; None: any number."""
 
 
 def alerts(facts: Facts) -> list[Alert]:
@@ -155,21 +159,28 @@ def _deep(facts: Facts) -> Iterator[Alert]:
 
 
 def _stuck(facts: Facts) -> Iterator[Alert]:
-    """Beyond its usual time, where there is one; or silent for so long, where it has said how far it is before."""
-    usual: dict[str, DefinitionStats] = {each.definition: each for each in facts.stats.definitions}
+    """Longer than usual, or silent for so long after it has said how far it is."""
+    in_window = {each.definition: each.durations for each in facts.stats.definitions}
+    stuck = facts.thresholds.stuck
     for job in facts.running:
-        known = usual[job.definition].durations if job.definition in usual else None
+        known = in_window.get(job.definition) or facts.history.get(job.definition)
         seconds = (facts.stats.at - job.started_at).total_seconds()
-        if known is not None and seconds > known.p95 + facts.thresholds.stuck:
-            text = (
-                f"Job {job.job_id} of {job.definition!r} has been running for {seconds:.0f} s; "
-                f"{known.p95:.3g} s are usual."
-            )
+        usual, most = (0.0, _most_without_history(facts, job.definition)) if known is None else (known.p95, None)
+        if seconds > (usual + stuck if most is None else most):
+            told = "no job of it has succeeded yet" if known is None else f"{known.p95:.3g} s are usual"
+            text = f"Job {job.job_id} of {job.definition!r} has been running for {seconds:.0f} s; {told}."
             yield Alert("stuck", job.job_id, text, since=job.started_at)
         silent = None if job.heard_at is None else (facts.stats.at - job.heard_at).total_seconds()
-        if silent is not None and silent > (known.p95 if known else 0) + facts.thresholds.stuck:
+        if silent is not None and silent > usual + stuck:
             text = f"Job {job.job_id} of {job.definition!r} has not said for {silent:.0f} s how far it is."
             yield Alert("silent", job.job_id, text, since=job.heard_at)
+
+
+def _most_without_history(facts: Facts, definition: str) -> float:
+    """The threshold alone, or the timeout where that is shorter: some time after it the attempt should have ended."""
+    timeout = facts.timeouts.get(definition)
+    stuck = facts.thresholds.stuck
+    return stuck if timeout is None else min(stuck, timeout + LATE.total_seconds())
 
 
 def _endpoints(facts: Facts) -> Iterator[Alert]:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from penstock.core.alerts import Alert, AlertNews, StoredAlert
 from penstock.core.plan import Plan
-from penstock.core.stats import ErrorPage, Running, Stats, Totals
+from penstock.core.stats import Durations, ErrorPage, Running, Stats, Totals
 
 
 class FiguresPort(Protocol):
@@ -39,6 +39,10 @@ class FiguresPort(Protocol):
     ) -> Plan[list[StoredAlert]]:
         """Alerts that were raised, the newest first; with `cleared`, only those that were cleared, or only those that
         were not. `before` is the `seq` of the last one of a page, for the next page."""
+        ...
+
+    def usual_durations(self) -> Plan[dict[str, Durations]]:
+        """How long the attempts of each definition took that have succeeded since the store began."""
         ...
 
     def longest_running(self, limit: int = 100) -> Plan[list[Running]]:

@@ -11,6 +11,9 @@ from penstock.engine.pace import ALONE, Pace
 from penstock.engine.service import log
 
 _EVERY = 10.0
+_SOON = 0.2
+_LONGEST_CATCHING_UP = 30.0
+"""A duty that never comes to an end of its work keeps alerts back for so long."""
 _NOT_LEADING = 60.0
 """A process that does not lead looks all the same, but seldom: the leader may be unable to."""
 
@@ -25,16 +28,20 @@ class Alerts:
         me: Callable[[], str],
         look: Callable[[], Awaitable[Sequence[Alert]]],
         pace: Pace = ALONE,
+        caught_up: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`look` gives all alerts that hold at this moment."""
+        """`look` gives all alerts that hold at this moment; `caught_up`: the other duties have had their first pass."""
         self._store = store
         self._admin = admin
         self._me = me
         self._look = look
         self._pace = pace
-        self._looked_at = time.monotonic()
+        self._caught_up = caught_up
+        self._looked_at = self._begun_at = time.monotonic()
 
     async def tick(self) -> float:
+        if not self._caught_up() and time.monotonic() - self._begun_at < _LONGEST_CATCHING_UP:
+            return _SOON
         leads = await self._store.arun(self._admin.leader()) == self._me()
         if leads or time.monotonic() - self._looked_at >= _NOT_LEADING:
             await self.once()

@@ -42,6 +42,8 @@ class Service:
         """When a tick last went well, on the monotonic clock."""
         self.errors = 0
         self.last_error: str | None = None
+        self.caught_up = False
+        """Whether a tick left nothing to do now, or has failed: its first pass is over."""
         self._counting = counting
         self._tick = tick
         self._longest_pause = longest_pause
@@ -86,9 +88,11 @@ class Service:
             try:
                 pause = await self._tick()
                 self.succeeded_at, failures = time.monotonic(), 0
+                self.caught_up |= pause > 0
             except Exception as error:
                 failures += 1
                 self.errors += 1
+                self.caught_up = True
                 self.last_error = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
                 pause = min(self._longest_pause, 0.1 * 2 ** min(failures, 10))
                 self._complain(error, failures, pause)

@@ -37,6 +37,7 @@ from penstock.stores.verbs.stats import errors as errors
 from penstock.stores.verbs.stats import longest_running as longest_running
 from penstock.stores.verbs.stats import stats as stats
 from penstock.stores.verbs.stats import totals as totals
+from penstock.stores.verbs.stats import usual_durations as usual_durations
 from penstock.stores.verbs.why import system_pause as system_pause
 from penstock.stores.verbs.why import unserved as unserved
 from penstock.stores.verbs.why import why as why

@@ -20,6 +20,7 @@ from penstock.core.lengths import LOST, Lengths, together
 from penstock.core.plan import Statement, Steps, reads
 from penstock.core.stats import (
     DefinitionStats,
+    Durations,
     ErrorGroup,
     ErrorPage,
     Ever,
@@ -147,6 +148,12 @@ def totals() -> Steps[Totals]:
         hooks_waiting=hooks,
         deliveries_waiting=deliveries,
     )
+
+
+@reads
+def usual_durations() -> Steps[dict[str, Durations]]:
+    seen = yield from _seen({"near": 0, "first": 0, "hour": 1, "far": 0})
+    return {key: known for key, each in seen.items() if (known := durations(each.runs)) is not None}
 
 
 @reads
