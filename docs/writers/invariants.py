@@ -55,8 +55,11 @@ INVARIANTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ),
     (
         "Order",
-        "Claims take jobs by (`rank`, `id`), where `rank = due_at - priority × ageing`, fixed when the time or the "
-        "priority is set. A claim with several lanes never takes a job ranked behind one that it left out because "
+        "Claims take jobs by (`rank`, `id`), where `rank = due_at - priority × ageing`, fixed when the job is "
+        "queued and when its time or its priority is set. `ageing` is the value of the row `ageing` of the table "
+        "`setting`, in microseconds (600000000 where there is none), read by the statement that sets the rank; the "
+        "field `ageing` of the worker configuration writes it. A claim with several lanes "
+        "never takes a job ranked behind one that it left out because "
         "a lane had given its quota.",
         (),
     ),

@@ -17,9 +17,7 @@ class Address(dict[str, Any]):
         return f"Address({ {**self, 'store': masked(self['store'])}!r})"
 
 
-def address_of(
-    store: str | Store, *, migrate: bool, schema: str, pooler: bool, ageing: float | None = None
-) -> Address | None:
+def address_of(store: str | Store, *, migrate: bool, schema: str, pooler: bool) -> Address | None:
     """What another process needs to open the same store; None for a store in memory or one that was given ready."""
     if not isinstance(store, str):
         return None
@@ -29,4 +27,4 @@ def address_of(
             return None
         # The other process may stand in another folder.
         store = f"sqlite:///{quote(os.path.abspath(unquote(path)))}"
-    return Address(store=store, schema=schema, pooler=pooler, migrate=migrate, ageing=ageing)
+    return Address(store=store, schema=schema, pooler=pooler, migrate=migrate)

@@ -19,7 +19,6 @@ from penstock.core import payload
 from penstock.core.context import Errands
 from penstock.core.errors import Conflict, InvalidInput, NotFound
 from penstock.core.ids import IdSource
-from penstock.core.instant import Duration
 from penstock.core.job import Alike, Created, Draft, Job
 from penstock.core.ports import Queue, Store
 from penstock.core.schedule import Schedule
@@ -42,9 +41,7 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
     """Durable background jobs, kept in the store that the URL names.
 
     `sqlite:///file.db` is one file, `sqlite://` is memory, `postgresql://…` a PostgreSQL database; `migrate=True`
-    brings a PostgreSQL schema up to date when the store is first used (a SQLite file always is). Priorities are strict
-    unless `ageing` says how long a job must have waited to overtake one that is a step more important; give all
-    processes of a store the same.
+    brings a PostgreSQL schema up to date when the store is first used (a SQLite file always is).
     """
 
     def __init__(
@@ -55,10 +52,9 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
         schema: str = "penstock",
         pooler: bool = False,
         queue: Queue | None = None,
-        ageing: Duration | None = None,
     ) -> None:
         Defining.__init__(self)
-        Control.__init__(self, store, migrate=migrate, schema=schema, pooler=pooler, queue=queue, ageing=ageing)
+        Control.__init__(self, store, migrate=migrate, schema=schema, pooler=pooler, queue=queue)
         self._ids = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom)
         self._listeners = Listeners(lambda: self.store)
         self._forget_what_was_read()

@@ -15,8 +15,7 @@ from typing import Any, TypeVar
 
 from penstock.address import address_of
 from penstock.core.context import Errands
-from penstock.core.errors import Conflict, InvalidInput, PenstockError
-from penstock.core.instant import SECOND, Duration, microseconds
+from penstock.core.errors import Conflict, PenstockError
 from penstock.core.plan import Plan
 from penstock.core.ports import Doorbell, Queue, Store
 from penstock.queues.database import DatabaseQueue
@@ -63,14 +62,9 @@ class Conversation:
         schema: str,
         pooler: bool,
         queue: Queue | None,
-        ageing: Duration | None = None,
     ) -> None:
-        interval = None if ageing is None else microseconds(ageing, "ageing")
-        if interval == 0:
-            raise InvalidInput("ageing must be more than 0 seconds.", hint="None keeps priorities strict.")
-        self._make_store = store_maker(store, migrate=migrate, schema=schema, pooler=pooler, ageing=interval)
-        seconds = None if interval is None else interval / SECOND
-        self.address = address_of(store, migrate=migrate, schema=schema, pooler=pooler, ageing=seconds)
+        self._make_store = store_maker(store, migrate=migrate, schema=schema, pooler=pooler)
+        self.address = address_of(store, migrate=migrate, schema=schema, pooler=pooler)
         """What another process needs to open the same store; None when a URL does not tell it."""
         self._queue = queue
         self._opened: Store | None = None

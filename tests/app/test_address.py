@@ -61,7 +61,7 @@ def test_what_no_other_process_can_open_has_no_address(store: str | SqliteStore)
 def test_a_printed_address_shows_no_password(url: str) -> None:
     app = Penstock(url, schema="mine", pooler=True)
 
-    assert app.address == {"store": url, "schema": "mine", "pooler": True, "migrate": False, "ageing": None}
+    assert app.address == {"store": url, "schema": "mine", "pooler": True, "migrate": False}
     for shown in (repr(app.address), str(app.address), f"{app.address}", repr(app)):
         assert "pa55word" not in shown
     assert "/db" in repr(app.address)

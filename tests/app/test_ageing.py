@@ -1,8 +1,7 @@
-"""With ageing a job that has waited for long overtakes a more important one."""
+"""All processes of a store share what waiting is worth against priority."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -14,25 +13,28 @@ from penstock.stores.verbs import jobs
 from tests.app.conftest import NewApp
 
 
-@pytest.mark.parametrize(("ageing", "first"), [(None, "urgent"), (0.000001, "waiting"), (timedelta(hours=1), "urgent")])
-def test_ageing_decides_whether_waiting_outweighs_priority(new_app: NewApp, ageing: Any, first: str) -> None:
-    plain = new_app()
-    app = Penstock(**{**(plain.address or {}), "ageing": ageing})
+@pytest.mark.parametrize(("ageing", "first"), [(0, "urgent"), (0.000001, "waiting"), (None, "urgent")])
+def test_one_process_sets_what_waiting_is_worth_and_another_creates_by_it(
+    new_app: NewApp, ageing: float | None, first: str
+) -> None:
+    operator, app = new_app(), new_app()
+    if ageing is not None:
+        operator.set_worker_config({"ageing": ageing})
 
     @app.job("work")
     def work() -> None: ...
 
-    # The moment between the two outweighs ten steps of a microsecond each, and none of an hour.
+    # The moment between the two outweighs ten steps of a microsecond each, and none of ten minutes.
     old = work.options(priority=0).enqueue()
     urgent = work.options(priority=10).enqueue()
 
     assert _claimed_first(app) == {"waiting": old.id, "urgent": urgent.id}[first]
-    app.close()
 
 
-def test_an_ageing_of_nothing_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="ageing must be more than 0"):
-        Penstock("sqlite://", ageing=0)
+@pytest.mark.parametrize("wrong", [-1, None, "ten", True, 10**9])
+def test_an_impossible_ageing_is_refused_by_its_name(app: Penstock, wrong: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"ageing of the worker configuration must be a number from 0 to 31536000"):
+        app.set_worker_config({"ageing": wrong})
 
 
 def _claimed_first(app: Penstock) -> str:

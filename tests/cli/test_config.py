@@ -89,8 +89,8 @@ def test_what_holds_for_all_workers_is_changed_field_by_field(shell: Shell, tmp_
     assert (config.slots, config.alerts.depth, config.poll, revision) == (8, 500, 2, 2)
     assert json.loads(config.custom) == {"a": 1, "b": 9007199254740993}
     assert json.loads(done.out)["revision"] == 2
-    assert "revision 3" in shell.run("config", "set", "slots=null", "--store", url).err
-    assert app.worker_config()[0].slots is None
+    assert "revision 3" in shell.run("config", "set", "slots=null", "ageing=0", "--store", url).err
+    assert (app.worker_config()[0].slots, app.worker_config()[0].ageing) == (None, 0)
     (entry, *_) = app.audit(action="setting.put")
     assert entry.actor.startswith("cli")
     app.close()

@@ -21,7 +21,7 @@ from penstock.core.schedule import ScheduleRow
 from penstock.core.transitions import ACTIVE, LIVE, Status, Trigger, allowed
 from penstock.core.worker import WorkerInfo
 
-STRICT_PRIORITY = 10**15
+AGEING = 600 * SECOND
 ADMITTED = LIVE | {Status.QUEUED}
 HOOKED = {kinds.SUCCEEDED, kinds.FAILED, kinds.RETRYING, kinds.CANCELLED, kinds.STALE, kinds.DELETED}
 
@@ -83,7 +83,7 @@ class ModelJob:
     @property
     def rank(self) -> tuple[int, str]:
         """The place in the queue: one step of priority outweighs any waiting."""
-        return self.due_at - self.priority * STRICT_PRIORITY, self.id
+        return self.due_at - self.priority * AGEING, self.id
 
     @property
     def held(self) -> Held:

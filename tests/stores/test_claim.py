@@ -75,14 +75,6 @@ def test_several_claims_follow_one_order(kit: Kit) -> None:
     assert claimed == [job_id for _, job_id in sorted(made, key=lambda each: (-each[0], each[1]))]
 
 
-def test_priority_is_strict_however_long_the_other_waited(kit: Kit) -> None:
-    kit.create(priority=9)
-    kit.advance(3600 * 24 * 365)
-    urgent = kit.create(priority=10)
-
-    assert [each.job_id for each in kit.claim(limit=1)] == [urgent]
-
-
 # How many
 
 

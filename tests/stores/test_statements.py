@@ -7,7 +7,7 @@ import re
 from penstock.stores import statements
 
 POSTGRES, SQLITE = statements.read("postgres"), statements.read("sqlite")
-GIVEN_BY_THE_STORE = {"now", "ageing", "boot", "steady"}
+GIVEN_BY_THE_STORE = {"now", "boot", "steady"}
 
 
 def test_both_dialects_have_the_same_statements() -> None:

@@ -81,6 +81,14 @@ def whole(site: WebKit) -> dict[str, Any]:
     return found
 
 
+def test_it_says_what_waiting_is_worth(site: WebKit) -> None:
+    assert whole(site)["ageing"] == 600
+
+    told(site.patch("/v1/worker/config", {"ageing": 0}))
+
+    assert site.app.worker_config()[0].ageing == 0
+
+
 def test_a_put_replaces_everything(site: WebKit) -> None:
     plain = whole(site)
     told(site.put("/v1/worker/config", plain | {"slots": 3}))
@@ -130,6 +138,7 @@ def test_of_two_operators_the_second_does_not_overwrite_the_first(site: WebKit) 
     "body",
     [
         {"slots": 0}, {"slots": "4"}, {"slots": 10**9}, {"slot": 1}, {"poll": 0}, {"alerts": {"window": None}},
+        {"ageing": None}, {"ageing": -1},
         {"alerts": {"depths": 1}}, {"custom": []}, {"enabled": 1}, {"lease": 10, "heartbeat": 9}, [],
         {"custom": {"x": "y" * 70_000}},
     ],

@@ -15,6 +15,7 @@ from typing import Any
 from penstock.core import payload
 from penstock.core.admin import Setting
 from penstock.core.errors import InvalidInput
+from penstock.core.instant import SECOND
 
 SETTING = "worker"
 """The name under which the store keeps it."""
@@ -22,6 +23,8 @@ SETTING = "worker"
 _MOST_CUSTOM = 65_536
 _BY, _AT = "disabledBy", "disabledAt"
 _YEAR = 365 * 86_400.0
+_STRICT = 10**15
+"""An ageing interval, in microseconds, that no job outlives: 31 years for each step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,8 @@ class WorkerConfig:
     lease: float | None = None
     heartbeat: float | None = None
     drain: float | None = None
+    ageing: float = 600.0
+    """Waiting for so long is worth one step of priority; 0: priorities are strict."""
     retention: RetentionDefaults = field(default_factory=RetentionDefaults)
     alerts: AlertThresholds = field(default_factory=AlertThresholds)
     limits: DefaultLimits = field(default_factory=DefaultLimits)
@@ -95,6 +100,11 @@ class WorkerConfig:
                 f"custom of the worker configuration may have {_MOST_CUSTOM} bytes of JSON.",
                 hint="Every attempt is handed it: keep large data elsewhere.",
             )
+
+
+def ageing_interval(config: WorkerConfig) -> int:
+    """The microseconds of waiting that one step of priority is worth."""
+    return max(1, round(config.ageing * SECOND)) if config.ageing else _STRICT
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +226,9 @@ _RANGES: dict[str, tuple[type, float, float]] = {
     "lease": (float, 1, 3600),
     "heartbeat": (float, 0.1, 1200),
     "drain": (float, 0, 86_400),
+    "ageing": (float, 0, _YEAR),
 }
-_NEEDED = {each.name for each in fields(AlertThresholds)}
+_NEEDED = {"ageing", *(each.name for each in fields(AlertThresholds))}
 _FIELDS = tuple(each.name for each in fields(WorkerConfig))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from penstock.core.errors import InvalidInput
@@ -24,11 +24,9 @@ _TRUTHS = {
 }
 
 
-def open_store(
-    url: str, *, migrate: bool = False, schema: str = "penstock", pooler: bool = False, ageing: int | None = None
-) -> Store:
+def open_store(url: str, *, migrate: bool = False, schema: str = "penstock", pooler: bool = False) -> Store:
     """The store that a URL names; it connects when it is first used."""
-    return store_maker(url, migrate=migrate, schema=schema, pooler=pooler, ageing=ageing)()
+    return store_maker(url, migrate=migrate, schema=schema, pooler=pooler)()
 
 
 def store_maker(
@@ -37,14 +35,11 @@ def store_maker(
     migrate: bool = False,
     schema: str = "penstock",
     pooler: bool = False,
-    ageing: int | None = None,
 ) -> Callable[[], Store]:
     """Read a URL now; what is given back makes the store later, and loads its driver only then.
 
-    A PostgreSQL URL may carry `schema`, `pooler` and `migrate` as parameters of its own, beside libpq's. `ageing` is
-    the time in microseconds whose waiting outweighs one step of priority; None: no time does.
+    A PostgreSQL URL may carry `schema`, `pooler` and `migrate` as parameters of its own, beside libpq's.
     """
-    aged: dict[str, Any] = {} if ageing is None else {"ageing": ageing}
     if not isinstance(store, str):
         if not callable(getattr(store, "run_on", None)):
             raise InvalidInput(
@@ -56,13 +51,13 @@ def store_maker(
         # It is not repeated: libpq's form, host=… password=…, holds a password anywhere.
         raise InvalidInput(f"The store's address, {quoted_word(store)}, is no store URL.", hint=f"Write {_FORMS}.")
     if scheme == "sqlite":
-        return _sqlite(rest, aged)
+        return _sqlite(rest)
     if scheme in ("postgresql", "postgres"):
-        return _postgres(store, aged, migrate=migrate, schema=schema, pooler=pooler)
+        return _postgres(store, migrate=migrate, schema=schema, pooler=pooler)
     raise InvalidInput(f"There is no store for {scheme!r}.", hint=f"Write {_FORMS}.")
 
 
-def _sqlite(rest: str, aged: Mapping[str, Any]) -> Callable[[], Store]:
+def _sqlite(rest: str) -> Callable[[], Store]:
     path, _, query = rest.partition("?")
     if query:
         raise InvalidInput(f"A SQLite URL takes no parameters, not {quoted_word(query.partition('=')[0])}.")
@@ -78,12 +73,12 @@ def _sqlite(rest: str, aged: Mapping[str, Any]) -> Callable[[], Store]:
     def make() -> Store:
         from penstock.stores.sqlite import SqliteStore
 
-        return SqliteStore(file, **aged)
+        return SqliteStore(file)
 
     return make
 
 
-def _postgres(url: str, aged: Mapping[str, Any], *, migrate: bool, schema: str, pooler: bool) -> Callable[[], Store]:
+def _postgres(url: str, *, migrate: bool, schema: str, pooler: bool) -> Callable[[], Store]:
     address, _, query = url.partition("?")
     host, _, database = address.partition("://")[2].partition("/")
     if host.count("@") > 1 or "@" in database:
@@ -106,7 +101,7 @@ def _postgres(url: str, aged: Mapping[str, Any], *, migrate: bool, schema: str, 
             raise InvalidInput(
                 f"PostgreSQL needs a driver: {error}.", hint="pip install 'penstock[postgres]'"
             ) from error
-        return PostgresStore(address, schema=named, pooler=through_pooler, migrate=migrating, **aged)
+        return PostgresStore(address, schema=named, pooler=through_pooler, migrate=migrating)
 
     return make
 

@@ -44,7 +44,6 @@ T = TypeVar("T")
 
 _log = logging.getLogger("penstock.store")
 
-STRICT_PRIORITY = 10**15
 _TRIES = 6
 _IDLE_MILLISECONDS = 10_000
 """A process that was stopped in the middle of a transaction keeps its locks no longer than this."""
@@ -69,7 +68,6 @@ class PostgresStore:
         pooler: bool = False,
         pool_size: int = 10,
         statement_seconds: float = 30.0,
-        ageing: int = STRICT_PRIORITY,
         migrate: bool = False,
         patience: float | None = None,
     ) -> None:
@@ -82,7 +80,6 @@ class PostgresStore:
         self._patience = patience
         self._pooler = pooler
         self._pool_size = pool_size
-        self._ageing = str(ageing)
         self._migrate = migrate
         self._ring = (NOTIFY, {"channel": channel(schema)})
         # The driver looks for its placeholders in names, too.
@@ -232,7 +229,7 @@ class PostgresStore:
         """The same schema over one connection of its own, with deadlines of its own."""
         return PostgresStore(
             self.url, schema=self.schema, pooler=self._pooler, pool_size=1, statement_seconds=seconds,
-            ageing=int(self._ageing), patience=seconds,
+            patience=seconds,
         )  # fmt: skip
 
     def extend_lease(self, worker: str, lease: int, *, now: int | None = None) -> bool:
@@ -250,7 +247,7 @@ class PostgresStore:
         self, now: int | None, *, hopeful: bool = False
     ) -> Callable[[Statement], tuple[str, dict[str, Any]]]:
         """`hopeful`: what is created is not there yet. Where that is wrong, the plan is carried out once more."""
-        common = {"now": None if now is None else str(now), "ageing": self._ageing}
+        common = {"now": None if now is None else str(now)}
         catalogue = self._hopeful if hopeful else self._careful
 
         def prepare(statement: Statement) -> tuple[str, dict[str, Any]]:

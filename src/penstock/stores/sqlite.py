@@ -36,9 +36,6 @@ from penstock.stores.statements import Catalogue, text_of
 T = TypeVar("T")
 Executing = apsw.Connection | apsw.Cursor
 
-STRICT_PRIORITY = 10**15
-"""The ageing interval in microseconds: one step of priority outweighs 31 years of waiting."""
-
 _BUSY_SECONDS = 30.0
 _FORK_SECONDS = 10.0
 _GROUP_SECONDS = 0.04
@@ -58,13 +55,11 @@ class SqliteStore:
         path: str,
         *,
         clock: Clock | None = None,
-        ageing: int = STRICT_PRIORITY,
         busy_seconds: float = _BUSY_SECONDS,
     ) -> None:
         self.path = path
         self.memory = path == ":memory:"
         self._clock = clock or HostClock()
-        self._ageing = ageing
         self._busy_seconds = busy_seconds
         self._catalogue = Catalogue("sqlite", {})
         self._id = secrets.token_hex(8)
@@ -153,7 +148,7 @@ class SqliteStore:
         """The same file over connections of its own; what is in memory has only the ones it has."""
         if self.memory:
             return Guest(self)
-        return SqliteStore(self.path, clock=self._clock, ageing=self._ageing, busy_seconds=seconds)
+        return SqliteStore(self.path, clock=self._clock, busy_seconds=seconds)
 
     def extend_lease(self, worker: str, lease: int, *, now: int | None = None) -> bool:
         """Extend a lease next to the file, while another connection keeps the file locked."""
@@ -289,9 +284,9 @@ class SqliteStore:
 
     def _values(self, now: int | None) -> dict[str, Any]:
         if now is not None:
-            return {"now": now, "steady": now, "boot": self._clock.boot, "ageing": self._ageing}
+            return {"now": now, "steady": now, "boot": self._clock.boot}
         wall, steady = self._clock.read()
-        return {"now": wall, "steady": steady, "boot": self._clock.boot, "ageing": self._ageing}
+        return {"now": wall, "steady": steady, "boot": self._clock.boot}
 
     def _writer(self) -> apsw.Connection:
         if self._mine.writer is None:

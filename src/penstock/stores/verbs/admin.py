@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.core import worker_config
 from penstock.core.admin import Setting
-from penstock.core.errors import RevisionConflict
+from penstock.core.errors import InvalidInput, RevisionConflict
 from penstock.core.plan import Statement, Steps, reads, writes_once
 from penstock.core.worker import WorkerRow
 from penstock.stores.verbs import audit as changes
@@ -76,11 +77,22 @@ def put_setting(
     if not saved:
         raise _revision_conflict(name, revision, (yield Statement("find_setting", {"name": name})))
     setting = _setting(saved[0])
+    if name == worker_config.SETTING:
+        yield from _keep_ageing(value, by)
     yield Statement("bump_controls", {"by": by})
     old, new = told or ({}, {})
     before = {"revision": setting.revision - 1, **old} if setting.revision > 1 else dict(old) or None
     yield changes.entry(by, "setting.put", name, before, {"revision": setting.revision, **new})
     return setting
+
+
+def _keep_ageing(text: str, by: str) -> Steps[None]:
+    """Keep the ageing interval of a worker configuration where statements read it; one that is unreadable has none."""
+    try:
+        interval = worker_config.ageing_interval(worker_config.from_text(text))
+    except InvalidInput:
+        return
+    yield Statement("save_ageing", {"interval": str(interval), "by": by})
 
 
 def _revision_conflict(name: str, expected: int | None, found: list[Row]) -> RevisionConflict:

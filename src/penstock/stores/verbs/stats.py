@@ -46,6 +46,7 @@ LONGEST = 90 * DAY
 """How far back figures reach: hours are kept a little longer."""
 
 _AFTER_ALL = 2**62
+_LOOK = 500
 _HOUR = HOUR // MINUTE
 _RETRIED, _LOST = -1, -2
 """What stands in place of a status where arrivals are told span by span."""
@@ -109,7 +110,7 @@ def stats(since: int | None = None) -> Steps[Stats]:
     for key, _, status, n in (yield Statement("read_counts")):
         counts[key][BY_CODE[status]] = counts[key].get(BY_CODE[status], 0) + n
     oldest: dict[str, int] = {}
-    for key, _, due_at in (yield Statement("oldest_ready")):
+    for key, _, due_at in (yield Statement("oldest_ready", {"look": _LOOK})):
         oldest[key] = min(due_at, oldest.get(key, due_at))
     series: defaultdict[int, _Seen] = defaultdict(_Seen)
     for span, status, n in (yield Statement("read_series", {"grain": grain, "first": first})):
@@ -138,7 +139,7 @@ def stats(since: int | None = None) -> Steps[Stats]:
 def totals() -> Steps[Totals]:
     ((now,),) = yield Statement("clock")
     seen = yield from _seen({"near": 0, "first": 0, "hour": 1, "far": 0})
-    oldest = {(key, priority): due_at for key, priority, due_at in (yield Statement("oldest_ready"))}
+    oldest = {(key, priority): due_at for key, priority, due_at in (yield Statement("oldest_ready", {"look": _LOOK}))}
     depths = {(key, priority): n for key, priority, n in (yield Statement("ready_depths", {"look": DEEPEST}))}
     ((hooks, deliveries),) = yield Statement("outbox_depths", {"cap": DEEPEST})
     return Totals(

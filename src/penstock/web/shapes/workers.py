@@ -10,6 +10,7 @@ from penstock.web.shapes.base import Asked, ChangeAsked, Moment, PayloadObject, 
 
 _YEAR = 365 * 86_400
 _MOST = 2**53
+_AGEING = "Waiting for so long is worth one step of priority; 0: priorities are strict."
 
 
 class Loaded(Told):
@@ -67,6 +68,7 @@ _Poll = Annotated[float, Field(ge=0.01, le=3600)]
 _Lease = Annotated[float, Field(ge=1, le=3600)]
 _Heartbeat = Annotated[float, Field(ge=0.1, le=1200)]
 _Drain = Annotated[float, Field(ge=0, le=86_400)]
+_Ageing = Annotated[float, Field(ge=0, le=_YEAR, description=_AGEING)]
 _Custom = Annotated[PayloadObject, Field(description="Handlers see it as `ctx.settings`.")]
 
 
@@ -108,6 +110,7 @@ class WorkerConfigAsked(Asked):
     lease: _Lease | None
     heartbeat: _Heartbeat | None
     drain: _Drain | None
+    ageing: _Ageing
     retention: RetentionAsked
     alerts: AlertsAsked
     limits: LimitsAsked
@@ -152,6 +155,7 @@ class WorkerConfigPatch(ChangeAsked):
     lease: _Lease | None = None
     heartbeat: _Heartbeat | None = None
     drain: _Drain | None = None
+    ageing: _Ageing = 0
     retention: RetentionPatch = RetentionPatch()
     alerts: AlertsPatch = AlertsPatch()
     limits: LimitsPatch = LimitsPatch()
@@ -190,6 +194,7 @@ class WorkerConfig(Told):
     lease: float | None
     heartbeat: float | None
     drain: float | None
+    ageing: float = Field(description=_AGEING)
     retention: Retention
     alerts: AlertThresholds
     limits: Limits

@@ -130,7 +130,7 @@ FROM {schema}.worker ORDER BY started_at, id;
 
 -- name: read_settings
 -- The settings; what penstock keeps for itself is none.
-SELECT name, value, revision, updated_at, updated_by FROM {schema}.setting WHERE name <> 'controls' AND name NOT LIKE 'doorbell:%%' ORDER BY name;
+SELECT name, value, revision, updated_at, updated_by FROM {schema}.setting WHERE name NOT IN ('controls', 'ageing') AND name NOT LIKE 'doorbell:%%' ORDER BY name;
 
 -- name: find_setting
 -- One setting.
@@ -145,6 +145,13 @@ ON CONFLICT (name) DO UPDATE SET
     value = excluded.value, revision = known.revision + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by
 WHERE %(revision)s::integer IS NULL OR known.revision = %(revision)s::integer
 RETURNING name, value, revision, updated_at, updated_by;
+
+-- name: save_ageing
+-- How long a job waits for one step of priority, in microseconds: every change of a rank reads it from here.
+INSERT INTO {schema}.setting AS known (name, value, updated_at, updated_by) VALUES ('ageing', %(interval)s, {now}, %(by)s)
+ON CONFLICT (name) DO UPDATE SET
+    value = excluded.value, revision = known.revision + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by
+WHERE known.value <> excluded.value;
 
 -- name: hold_retired
 -- Hold ended jobs whose next step of retention has come, the longest overdue first.

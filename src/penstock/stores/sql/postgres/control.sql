@@ -1,6 +1,7 @@
 -- Statements of the control port: what operators do to jobs and definitions.
 -- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
 
+-- let ageing: coalesce((SELECT value::bigint FROM {schema}.setting WHERE name = 'ageing'), 600000000)
 -- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= {now} THEN 8 ELSE job.status END
 -- let outcome: CASE status WHEN 5 THEN 'succeeded' WHEN 6 THEN 'failed' ELSE 'cancelled' END
 -- let bundled: EXISTS (SELECT FROM {schema}.event WHERE event.at = told_at.at AND jobs IS NOT NULL)
@@ -91,7 +92,7 @@ moved AS (
         done_by = NULL, status = input.status, updated_at = now, rate_paid = false,
         blocked = input.status = 1 AND limit_key IS NOT NULL,
         due_at = coalesce(input.due, due_at),
-        rank = coalesce(input.due - priority * %(ageing)s::bigint, rank),
+        rank = coalesce(input.due - priority * {ageing}, rank),
         queued_at = CASE WHEN input.status = 1 AND input.before <> 1 THEN now ELSE queued_at END,
         cancel_at = CASE WHEN input.status IN (3, 7) THEN now WHEN NOT input.renewed THEN cancel_at END,
         finished_at = CASE WHEN input.status >= 5 THEN now END,
@@ -113,7 +114,7 @@ WHERE moved.before <> moved.status GROUP BY lane, step.status, step.n;
 -- name: reprioritise_jobs
 -- Held jobs that wait get another priority and keep their place in time; what lists are sorted by follows.
 WITH changed AS (
-    UPDATE {schema}.job SET priority = %(priority)s::smallint, rank = due_at - %(priority)s::bigint * %(ageing)s::bigint, updated_at = {now}
+    UPDATE {schema}.job SET priority = %(priority)s::smallint, rank = due_at - %(priority)s::bigint * {ageing}, updated_at = {now}
     WHERE id = ANY(%(id)s::uuid[]) AND status IN (0, 1) RETURNING id
 ),
 tagged AS (

@@ -1,6 +1,7 @@
 -- Statements of the jobs port: creating.
 -- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
 
+-- let ageing: coalesce((SELECT value::bigint FROM {schema}.setting WHERE name = 'ageing'), 600000000)
 -- let expired: known.expires_at <= (SELECT now FROM clock) AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = known.job_id AND job.status < 5)
 -- let of_one: CASE WHEN cardinality(ids) = 1 THEN ids[1] END
 -- let of_many: CASE WHEN cardinality(ids) > 1 THEN ids[place:place + 999] END
@@ -37,7 +38,7 @@ born AS (
         id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at
     )
     SELECT %(id)s::uuid, definition.lane, CASE WHEN at > now THEN 0 ELSE 1 END, %(priority)s::smallint,
-        %(max_attempts)s::smallint, at, at - %(priority)s::smallint * %(ageing)s::bigint, now, now,
+        %(max_attempts)s::smallint, at, at - %(priority)s::smallint * {ageing}, now, now,
         CASE WHEN at > now THEN NULL ELSE now END
     FROM clock CROSS JOIN LATERAL (SELECT greatest(coalesce(%(due)s::bigint, now + %(delay)s::bigint), now) AS at) AS time
     CROSS JOIN {schema}.definition JOIN {schema}.control USING (key)
@@ -87,7 +88,7 @@ detailed AS (
 born AS (
     INSERT INTO {schema}.job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
     SELECT id, %(lane)s::integer, CASE WHEN at > now THEN 0 ELSE 1 END, %(priority)s::smallint, %(max_attempts)s::smallint,
-        at, at - %(priority)s::smallint * %(ageing)s::bigint, now, now, CASE WHEN at > now THEN NULL ELSE now END
+        at, at - %(priority)s::smallint * {ageing}, now, now, CASE WHEN at > now THEN NULL ELSE now END
     FROM detailed CROSS JOIN time
 ),
 told AS (
@@ -124,7 +125,7 @@ born AS (
         created_at, updated_at, queued_at
     )
     SELECT id, lane, CASE WHEN at > now THEN 0 ELSE 1 END, priority, max_attempts, at,
-        at - priority * %(ageing)s::bigint, at <= now AND limit_key IS NOT NULL, limit_key, unique_key,
+        at - priority * {ageing}, at <= now AND limit_key IS NOT NULL, limit_key, unique_key,
         now, now, CASE WHEN at > now THEN NULL ELSE now END
     FROM input CROSS JOIN clock
     CROSS JOIN LATERAL (SELECT greatest(coalesce(due, now + delay), now) AS at) AS time

@@ -2,6 +2,7 @@
 -- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
 -- Whether a worker holds a job is asked in a form that no index serves: jobs are found by their ids, never by a worker.
 
+-- let ageing: coalesce((SELECT value::bigint FROM {schema}.setting WHERE name = 'ageing'), 600000000)
 -- let after: CASE job.status WHEN 3 THEN 7 ELSE input.status END
 -- let put_off: job.status = 2 AND input.status = 0
 -- let put_back: job.status = 2 AND input.status = 1
@@ -64,7 +65,8 @@ due AS MATERIALIZED (
     ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ),
 moved AS (
-    UPDATE {schema}.job SET status = 1, queued_at = now, updated_at = now, blocked = limit_key IS NOT NULL AND NOT rate_paid
+    UPDATE {schema}.job SET status = 1, queued_at = now, updated_at = now, blocked = limit_key IS NOT NULL AND NOT rate_paid,
+        rank = due_at - priority * {ageing}
     FROM clock WHERE job.id = ANY(ARRAY(SELECT id FROM due))
     RETURNING job.id, lane, limit_key, blocked, updated_at
 ),
@@ -222,7 +224,7 @@ ended AS (
         attempt = job.attempt - input.attempt_back, lost = input.lost,
         blocked = {put_back} AND limit_key IS NOT NULL,
         due_at = CASE WHEN {put_off} THEN now + input.delay ELSE due_at END,
-        rank = CASE WHEN {put_off} THEN now + input.delay - priority * %(ageing)s::bigint ELSE rank END,
+        rank = CASE WHEN {put_off} THEN now + input.delay - priority * {ageing} ELSE rank END,
         queued_at = CASE WHEN {put_back} THEN now ELSE queued_at END,
         finished_at = CASE WHEN {after} >= 5 THEN now END,
         stale_at = CASE WHEN {after} >= 5 THEN now + definition.stale_after END,

@@ -1,5 +1,6 @@
 -- Statements of limits: which jobs of a concurrency key are admitted, and what rates allow.
 
+-- let ageing: coalesce((SELECT value::bigint FROM {schema}.setting WHERE name = 'ageing'), 600000000)
 -- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status IN (1, 2, 3) OR (status = 0 AND rate_paid))
 
 -- name: touch_keys
@@ -151,7 +152,7 @@ paid AS (
     UPDATE {schema}.job SET rate_paid = true, updated_at = now,
         status = CASE WHEN due IS NULL THEN 1 ELSE 0 END,
         due_at = coalesce(due, due_at),
-        rank = coalesce(due - priority * %(ageing)s::bigint, rank)
+        rank = coalesce(due - priority * {ageing}, rank)
     FROM input CROSS JOIN clock WHERE job.id = input.id
     RETURNING lane, job.status, updated_at
 )

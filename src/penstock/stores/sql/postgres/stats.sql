@@ -1,6 +1,8 @@
 -- Statements of the admin port that give figures: what goes wrong, what came and went, how long it takes.
 -- {now} is the instant given by the caller, or else the database's own clock.
 
+-- let ageing: coalesce((SELECT value::bigint FROM {schema}.setting WHERE name = 'ageing'), 600000000)
+
 -- name: read_errors
 -- Failures that look alike, of the newest ones in a span of time, and how many these were; behind a place in the list.
 WITH recent AS MATERIALIZED (
@@ -95,16 +97,24 @@ SELECT span, status, sum(n)::bigint FROM (
 GROUP BY span, status ORDER BY span, status;
 
 -- name: oldest_ready
--- When the longest waiting job of each definition and priority was due, of those that are ready.
+-- When the longest waiting job of each definition and priority was due, of those that are ready and come first: looked at
+-- are so many of each definition, and the first one behind where each priority begins when priorities are strict.
 WITH place AS MATERIALIZED (
     SELECT CASE step WHEN -1 THEN -9223372036854775807
-        ELSE {now} - %(ageing)s::bigint / 2 - step * %(ageing)s::bigint END AS rank
+        ELSE {now} - {ageing} / 2 - step * {ageing} END AS rank
     FROM generate_series(-1, 20) AS priority (step)
 )
-SELECT key, ready.priority, min(ready.due_at) FROM {schema}.definition CROSS JOIN place CROSS JOIN LATERAL (
-    SELECT due_at, priority FROM {schema}.job
-    WHERE job.lane = definition.lane AND status = 1 AND NOT blocked AND job.rank > place.rank
-    ORDER BY job.rank, id LIMIT 1
+SELECT key, ready.priority, min(ready.due_at) FROM {schema}.definition CROSS JOIN LATERAL (
+    SELECT first.due_at, first.priority FROM place CROSS JOIN LATERAL (
+        SELECT due_at, priority FROM {schema}.job
+        WHERE job.lane = definition.lane AND status = 1 AND NOT blocked AND job.rank > place.rank
+        ORDER BY job.rank, id LIMIT 1
+    ) AS first
+    UNION ALL
+    (
+        SELECT due_at, priority FROM {schema}.job WHERE job.lane = definition.lane AND status = 1 AND NOT blocked
+        ORDER BY rank, id LIMIT %(look)s::bigint
+    )
 ) AS ready
 GROUP BY key, ready.priority;
 

@@ -112,7 +112,7 @@ FROM worker ORDER BY started_at, id;
 
 -- name: read_settings
 -- The settings; what penstock keeps for itself is none.
-SELECT name, value, revision, updated_at, updated_by FROM setting WHERE name <> 'controls' AND name NOT LIKE 'doorbell:%' ORDER BY name;
+SELECT name, value, revision, updated_at, updated_by FROM setting WHERE name NOT IN ('controls', 'ageing') AND name NOT LIKE 'doorbell:%' ORDER BY name;
 
 -- name: find_setting
 -- One setting.
@@ -127,6 +127,13 @@ ON CONFLICT (name) DO UPDATE SET
     value = excluded.value, revision = revision + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by
 WHERE :revision IS NULL OR setting.revision = :revision
 RETURNING name, value, revision, updated_at, updated_by;
+
+-- name: save_ageing
+-- How long a job waits for one step of priority, in microseconds: every change of a rank reads it from here.
+INSERT INTO setting (name, value, updated_at, updated_by) VALUES ('ageing', :interval, :now, :by)
+ON CONFLICT (name) DO UPDATE SET
+    value = excluded.value, revision = revision + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by
+WHERE value <> excluded.value;
 
 -- name: hold_retired
 -- Ended jobs whose next step of retention has come, the longest overdue first.

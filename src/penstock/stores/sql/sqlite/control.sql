@@ -1,6 +1,7 @@
 -- Statements of the control port: what operators do to jobs and definitions.
 -- :now is the wall clock; {input} is the table of the rows handed in; other {names} are let here.
 
+-- let ageing: coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE name = 'ageing'), 600000000)
 -- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= :now THEN 8 ELSE job.status END
 -- let outcome: CASE status WHEN 5 THEN 'succeeded' WHEN 6 THEN 'failed' ELSE 'cancelled' END
 -- let bundled: EXISTS (SELECT 1 FROM event WHERE event.at = told_at.at AND jobs IS NOT NULL)
@@ -87,7 +88,7 @@ UPDATE job SET
     done_by = NULL, status = input.status, updated_at = :now, rate_paid = 0,
     blocked = input.status = 1 AND limit_key IS NOT NULL,
     due_at = coalesce(input.due, due_at),
-    rank = coalesce(input.due - priority * :ageing, rank),
+    rank = coalesce(input.due - priority * {ageing}, rank),
     queued_at = CASE WHEN input.status = 1 AND input.before <> 1 THEN :now ELSE queued_at END,
     cancel_at = CASE WHEN input.status IN (3, 7) THEN :now WHEN NOT input.renewed THEN cancel_at END,
     finished_at = CASE WHEN input.status >= 5 THEN :now END,
@@ -102,7 +103,7 @@ FROM {input} AS input WHERE job.id = input.id AND job.status = input.before;
 -- name: reprioritise_jobs
 -- Held jobs that wait get another priority and keep their place in time; what lists are sorted by follows.
 DELETE FROM {input} WHERE id NOT IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id WHERE job.status IN (0, 1));
-UPDATE job SET priority = :priority, rank = due_at - :priority * :ageing, updated_at = :now
+UPDATE job SET priority = :priority, rank = due_at - :priority * {ageing}, updated_at = :now
 WHERE id IN (SELECT id FROM {input});
 UPDATE job_tag SET priority = :priority WHERE id IN (SELECT id FROM {input});
 UPDATE job_detail SET schedule_priority = :priority WHERE id IN (SELECT id FROM {input}) AND schedule IS NOT NULL;

@@ -2,6 +2,7 @@
 -- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
 -- What stands before a line "-- then" is run once for each row handed in.
 
+-- let ageing: coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE name = 'ageing'), 600000000)
 -- let expired: idempotency.expires_at <= :now AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = idempotency.job_id AND job.status < 5)
 -- let at: max(coalesce(:due, :now + :delay), :now)
 -- let joined: group_concat(id, '","')
@@ -26,7 +27,7 @@ WHERE (idempotency.definition, idempotency.scope, idempotency.key) = (input.defi
 -- name: create_one
 -- One job without keys, with its details, event and count; nothing when it is there already or refused.
 INSERT INTO job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
-SELECT :id, :lane, {at} <= :now, :priority, :max_attempts, {at}, {at} - :priority * :ageing, :now, :now,
+SELECT :id, :lane, {at} <= :now, :priority, :max_attempts, {at}, {at} - :priority * {ageing}, :now, :now,
     CASE WHEN {at} <= :now THEN :now END
 WHERE (SELECT enabled FROM control WHERE key = (SELECT key FROM definition WHERE lane = :lane))
 ON CONFLICT DO NOTHING;
@@ -49,7 +50,7 @@ DELETE FROM {input} WHERE (
     )
     OR :lane NOT IN (SELECT lane FROM definition JOIN control USING (key) WHERE enabled);
 INSERT INTO job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
-SELECT id, :lane, {at} <= :now, :priority, :max_attempts, {at}, {at} - :priority * :ageing, :now, :now,
+SELECT id, :lane, {at} <= :now, :priority, :max_attempts, {at}, {at} - :priority * {ageing}, :now, :now,
     CASE WHEN {at} <= :now THEN :now END
 FROM {input};
 INSERT INTO job_detail (
@@ -73,7 +74,7 @@ INSERT INTO job (
     created_at, updated_at, queued_at
 )
 SELECT id, lane, CASE WHEN at > :now THEN 0 ELSE 1 END, priority, max_attempts, at,
-    at - priority * :ageing, at <= :now AND limit_key IS NOT NULL, limit_key, unique_key,
+    at - priority * {ageing}, at <= :now AND limit_key IS NOT NULL, limit_key, unique_key,
     :now, :now, CASE WHEN at > :now THEN NULL ELSE :now END
 FROM (SELECT *, max(coalesce(due, :now + delay), :now) AS at FROM {input}) WHERE true
 ON CONFLICT DO NOTHING;

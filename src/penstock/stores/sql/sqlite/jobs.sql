@@ -5,6 +5,7 @@
 -- lease, whatever statistics say, and those behind `in_row` from looking jobs up by anything but their ids.
 -- Where all jobs of a batch are `alike`, which is most often so, nothing is grouped: SQLite would sort them for it.
 
+-- let ageing: coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE name = 'ageing'), 600000000)
 -- let after: CASE job.status WHEN 3 THEN 7 ELSE input.status END
 -- let put_off: job.status = 2 AND input.status = 0
 -- let put_back: job.status = 2 AND input.status = 1
@@ -78,7 +79,8 @@ SELECT lane, :now / 60000000, iif(step.column2, status, CASE status WHEN 7 THEN 
 DELETE FROM temp.taken;
 INSERT INTO temp.taken (id, lane)
 SELECT id, lane FROM job WHERE status = 0 AND due_at <= :now ORDER BY due_at, id LIMIT :limit;
-UPDATE job SET status = 1, queued_at = :now, updated_at = :now, blocked = limit_key IS NOT NULL AND NOT rate_paid
+UPDATE job SET status = 1, queued_at = :now, updated_at = :now, blocked = limit_key IS NOT NULL AND NOT rate_paid,
+    rank = due_at - priority * {ageing}
 WHERE id IN (SELECT id FROM temp.taken);
 INSERT INTO tally_delta (lane, minute, status, n)
 SELECT lane, :now / 60000000, step.column1, step.column2 * count(*)
@@ -180,7 +182,7 @@ UPDATE job SET
     attempt = job.attempt - input.attempt_back, lost = input.lost,
     blocked = {put_back} AND limit_key IS NOT NULL,
     due_at = CASE WHEN {put_off} THEN :now + input.delay ELSE due_at END,
-    rank = CASE WHEN {put_off} THEN :now + input.delay - priority * :ageing ELSE rank END,
+    rank = CASE WHEN {put_off} THEN :now + input.delay - priority * {ageing} ELSE rank END,
     queued_at = CASE WHEN {put_back} THEN :now ELSE queued_at END,
     finished_at = CASE WHEN {after} >= 5 THEN :now END,
     stale_at = CASE WHEN {after} >= 5 THEN :now + (SELECT stale_after FROM definition WHERE lane = job.lane) END,

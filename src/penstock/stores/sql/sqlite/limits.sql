@@ -1,5 +1,6 @@
 -- Statements of limits: which jobs of a concurrency key are admitted, and what rates allow.
 
+-- let ageing: coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE name = 'ageing'), 600000000)
 -- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status BETWEEN 1 AND 3 OR (status = 0 AND rate_paid))
 
 -- name: touch_keys
@@ -102,5 +103,5 @@ SELECT lane, :now / 60000000, step.column1, step.column2 * count(*)
 FROM {input} AS input CROSS JOIN job ON job.id = input.id CROSS JOIN (VALUES (1, -1), (0, 1)) AS step
 WHERE input.due IS NOT NULL GROUP BY lane, step.column1;
 UPDATE job SET rate_paid = 1, updated_at = :now, status = CASE WHEN input.due IS NULL THEN 1 ELSE 0 END,
-    due_at = coalesce(input.due, due_at), rank = coalesce(input.due - priority * :ageing, rank)
+    due_at = coalesce(input.due, due_at), rank = coalesce(input.due - priority * {ageing}, rank)
 FROM {input} AS input WHERE job.id = input.id;

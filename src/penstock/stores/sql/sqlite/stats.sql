@@ -1,6 +1,8 @@
 -- Statements of the admin port that give figures: what goes wrong, what came and went, how long it takes.
 -- :now is the wall clock.
 
+-- let ageing: coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE name = 'ageing'), 600000000)
+
 -- name: read_errors
 -- Failures that look alike, of the newest ones in a span of time, and how many these were; behind a place in the list.
 WITH recent AS MATERIALIZED (
@@ -77,13 +79,18 @@ SELECT span, status, sum(n) FROM (
 GROUP BY span, status ORDER BY span, status;
 
 -- name: oldest_ready
--- When the longest waiting job of each definition and priority was due, of those that are ready.
+-- When the longest waiting job of each definition and priority was due, of those that are ready and come first: looked at
+-- are so many of each definition, and the first one behind where each priority begins when priorities are strict.
 WITH RECURSIVE priority (step) AS (SELECT -1 UNION ALL SELECT step + 1 FROM priority WHERE step < 20)
 SELECT key, priority, min(due_at) FROM (
     SELECT definition.key, job.priority, job.due_at FROM definition CROSS JOIN priority CROSS JOIN job ON job.id = (
         SELECT id FROM job WHERE job.lane = definition.lane AND status = 1 AND NOT blocked
-            AND rank > CASE step WHEN -1 THEN -9223372036854775807 ELSE :now - :ageing / 2 - step * :ageing END
+            AND rank > CASE step WHEN -1 THEN -9223372036854775807 ELSE :now - {ageing} / 2 - step * {ageing} END
         ORDER BY rank, id LIMIT 1
+    )
+    UNION ALL
+    SELECT definition.key, job.priority, job.due_at FROM definition CROSS JOIN job ON job.id IN (
+        SELECT id FROM job WHERE job.lane = definition.lane AND status = 1 AND NOT blocked ORDER BY rank, id LIMIT :look
     )
 )
 GROUP BY key, priority;
