@@ -39,6 +39,8 @@ ADVICE = {
     "the job may or may not be there: call again with the same idempotency key.",
     "StoreFull": "Make room. Nothing was written.",
     "SchemaError": "See [migrations](../guide/migrations.md).",
+    "SchemaNewer": "A worker learns of it with a heartbeat. It claims nothing more, lets its jobs end and exits "
+    "with code 11.",
     "FeedGone": "The reader was away for longer than events are kept. Read the state anew, then follow from now.",
 }
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         PenstockError,
         RevisionConflict,
         SchemaError,
+        SchemaNewer,
         StoreError,
         StoreFull,
         StoreUnavailable,
@@ -88,6 +89,7 @@ __all__ = [
     "RevisionConflict",
     "Role",
     "SchemaError",
+    "SchemaNewer",
     "Snooze",
     "Status",
     "StoreError",
@@ -108,7 +110,7 @@ _HOMES = {
     "core.definition": "RateLimit",
     "core.errors": "Conflict FeedGone Forbidden IdempotencyConflict InvalidDefinition InvalidInput InvalidPayload "
     "InvalidSchedule InvalidSignature JobFailed LeaseLost MalformedPayload NotFound PenstockError RevisionConflict "
-    "SchemaError StoreError StoreFull StoreUnavailable Unauthenticated WaitTimeout",
+    "SchemaError SchemaNewer StoreError StoreFull StoreUnavailable Unauthenticated WaitTimeout",
     "core.event": "Event",
     "core.job": "Job JobFilter Page",
     "core.retry": "Backoff",

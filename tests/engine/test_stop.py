@@ -10,6 +10,8 @@ import pytest
 from penstock.engine import processes
 from tests.engine.fleet import Stage, WorkerProcess, gone
 from tests.signals import ignored
+from tests.stores.tables import change
+from tests.web.servers import serve
 
 
 class Leaving:
@@ -166,3 +168,29 @@ def test_a_worker_whose_zygote_has_just_died_stops_in_good_order(stage: Stage) -
     worker.send(signal.SIGTERM)
 
     leaving.check()
+
+
+_NEWER = {
+    dialect: f"INSERT INTO {{s}}migration (version, name, checksum, applied_at) VALUES (2, 'next', 'x', {now})"
+    for dialect, now in (("sqlite", "0"), ("postgres", "now()"))
+}
+
+
+@pytest.mark.parametrize("command_line", ["worker", "serve"])
+def test_a_worker_next_to_a_newer_schema_claims_nothing_more_and_ends_with_its_own_exit_code(
+    stage: Stage, command_line: str
+) -> None:
+    worker = start(stage, "--slots", "1") if command_line == "worker" else serve(stage, "--slots", "1")
+    stage.eventually(stage.app.workers, "the worker is registered")
+    running = stage.enqueue("script", [["sleep", 4], ["return", "done"]])
+    stage.noted(running, "begin")
+
+    change(stage.app.store, _NEWER[stage.app.store.dialect])
+    stage.eventually(lambda: "has schema version 2, this penstock knows 1" in worker.output, "it says why")
+    waiting = stage.enqueue("script", [["return", 1]])
+
+    assert worker.wait() == 11, worker.output
+    assert running.refresh().status == "succeeded"
+    assert waiting.refresh().status == "queued"
+    assert "Traceback" not in worker.output
+    assert stage.worker(wait=False).wait() == 11, "no worker of this version starts there"

@@ -23,6 +23,7 @@ class Exit(IntEnum):
     CANCELLED = 8
     PARTLY = 9
     REJECTED = 10
+    OUTDATED = 11
     INTERRUPTED = 130
 
 
@@ -38,6 +39,8 @@ MEANINGS: Mapping[Exit, str] = {
     Exit.CANCELLED: "The job that was waited for was cancelled.",
     Exit.PARTLY: "Of several things some were left undone.",
     Exit.REJECTED: "The job that was waited for has failed because its review was rejected.",
+    Exit.OUTDATED: "A newer penstock has migrated the store: install it. A worker that runs claims nothing more, lets "
+    "its jobs end and exits with this code.",
     Exit.INTERRUPTED: "Ctrl-C; nothing was cancelled by it.",
 }
 
@@ -56,6 +59,7 @@ _BY_CODE = {
     "unauthenticated": Exit.NOT_ALLOWED,
     "forbidden": Exit.NOT_ALLOWED,
     "misdirected": Exit.NOT_ALLOWED,
+    "schema_newer": Exit.OUTDATED,
     "timed_out": Exit.TIMED_OUT,
     "rate_limited": Exit.UNREACHABLE,
     "timeout": Exit.UNREACHABLE,

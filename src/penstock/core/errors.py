@@ -19,7 +19,8 @@ PenstockError
 └── StoreError              the database cannot do it
     ├── StoreUnavailable    it did not answer; the same call may be made again
     ├── StoreFull           there is no room left; nothing was written
-    ├── SchemaError         its schema is missing, too old, too new or changed by hand
+    ├── SchemaError         its schema is missing, too old or changed by hand
+    │   └── SchemaNewer     a newer penstock has migrated it: this one stops working on it
     └── FeedGone            events after this cursor were deleted already: take a snapshot again
 """
 
@@ -166,6 +167,18 @@ class StoreFull(StoreError):
 
 class SchemaError(StoreError):
     """The database's schema is missing, too old, too new or was changed by hand."""
+
+
+class SchemaNewer(SchemaError):
+    """A newer penstock has migrated the database; this one must not write to it."""
+
+    code = "schema_newer"
+
+    def __init__(self, place: str, version: int, known: int) -> None:
+        super().__init__(
+            f"{place} has schema version {version}, this penstock knows {known}.",
+            hint="Use the newer penstock that migrated it.",
+        )
 
 
 class FeedGone(StoreError):

@@ -406,6 +406,8 @@ class Store(Protocol):
     """The single source of truth."""
 
     dialect: str
+    known_schema: int
+    """The newest version of the schema that this code knows."""
 
     @property
     def place(self) -> str: ...

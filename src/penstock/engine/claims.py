@@ -135,6 +135,10 @@ class Claims:
             self._passed_over[each.lane] = max(self._passed_over.get(each.lane, place), place)
             self._passed_until = self._clock() + _PASSED_OVER
 
+    def figures(self, forks: int, refused: int) -> dict[str, float]:
+        """What the worker has counted, with how long its claims took."""
+        return self.laps.figures("claim", forks=forks, refused=refused)
+
     async def take(self, worker: str, pool: Pool) -> tuple[list[Claimed], bool]:
         """Claim what the pool has room for; True when there may be more."""
         pool.limited = {lane for lane in pool.lanes if lane in self._controls.limited}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from penstock.core.errors import StoreUnavailable
+from penstock.core.errors import SchemaNewer, StoreUnavailable
 from penstock.core.ports import JobsPort, Store
 from penstock.core.worker import Duty, Pulse, WorkerInfo
 from penstock.engine import processes
@@ -46,6 +46,7 @@ class Lease:
         trust: Callable[[float], None],
         pulse: Callable[[Pulse], None],
         lost: Callable[[str, str], object],
+        outdated: Callable[[], object],
         unkillable: Callable[[], bool],
         occupant: Callable[[asyncio.Task[Any] | None], InlineAttempt | None],
         duties: Callable[[], Sequence[Duty]],
@@ -62,6 +63,8 @@ class Lease:
         self._trust = trust
         self._pulse = pulse
         self._lost = lost
+        self._outdated = outdated
+        self._newer: SchemaNewer | None = None
         self._unkillable = unkillable
         self._occupant = occupant
         self._duties = duties
@@ -136,6 +139,11 @@ class Lease:
         """Hold no lease any more."""
         self.worker = ""
 
+    def check_schema(self) -> None:
+        """Raise `SchemaNewer` when a heartbeat has found a schema that this code does not know."""
+        if self._newer is not None:
+            raise self._newer
+
     def excused(self) -> contextlib.AbstractContextManager[None]:
         """Keep the lease although the loop is blocked: it loads code, which its zygote has loaded in bounded time."""
         return contextlib.nullcontext() if self._progress is None else self._progress.excused(LOAD_SECONDS)
@@ -207,6 +215,10 @@ class Lease:
     def _hear(self, worker: str, pulse: Pulse) -> None:
         if worker == self.worker:
             self.beats += 1
+            if pulse.newest_schema > self._store.known_schema and self._newer is None:
+                self._newer = SchemaNewer(self._store.place, pulse.newest_schema, self._store.known_schema)
+                log.critical("worker %s stops: %s", worker, self._newer)
+                self._outdated()
             self._pulse(pulse)
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from penstock.core.errors import StoreUnavailable
+from penstock.core.errors import SchemaNewer, StoreUnavailable
 from penstock.core.worker import Duty
 from penstock.engine.log_lines import logger
 
@@ -107,5 +107,9 @@ class Service:
         if isinstance(error, StoreUnavailable):
             if failures == 1 or failures % 20 == 0:
                 log.warning("%s: the store does not answer (%s); next try in %.1f s", self.name, error, pause)
+        elif isinstance(error, SchemaNewer):
+            # The worker ends because of it.
+            if failures == 1:
+                log.warning("%s: %s", self.name, error)
         else:
             log.exception("%s failed; next try in %.1f s", self.name, pause)

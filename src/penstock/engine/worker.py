@@ -99,12 +99,11 @@ class Worker:
             trust=lambda until: self._zygotes.trust(until),
             pulse=self._hear_pulse,
             lost=lambda worker, why: self._loose.add(self._lose_lease(worker, why)),
+            outdated=self.stop,
             unkillable=lambda: self.settings.own_process and self._turns.run_something(),
             occupant=lambda task: self._turns.occupant(task),
             duties=self.duties,
-            figures=lambda: self._claims.laps.figures(
-                "claim", forks=self._zygotes.forks, refused=self.counts["refused"]
-            ),
+            figures=lambda: self._claims.figures(self._zygotes.forks, self.counts["refused"]),
         )
         self._recorder = Recorder(store, jobs, self._refused, admin.clock)
         self._settler = Settler(store, jobs, self._settled, lambda: self._forked.busy, self._tasks.add, clock=clock)
@@ -178,6 +177,7 @@ class Worker:
             try:
                 await self._stopping.wait()
                 await self._drain()
+                self._lease.check_schema()
             finally:
                 await self._end(loops)
         finally:

@@ -27,6 +27,7 @@ from penstock.core.plan import Plan, Rows, Statement
 from penstock.stores import migrations, postgres_schema
 from penstock.stores.callers import Foreign, ForeignAsync
 from penstock.stores.interrupting import Ongoing
+from penstock.stores.migrations import newest
 from penstock.stores.postgres_binding import bound
 from penstock.stores.postgres_deadline import acut_at, cut_at
 from penstock.stores.postgres_doorbell import NOTIFY, PostgresDoorbell, channel
@@ -59,6 +60,7 @@ class PostgresStore:
     """Keeps everything in one schema of a PostgreSQL database."""
 
     dialect = "postgres"
+    known_schema = newest("postgres")
 
     def __init__(
         self,

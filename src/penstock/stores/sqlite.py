@@ -26,6 +26,7 @@ from penstock.stores.clock import Clock, HostClock
 from penstock.stores.forking import Gate
 from penstock.stores.interrupting import Ongoing
 from penstock.stores.line import Line, Task
+from penstock.stores.migrations import newest
 from penstock.stores.sqlite_callers import cursor_on, ring_at_commit
 from penstock.stores.sqlite_doorbell import SqliteDoorbell
 from penstock.stores.sqlite_errors import translated
@@ -49,6 +50,7 @@ class SqliteStore:
     """Keeps everything in one SQLite file, or in memory for tests."""
 
     dialect = "sqlite"
+    known_schema = newest("sqlite")
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from penstock.core.errors import SchemaError
+from penstock.core.errors import SchemaError, SchemaNewer
 from penstock.stores.statements import fill
 
 if TYPE_CHECKING:
@@ -72,10 +72,7 @@ def missing(dialect: str, applied: Mapping[int, str], place: str) -> list[Migrat
         )
     for version, checksum in sorted(applied.items()):
         if version not in known:
-            raise SchemaError(
-                f"{place} has schema version {max(applied)}, this penstock knows {max(known)}.",
-                hint="Use the newer penstock that migrated it.",
-            )
+            raise SchemaNewer(place, max(applied), max(known))
         if known[version].checksum != checksum:
             raise SchemaError(
                 f"Migration {version} of {place} is not the one this penstock has (checksums differ).",
