@@ -23,7 +23,7 @@ OPTIONS = (
     "version", "description", "priority", "max_attempts", "backoff", "retry_on", "fatal_on", "timeout", "cancel_grace",
     "isolation", "phases", "concurrency", "concurrency_key", "key_concurrency", "rate_limit", "default_params",
     "secret", "stale_after", "delete_after", "memory", "cpu", "files", "file_size", "processes", "env", "secret_env",
-    "reach", *HOOKS,
+    "reach", "log_level", *HOOKS,
 )  # fmt: skip
 """What `@app.job` takes."""
 

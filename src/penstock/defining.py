@@ -91,6 +91,7 @@ class Defining:
         env: Sequence[str] = (),
         secret_env: Sequence[str] = (),
         reach: str = "own",
+        log_level: str = "info",
         on_start: Hook | None = None,
         on_success: Hook | None = None,
         on_fail: Hook | None = None,

@@ -56,7 +56,9 @@ class _Keeping:
         self._results = results
         self.progress = progress
 
-    def log(self, level: str, message: str, details: str | None, phase: str | None) -> None: ...
+    def log(
+        self, level: str, message: str, details: str | None, phase: str | None, *, duration: int | None = None
+    ) -> None: ...
 
     def event(self, kind: str, data: str | None) -> None: ...
 

@@ -83,6 +83,18 @@ hooked_small = app.job("hooked_small", **QUICK, **HOOKS, memory="64MB")(run)
 hooked_busy = app.job("hooked_busy", **QUICK, **HOOKS, cpu=1)(run)
 hooked_few = app.job("hooked_few", **QUICK, **HOOKS, processes=40)(run)
 hooked_again = app.job("hooked_again", **{**QUICK, "max_attempts": 3}, **HOOKS)(run)
+talkative = app.job("talkative", **QUICK, log_level="debug")(run)
+taciturn = app.job("taciturn", **QUICK, log_level="warning")(run)
+inline_talkative = app.job("inline_talkative", **QUICK, log_level="debug", isolation="inline")(arun)
+
+
+async def _timed(ctx: Context) -> None:
+    async with ctx.timed("awaited"):
+        await asyncio.sleep(0.01)
+
+
+timed = app.job("timed", **QUICK)(_timed)
+inline_timed = app.job("inline_timed", **QUICK, isolation="inline")(_timed)
 short = app.job("short", **QUICK, timeout=1)(run)
 small = app.job("small", **QUICK, memory="64MB")(run)
 busy = app.job("busy", **QUICK, cpu=1)(run)

@@ -165,6 +165,18 @@ def _fork_bomb(ctx: Context, seconds: float = 20) -> None:
     os._exit(0)
 
 
+def _time(ctx: Context, what: str, seconds: float, error: str = "") -> None:
+    """Sleep within `ctx.timed`, note how long that took, and raise an error if one is named."""
+    begun = time.monotonic()
+    with ctx.timed(what, {"rows": 3}):
+        inside = time.monotonic()
+        time.sleep(seconds)
+        slept = time.monotonic() - inside
+        if error:
+            raise getattr(builtins, error)("no good")
+    note(ctx, "timed", least=slept, most=time.monotonic() - begun)
+
+
 def _progress(ctx: Context, times: int) -> None:
     for number in range(times):
         ctx.progress(number * 100 / max(1, times - 1), f"step {number}")
@@ -418,6 +430,9 @@ WORDS: dict[str, Callable[..., Any]] = {
     "fork_bomb": _fork_bomb,
     "progress": _progress,
     "log": lambda ctx, level, text: getattr(ctx.logger, level)(text),
+    "log_more": lambda ctx, text, details: ctx.logger.info(text, extra={"details": details}),
+    "log_strange": lambda ctx, text: ctx.logger.info(text, extra={"details": {"what": object}, "duration": "long"}),
+    "time": _time,
     "event": lambda ctx, kind, data: ctx.emit_event(kind, data),
     "event_flood": lambda ctx, count, size: [ctx.emit_event("flood", {"n": n, "x": "x" * size}) for n in range(count)],
     "note": lambda ctx, what: note(ctx, what),

@@ -169,6 +169,7 @@ def _version(told: Mapping[str, Any]) -> dict[str, Cell | None]:
         "  Backoff": one_line(told["backoff"]),
         "  Timeout": None if told["timeout"] is None else span(told["timeout"]),
         "  Isolation": told["isolation"],
+        "  Log level": told["logLevel"],
         "  Concurrency": str(told["concurrency"]) if told["concurrency"] else None,
         "  Rate limit": one_line(told["rateLimit"]) if told["rateLimit"] else None,
         "  Memory": None if told["memory"] is None else f"{told['memory'] / 1e6:.0f} MB",

@@ -180,7 +180,8 @@ def log_line(line: Mapping[str, Any]) -> str:
         # Where a line comes from is seldom the question.
         told = {name: value for name, value in told.items() if name not in ("stream", "logger")}
     details = f"  {one_line(told)}" if told else ""
-    return f"{clock(line['at'])} {line['level'].upper():<7} {phase}{line['message']}{details}"
+    length = "" if line["duration"] is None else f"  in {span(line['duration'])}"
+    return f"{clock(line['at'])} {line['level'].upper():<7} {phase}{line['message']}{length}{details}"
 
 
 _LEVELS = {"debug": "bright_black", "warning": "yellow", "error": "red"}

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from logging import Logger
+from types import TracebackType
 from typing import Any, Protocol
 
 from penstock.core.job import Created, Job
@@ -24,6 +25,22 @@ class Decision:
     """What the handler had asked."""
     result: Any
     """The approver's edit, or else what the handler gave."""
+
+
+class Timing(Protocol):
+    """What is given to `with` or `async with`, and takes the time of the block."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
 
 
 class Context(Protocol):
@@ -95,7 +112,13 @@ class Context(Protocol):
         ...
 
     @property
-    def logger(self) -> Logger: ...
+    def logger(self) -> Logger:
+        """Its lines are kept with the job; `extra={"details": {…}, "duration": seconds}` is kept with the line."""
+        ...
+
+    def timed(self, what: str, details: Mapping[str, Any] | None = None) -> Timing:
+        """Log a line that says how long the block took: `with ctx.timed("extract"):`, or `async with`."""
+        ...
 
     @property
     def cancelled(self) -> bool:

@@ -13,6 +13,7 @@ HIGHEST_PRIORITY = 20
 DEFAULT_PRIORITY = 10
 REACHES = ("own", "any")
 """Which jobs the code of a job may read and cancel: its descendants and those of its reference, or all."""
+LOG_LEVELS = ("debug", "info", "warning", "error")
 HOOKS = (
     "on_start", "on_success", "on_fail", "on_end", "on_retry", "on_cancel", "on_stale", "on_delete",
 )  # fmt: skip
@@ -91,6 +92,8 @@ class Definition:
     """Names of such variables whose values are secret, whatever they are called."""
     reach: str = "own"
     """Which other jobs its code may read and cancel, one of `REACHES`."""
+    log_level: str = "info"
+    """The lowest level of log lines that are kept, one of `LOG_LEVELS`."""
 
     def __post_init__(self) -> None:
         # As JSON they are lists.
@@ -115,6 +118,10 @@ class Definition:
             raise InvalidDefinition(f"{self.key}: isolation is 'process' or 'inline', not {self.isolation!r}.")
         if self.reach not in REACHES:
             raise InvalidDefinition(f"{self.key}: reach is 'own' or 'any', not {self.reach!r:.80}.")
+        if self.log_level not in LOG_LEVELS:
+            raise InvalidDefinition(
+                f"{self.key}: {self.log_level!r:.80} is no log_level.", hint=f"There are: {', '.join(LOG_LEVELS)}."
+            )
         if len(set(self.phases)) != len(self.phases) or not self.phases:
             raise InvalidDefinition(f"{self.key}: phases need names that differ, not {list(self.phases)!r}.")
         if unknown := [name for name in self.hooks if name not in HOOKS]:

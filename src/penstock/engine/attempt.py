@@ -150,7 +150,8 @@ class Attempt:
             case "log":
                 level = frame["level"] if frame["level"] in _LEVELS else "info"
                 details, phase = heard.json_text(frame["details"]), heard.maybe_name(frame["phase"])
-                holding.log(level, frame["message"], details, phase, stamp=self._stamp(frame))
+                duration = heard.duration(frame.get("duration"))
+                holding.log(level, frame["message"], details, phase, stamp=self._stamp(frame), duration=duration)
             case "event":
                 holding.event(heard.name(frame["kind"]), heard.json_text(frame["data"]))
             case "phase":

@@ -79,7 +79,8 @@ def _attempt(
         send(line, _ending(_not_confined(error)))
         return 0
     gc.enable()
-    outcome = perform(app, handles[task.key, task.version], task, line, partial(_take_over, app))
+    handle = handles[task.key, task.version]
+    outcome = perform(app, handle, task, line, partial(_take_over, app, handle))
     if outcome is None:
         # A fork of the attempt that came back out of the handler: how the attempt ends is not for it to say.
         return 1
@@ -113,8 +114,10 @@ def perform(app: Application, handle: Handle, task: Task, line: int, take_over: 
     return outcome
 
 
-def _take_over(app: Application, reporter: LineReporter, ctx: AttemptContext, stopper: Stopper) -> None:
+def _take_over(app: Application, handle: Handle, reporter: LineReporter, ctx: AttemptContext, stopper: Stopper) -> None:
     """From now on the process is the attempt: what is logged, created and signalled in it belongs to it."""
+    if (level := handle.definition.log_level) != "info":
+        logging.getLogger().setLevel(level.upper())
     _records.attach(reporter, ctx)
     app.enter_job(reporter)
     _signal.signal(ASK, stopper)
@@ -168,14 +171,17 @@ class LineReporter:
     def progress(self, percent: float, message: str | None, phase: str) -> None:
         self.say({"say": "progress", "percent": percent, "message": message, "phase": phase})
 
-    def log(self, level: str, message: str, details: str | None, phase: str | None) -> None:
+    def log(
+        self, level: str, message: str, details: str | None, phase: str | None, *, duration: int | None = None
+    ) -> None:
         text = payload.sanitise_text(message, _LONGEST_MESSAGE)
         if self.disowned:
             print(text, file=sys.stderr, flush=True)
             return
-        self.say(
-            {"say": "log", "level": level, "message": text, "details": details, "phase": phase, "at": stamps.now()}
-        )
+        line: dict[str, Any] = {"say": "log", "level": level, "message": text, "details": details, "phase": phase}
+        if duration is not None:
+            line["duration"] = duration
+        self.say({**line, "at": stamps.now()})
 
     def event(self, kind: str, data: str | None) -> None:
         self.say({"say": "event", "kind": kind, "data": data})

@@ -16,6 +16,7 @@ from penstock.core.instant import maybe_datetime
 from penstock.core.verdicts import Cancelled
 from penstock.engine.handlers import Application
 from penstock.engine.task import Task
+from penstock.engine.timing import Timed
 
 _LONGEST_KIND = 100
 _OURS = ("job.", "schedule.", "worker.", "alert.", "webhook.")
@@ -26,7 +27,11 @@ class Reporter(Errands, Protocol):
 
     def progress(self, percent: float, message: str | None, phase: str) -> None: ...
 
-    def log(self, level: str, message: str, details: str | None, phase: str | None) -> None: ...
+    def log(
+        self, level: str, message: str, details: str | None, phase: str | None, *, duration: int | None = None
+    ) -> None:
+        """`duration` is in microseconds."""
+        ...
 
     def event(self, kind: str, data: str | None) -> None: ...
 
@@ -109,6 +114,9 @@ class AttemptContext:
     def stop(self) -> None:
         """Let the handler know that it was asked to stop."""
         self._stopped = True
+
+    def timed(self, what: str, details: Mapping[str, Any] | None = None) -> Timed:
+        return Timed(self.logger, str(what), details or {})
 
     def check_cancelled(self) -> None:
         if self._stopped:

@@ -62,6 +62,11 @@ def delay(value: Any) -> int | None:
     return value
 
 
+def duration(value: Any) -> int | None:
+    """Microseconds that something took."""
+    return delay(value)
+
+
 def json_text(value: Any) -> str | None:
     """JSON of the size that may be kept, as text."""
     if value is None or value == "null":

@@ -109,14 +109,21 @@ class Holding:
         self._means.recorder.progress(self.held, percent, shown, self._name(phase))
 
     def log(
-        self, level: str, message: object, details: str | None, phase: str | None, *, stamp: int | None = None
+        self,
+        level: str,
+        message: object,
+        details: str | None,
+        phase: str | None,
+        *,
+        stamp: int | None = None,
+        duration: int | None = None,
     ) -> None:
         text = str(message)
         at = stamps.now() if stamp is None else stamp
 
         def line() -> LogLine:
             shown = None if details is None else self.secrets.clean_json(details)
-            return LogLine(level, self._text(text), at, self._name(phase), shown)
+            return LogLine(level, self._text(text), at, self._name(phase), shown, duration)
 
         self._means.recorder.log(self.held, _apart(line, len(text) + len(details or "")))
 

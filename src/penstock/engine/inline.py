@@ -198,8 +198,10 @@ class DirectReporter:
     def progress(self, percent: float, message: str | None, phase: str) -> None:
         self._holding.progress(percent, message, phase)
 
-    def log(self, level: str, message: str, details: str | None, phase: str | None) -> None:
-        self._holding.log(level, message, details, phase)
+    def log(
+        self, level: str, message: str, details: str | None, phase: str | None, *, duration: int | None = None
+    ) -> None:
+        self._holding.log(level, message, details, phase, duration=duration)
 
     def event(self, kind: str, data: str | None) -> None:
         self._holding.event(kind, data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
 from penstock.core.definition import Definition
@@ -27,6 +28,9 @@ class Loaded:
         names = {lane: (each.key, each.version) for lane, each in definitions.items()}
         self.handles = {lane: found[name] for lane, name in names.items() if name in found}
         """The code of inline definitions, by lane."""
+        for each in self.handles.values():
+            if (level := each.definition.log_level) != "info":
+                logging.getLogger(f"penstock.job.{each.definition.key}").setLevel(level.upper())
         self.plain = frozenset(
             lane
             for lane, each in self.handles.items()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.core import payload
+from penstock.core.errors import InvalidPayload
 from penstock.core.secrets import Scrubber
 from penstock.engine import running
 from penstock.engine.context import AttemptContext, Reporter
 from penstock.engine.log_lines import JOB
 
+_LONGEST_DETAILS = 16_384
+_LONGEST_DURATION = 86_400 * 366
 _LEVELS = ((logging.ERROR, "error"), (logging.WARNING, "warning"), (logging.INFO, "info"))
 
 
@@ -65,15 +69,39 @@ class JobRecords(logging.Handler):
 
 def _keep(record: logging.LogRecord, reporter: Reporter, phase: str) -> None:
     level = next((name for number, name in _LEVELS if record.levelno >= number), "debug")
-    reporter.log(level, record.getMessage(), _details(record), phase)
+    reporter.log(level, record.getMessage(), _details(record), phase, duration=_duration(record))
 
 
 def _details(record: logging.LogRecord) -> str:
     facts: dict[str, Any] = {"logger": record.name}
     if record.exc_info and record.exc_info[1] is not None:
         facts["traceback"] = running.failure(record.exc_info[1]).traceback
-    text, _ = payload.sanitise(facts)
+    given = getattr(record, "details", None)
+    if given is None:
+        return payload.sanitise(facts)[0]
+    try:
+        text, _ = payload.sanitise({**given, **facts} if isinstance(given, Mapping) else {"details": given, **facts})
+    except (InvalidPayload, TypeError):
+        # The line is worth more than its details.
+        return payload.sanitise({"details": _shown(given), **facts})[0]
+    if len(text) > _LONGEST_DETAILS:
+        return payload.sanitise({"details": f"{text[:_LONGEST_DETAILS]}… cut here", **facts})[0]
     return text
+
+
+def _shown(given: object) -> str:
+    try:
+        return payload.sanitise_text(repr(given), _LONGEST_DETAILS)
+    except Exception as problem:
+        return f"<cannot be shown: {type(problem).__name__}>"
+
+
+def _duration(record: logging.LogRecord) -> int | None:
+    """Microseconds; given in seconds, as `extra={"duration": …}`."""
+    seconds = getattr(record, "duration", None)
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < _LONGEST_DURATION:
+        return None
+    return round(seconds * 1e6)
 
 
 def _clean(record: logging.LogRecord, secrets: Scrubber) -> None:

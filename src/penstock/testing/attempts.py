@@ -114,7 +114,7 @@ class Runner:
         if only is not None and self._crashes.strikes(task.key, only, When.BEGUN):
             return _lost()
         reporter = AttemptReporter(holding, task, self._loop, self._crashes)
-        with self._inside(handle, task, reporter) as ctx, _kept_logs(reporter, ctx):
+        with self._inside(handle, task, reporter) as ctx, _kept_logs(reporter, ctx, handle.definition):
             outcome = running.run(handle, task, ctx, reporter)
         if only is not None and outcome.trigger is Trigger.SUCCEED:
             reporter.crashed = self._crashes.strikes(task.key, only, When.KEPT)
@@ -178,8 +178,10 @@ class AttemptReporter(OwnErrands):
     def progress(self, percent: float, message: str | None, phase: str) -> None:
         self._holding.progress(percent, message, phase)
 
-    def log(self, level: str, message: str, details: str | None, phase: str | None) -> None:
-        self._holding.log(level, message, details, phase)
+    def log(
+        self, level: str, message: str, details: str | None, phase: str | None, *, duration: int | None = None
+    ) -> None:
+        self._holding.log(level, message, details, phase, duration=duration)
 
     def event(self, kind: str, data: str | None) -> None:
         self._holding.event(kind, data)
@@ -211,7 +213,9 @@ class HookReporter(OwnErrands):
 
     def progress(self, percent: float, message: str | None, phase: str) -> None: ...
 
-    def log(self, level: str, message: str, details: str | None, phase: str | None) -> None:
+    def log(
+        self, level: str, message: str, details: str | None, phase: str | None, *, duration: int | None = None
+    ) -> None:
         log.info("%s: %s", self._what, self._secrets.clean(message))
 
     def event(self, kind: str, data: str | None) -> None: ...
@@ -223,8 +227,8 @@ class HookReporter(OwnErrands):
 
 
 @contextlib.contextmanager
-def _kept_logs(reporter: Any, ctx: AttemptContext) -> Iterator[None]:
-    """What any logger is told meanwhile is kept with the job, from the level of information on."""
+def _kept_logs(reporter: Any, ctx: AttemptContext, definition: Definition) -> Iterator[None]:
+    """What any logger is told meanwhile is kept with the job, from the level of its definition on."""
     root = logging.getLogger()
     level = root.level
     handler = JobRecords()
@@ -232,6 +236,8 @@ def _kept_logs(reporter: Any, ctx: AttemptContext) -> Iterator[None]:
     root.addHandler(handler)
     if level == logging.WARNING:
         root.setLevel(logging.INFO)
+    if definition.log_level != "info":
+        root.setLevel(definition.log_level.upper())
     try:
         yield
     finally:

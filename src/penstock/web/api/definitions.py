@@ -229,4 +229,5 @@ def _version_facts(definition: Definition) -> dict[str, Any]:
         "environment": definition.environment,
         "secretEnvironment": definition.secret_environment,
         "reach": definition.reach,
+        "logLevel": definition.log_level,
     }

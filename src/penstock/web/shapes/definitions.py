@@ -91,6 +91,7 @@ class DefinitionVersion(Told):
     environment: list[str]
     secret_environment: list[str]
     reach: Literal["own", "any"] = Field(description="Which other jobs its code may read and cancel.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field(description="The lowest level of lines kept.")
     registered_at: Moment
     counts: dict[StatusName, int]
     live_workers: int = Field(description="How many live workers have it loaded.")
