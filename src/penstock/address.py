@@ -6,8 +6,11 @@ import os
 from typing import Any
 from urllib.parse import quote, unquote
 
-from penstock.core.ports import Store
+from penstock.core.ports import Queue, Store
 from penstock.core.store_url import masked
+
+UNNAMED = ""
+"""Stands for a queue that was given as an object: another process cannot make it."""
 
 
 class Address(dict[str, Any]):
@@ -17,7 +20,9 @@ class Address(dict[str, Any]):
         return f"Address({ {**self, 'store': masked(self['store'])}!r})"
 
 
-def address_of(store: str | Store, *, migrate: bool, schema: str, pooler: bool) -> Address | None:
+def address_of(
+    store: str | Store, *, migrate: bool, schema: str, pooler: bool, queue: Queue | str | None = None
+) -> Address | None:
     """What another process needs to open the same store; None for a store in memory or one that was given ready."""
     if not isinstance(store, str):
         return None
@@ -27,4 +32,7 @@ def address_of(store: str | Store, *, migrate: bool, schema: str, pooler: bool) 
             return None
         # The other process may stand in another folder.
         store = f"sqlite:///{quote(os.path.abspath(unquote(path)))}"
-    return Address(store=store, schema=schema, pooler=pooler, migrate=migrate)
+    address = Address(store=store, schema=schema, pooler=pooler, migrate=migrate)
+    if queue is not None:
+        address["queue"] = queue if isinstance(queue, str) else UNNAMED
+    return address

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from penstock import options as given
@@ -19,6 +21,7 @@ from penstock.core import payload
 from penstock.core.context import Errands
 from penstock.core.errors import Conflict, InvalidInput, NotFound
 from penstock.core.ids import IdSource
+from penstock.core.instant import Duration
 from penstock.core.job import Alike, Created, Draft, Job
 from penstock.core.ports import Queue, Store
 from penstock.core.schedule import Schedule
@@ -41,7 +44,9 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
     """Durable background jobs, kept in the store that the URL names.
 
     `sqlite:///file.db` is one file, `sqlite://` is memory, `postgresql://…` a PostgreSQL database; `migrate=True`
-    brings a PostgreSQL schema up to date when the store is first used (a SQLite file always is).
+    brings a PostgreSQL schema up to date when the store is first used (a SQLite file always is). `queue` is an adapter
+    that carries job ids to workers, best named by `module:name`, so that workers can make it too; without it the store
+    does that.
     """
 
     def __init__(
@@ -51,7 +56,7 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
         migrate: bool = False,
         schema: str = "penstock",
         pooler: bool = False,
-        queue: Queue | None = None,
+        queue: Queue | str | None = None,
     ) -> None:
         Defining.__init__(self)
         Control.__init__(self, store, migrate=migrate, schema=schema, pooler=pooler, queue=queue)
@@ -88,6 +93,25 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
 
     async def aget(self, job_id: str) -> JobHandle[Any]:
         return self._handle(await self.aread_job(job_id))
+
+    def consume(
+        self, message: Any, *, within: Duration = 600, acknowledge: Callable[[], Any] | None = None
+    ) -> Job | None:
+        """Run the job that a message of the queue names, for hosts that are handed messages and have no worker.
+
+        The job is claimed if it is ready, and runs in a process of its own, as in a worker. `acknowledge` is called as
+        soon as the claim was committed or refused; without it, a message of this application's queue is acknowledged
+        there. The job as it is afterwards; None for garbage, duplicates and jobs that are unknown or not ready.
+        """
+        return asyncio.run(self.aconsume(message, within=within, acknowledge=acknowledge))
+
+    async def aconsume(
+        self, message: Any, *, within: Duration = 600, acknowledge: Callable[[], Any] | None = None
+    ) -> Job | None:
+        # It starts a worker, for which this module is a part.
+        consuming = import_module("penstock.consuming")
+        found: Job | None = await consuming.consume(self, message, within=within, acknowledge=acknowledge)
+        return found
 
     def rerun_job(
         self, job_id: str, params: Mapping[str, Any] | None = None, *, by: str | None = None, **options: Any
@@ -216,7 +240,7 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
         created = yield from self._insert(drafts, connection)
         new = [each.job_id for each in created if each.created]
         if new and connection is None:
-            self.queue.publish(new)
+            self.guarded_queue.publish(new)
         return created
 
     def _checked(self, orders: Sequence[Order]) -> Talk[list[Order]]:

@@ -18,7 +18,7 @@ from penstock.engine.settings import WorkerSettings
 from penstock.options import refuse_unknown
 from penstock.settings import FILE as FILE
 
-_TEXTS = ("name", "app", "store", "schema", "jobs", "server")
+_TEXTS = ("name", "app", "store", "schema", "jobs", "server", "queue")
 _TRUTHS = ("pooler", "migrate")
 _TABLES = ("resources", "worker", "secrets", "webhooks", "web", "retention")
 _WORKER = tuple(each.name for each in fields(WorkerSettings) if each.name not in ("own_process", "secrets"))
@@ -38,6 +38,8 @@ class Config:
     pooler: bool = False
     migrate: bool = False
     jobs: str | None = None
+    queue: str | None = None
+    """What makes the queue adapter, as `module:name`; None: the store is the queue."""
     server: str | None = field(default=None, repr=False)
     """The server that commands such as `penstock jobs` speak to, in place of the store."""
     resources: Mapping[str, str] = field(default_factory=dict)
@@ -60,7 +62,10 @@ class Config:
         """How to open the store; its URL must have been said somewhere."""
         if self.store is None:
             raise InvalidInput("No store was named.", hint=f'Say --store sqlite:///jobs.db, or store = "…" in {FILE}.')
-        return Address(store=self.store, schema=self.schema, pooler=self.pooler, migrate=self.migrate)
+        address = Address(store=self.store, schema=self.schema, pooler=self.pooler, migrate=self.migrate)
+        if self.queue is not None:
+            address["queue"] = self.queue
+        return address
 
 
 def load(folder: str | Path = ".", environment: Mapping[str, str] | None = None) -> Config:

@@ -160,7 +160,7 @@ class Control(Reading):
         statuses: dict[str, Status] = yield control.retry([job.id], from_position=position, by=given.actor(by))
         if job.id not in statuses:
             raise NotFound("job", job.id, hint=GONE)
-        self.queue.publish([job.id])
+        self.guarded_queue.publish([job.id])
         return statuses[job.id]
 
     def _position(self, job: Job, phase: str) -> Talk[int]:
@@ -176,7 +176,7 @@ class Control(Reading):
         finished = yield from self._in_last_phase(job)
         verb = control.approve(job.id, by=_named(by), note=given.note(note), result=text, finished=finished)
         status: Status = yield verb
-        self.queue.publish([job.id])
+        self.guarded_queue.publish([job.id])
         return status
 
     def _in_last_phase(self, job: Job) -> Talk[bool]:
@@ -213,7 +213,7 @@ class Control(Reading):
             check_priority(priority, asked)
         actor = given.actor(by)
         status: Status = yield control.reschedule(asked, due=due, delay=later, priority=priority, by=actor)
-        self.queue.publish([asked])
+        self.guarded_queue.publish([asked])
         return status
 
     def _reprioritise_job(self, job_id: str, priority: int, by: str | None) -> Talk[None]:
@@ -250,7 +250,7 @@ class Control(Reading):
                 count += yield from self._change(change, [each])
             return count
         if changed and change.action == "retry":
-            self.queue.publish(changed)
+            self.guarded_queue.publish(changed)
         elif changed:
             self._ring()
         return len(changed)

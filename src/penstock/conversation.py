@@ -18,7 +18,9 @@ from penstock.core.context import Errands
 from penstock.core.errors import Conflict, PenstockError
 from penstock.core.plan import Plan
 from penstock.core.ports import Doorbell, Queue, Store
+from penstock.queues import named
 from penstock.queues.database import DatabaseQueue
+from penstock.queues.guarded import GuardedQueue
 from penstock.stores import store_maker
 
 T = TypeVar("T")
@@ -61,12 +63,15 @@ class Conversation:
         migrate: bool,
         schema: str,
         pooler: bool,
-        queue: Queue | None,
+        queue: Queue | str | None,
     ) -> None:
         self._make_store = store_maker(store, migrate=migrate, schema=schema, pooler=pooler)
-        self.address = address_of(store, migrate=migrate, schema=schema, pooler=pooler)
+        if isinstance(queue, str):
+            named.check_name(queue)
+        self.address = address_of(store, migrate=migrate, schema=schema, pooler=pooler, queue=queue)
         """What another process needs to open the same store; None when a URL does not tell it."""
         self._queue = queue
+        self._guard: GuardedQueue | None = None
         self._opened: Store | None = None
         self._made: dict[str, Any] = {}
         self._errands: Errands | None = None
@@ -86,22 +91,38 @@ class Conversation:
     @property
     def queue(self) -> Queue:
         """What tells workers of new jobs; the store itself, when none was given."""
-        if self._queue is not None:
+        if self._queue is not None and not isinstance(self._queue, str):
             return self._queue
         if "queue" not in self._made:
-            self._made.setdefault("queue", DatabaseQueue(self._bell))
+            made = DatabaseQueue(self._bell) if self._queue is None else named.load(self._queue)
+            self._made.setdefault("queue", made)
         queue: Queue = self._made["queue"]
         return queue
+
+    @property
+    def guarded_queue(self) -> Queue:
+        """The same; an adapter that fails, or cannot be made, is a line in the log and no error for the caller."""
+        if self._queue is None:
+            return self.queue
+        if self._guard is None:
+            self._guard = GuardedQueue(lambda: self.queue)
+        return self._guard
+
+    @property
+    def has_own_queue(self) -> bool:
+        """Whether an adapter was given, so that messages go through it and not through the store."""
+        return self._queue is not None
 
     def close(self) -> None:
         """Close the connections of this process; they open again when they are needed."""
         made, self._made, self._opened = self._made, {}, None
-        for name in ("bell", "store"):
-            if name in made:
-                made[name].close()
+        for name in ("queue", "bell", "store"):
+            # An adapter need not be able to close without an event loop.
+            if callable(close := getattr(made.get(name), "close", None)):
+                close()
 
     async def aclose(self) -> None:
-        for name in ("bell", "store"):
+        for name in ("queue", "bell", "store"):
             if name in self._made:
                 await self._made[name].aclose()
         await asyncio.to_thread(self.close)

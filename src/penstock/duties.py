@@ -16,7 +16,7 @@ from penstock.core.webhook_settings import WebhookSettings
 from penstock.core.worker import Duty
 from penstock.engine.alerts import Alerts
 from penstock.engine.archive import Archive
-from penstock.engine.duties import Promoter, Rescuer
+from penstock.engine.duties import Promoter, Republisher, Rescuer
 from penstock.engine.housekeeper import Housekeeper
 from penstock.engine.pace import ALONE, Pace
 from penstock.engine.scheduler import Scheduler
@@ -57,9 +57,8 @@ class Duties:
         self._rescuer = Rescuer(store.reserve(_RESCUE_PATIENCE), ports.jobs, _RESCUE_EVERY, self._is_in_touch)
         self._seen_at = time.monotonic()
         self._lost_touch_at = time.monotonic()
-        first = [
-            Service("promote", Promoter(store, ports.jobs, app.queue.publish).tick), Service("rescue", self._rescue)
-        ]  # fmt: skip
+        promoter = Promoter(store, ports.jobs, app.guarded_queue.publish)
+        first = [Service("promote", promoter.tick), Service("rescue", self._rescue)]
         self.services = [*first, *services(app, lambda: me, webhooks, secrets, archive, before=first)]
 
     def duties(self) -> list[Duty]:
@@ -117,12 +116,17 @@ def services(
     first = [
         *([Service("schedule", timer.tick, counting=timer)] if ticking else []),
         Service("housekeep", housekeeper.tick),
+        *([Service("republish", republisher(app, pace).tick)] if app.has_own_queue else []),
     ]
 
     def caught_up() -> bool:
         return all(each.caught_up for each in (*before, *first))
 
     return [*first, Service("alert", alerts(app, me, pace, caught_up).tick), posting.service()]
+
+
+def republisher(app: Penstock, pace: Pace = ALONE) -> Republisher:
+    return Republisher(app.store, ports.control, ports.admin, app.guarded_queue.publish, pace)
 
 
 def alerts(
@@ -137,7 +141,7 @@ def scheduler(app: Penstock, pace: Pace = ALONE) -> Scheduler:
         ports.schedules,
         ports.admin,
         lambda schedule, instant: app._ado(app._tick_draft(schedule, instant)),
-        app.queue.publish,
+        app.guarded_queue.publish,
         pace=pace,
     )
 
@@ -156,8 +160,15 @@ async def once(app: Penstock, archive: Archive | None = None, taken: Collection[
         if await timer.tick() > 0:
             break
     for _ in range(_MOST_PASSES):
-        if not await store.arun(ports.jobs.promote()):
+        if not (moved := await store.arun(ports.jobs.promote())):
             break
+        if app.has_own_queue:
+            app.guarded_queue.publish(moved)
+    if app.has_own_queue:
+        again = republisher(app)
+        for _ in range(_MOST_PASSES):
+            if not await again.once():
+                break
     for _ in range(_MOST_PASSES):
         if not await housekeeper.once():
             break

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypedDict, Unpack
 
 from penstock import duties
+from penstock.address import UNNAMED
 from penstock.app import Penstock
 from penstock.core.definition import Definition
 from penstock.core.errors import InvalidInput, PenstockError, StoreUnavailable
+from penstock.core.ports import JobsPort, Queue
 from penstock.core.secrets import SecretPolicy
 from penstock.core.webhook_settings import WebhookSettings
 from penstock.core.worker import Duty
@@ -19,11 +21,13 @@ from penstock.core.worker_config import WorkerConfig
 from penstock.engine import stopping
 from penstock.engine.archive import Archive
 from penstock.engine.controls import stored_config
-from penstock.engine.service import log
+from penstock.engine.service import Service, log
 from penstock.engine.settings import AT_START, WorkerSettings, configured
 from penstock.engine.worker import Worker
 from penstock.engine.zygote_process import ZygoteProcess
 from penstock.errands import StoreErrands
+from penstock.queues.database import DatabaseQueue
+from penstock.queues.rung import RungQueue
 from penstock.sources import Source, Stamp, changes, stamp
 from penstock.stores import ports
 
@@ -68,6 +72,9 @@ class Node:
         webhooks: WebhookSettings | None = None,
         secrets: SecretPolicy | None = None,
         archive: Archive | None = None,
+        jobs: JobsPort = ports.jobs,
+        timed: bool = True,
+        queue: Queue | None = None,
     ) -> None:
         self.source = source
         self.settings = replace(settings or WorkerSettings(), secrets=secrets or SecretPolicy())
@@ -77,6 +84,11 @@ class Node:
         self._webhooks = webhooks or WebhookSettings()
         self._secrets = secrets or SecretPolicy()
         self._archive = archive
+        self._jobs = jobs
+        self._timed = timed
+        """Whether the worker keeps house, sends webhooks and looks for alerts."""
+        self._outlet = queue
+        """Where what jobs create is published, by a worker that takes no messages itself."""
         self._ticking = ticking
         """Whether the worker ticks schedules by itself, as long as it runs."""
         self._clerk: Penstock | None = None
@@ -118,13 +130,10 @@ class Node:
             inline = self.source.inline(zygote.definitions)
             await asyncio.to_thread(lambda: clerk.store)
             worker = Worker(
-                zygote, self._another_zygote, clerk.store, clerk.queue, ports.jobs, ports.admin,
+                zygote, self._another_zygote, clerk.store, self._queue(clerk), self._jobs, ports.admin,
                 StoreErrands(clerk, self._secrets),
                 settings=configured(self.settings, await _config(clerk), AT_START), inline=inline,
-                duties=lambda worker: duties.services(
-                    clerk, lambda: worker.id, self._webhooks, self._secrets, self._archive, ticking=self._ticking,
-                    pace=worker.pace, before=[each for each in worker.services if each.name in _FIRST],
-                ),
+                duties=lambda worker: self._duties(clerk, worker),
             )  # fmt: skip
             self._clerk, self._worker, self._definitions = clerk, worker, zygote.definitions
             self._lanes = sorted((await clerk.store.arun(ports.admin.register(zygote.definitions))).values())
@@ -311,7 +320,34 @@ class Node:
         for warning in applied.warnings:
             log.warning("%s", warning)
 
+    def _duties(self, clerk: Penstock, worker: Worker) -> Sequence[Service]:
+        if not self._timed:
+            return []
+        return duties.services(
+            clerk, lambda: worker.id, self._webhooks, self._secrets, self._archive, ticking=self._ticking,
+            pace=worker.pace, before=[each for each in worker.services if each.name in _FIRST],
+        )  # fmt: skip
+
+    def _queue(self, clerk: Penstock) -> Queue:
+        """What the worker listens to."""
+        if not clerk.has_own_queue:
+            return clerk.queue
+        _ = clerk.queue  # An adapter that cannot be made is an error at the start.
+        return RungQueue(clerk.guarded_queue, DatabaseQueue(clerk._bell), self._has_room)
+
+    def _has_room(self) -> bool:
+        return (
+            self._outlet is None and self._worker is not None and len(self._worker.held()) < self._worker.settings.slots
+        )
+
     def _address(self, found: Mapping[str, Any] | None) -> dict[str, Any]:
+        if found is not None and self._outlet is not None:
+            found = {**found, "queue": self._outlet}
+        if found is not None and found.get("queue") == UNNAMED:
+            raise InvalidInput(
+                f"{self.source.origin!r} has a queue that was given as an object, which a worker cannot make.",
+                hint='Name what makes it: Penstock(…, queue="myproject.queues:make").',
+            )
         if self._store is not None:
             return {**(found or {}), "store": self._store}
         if found is None:

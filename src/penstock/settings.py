@@ -89,6 +89,7 @@ SETTINGS: tuple[Known, ...] = (
     Known("pooler", "Whether PostgreSQL is reached through a pooler that keeps no session.", False),
     Known("migrate", "Whether a PostgreSQL schema is brought up to date when the store is first used.", False),
     Known("jobs", "The folder of job files.", flag="--jobs"),
+    Known("queue", "The queue adapter, as `module:name`; without it the store is the queue."),
     Known("server", "The server that commands such as `penstock jobs` speak to, in place of the store.", None,
           "--server"),
     Known("resources", "Names of resources with the functions that open them.", {}),

@@ -7,19 +7,25 @@ where a message has one.
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
+from penstock import JobHandle, Order, Penstock, duties
 from penstock.core.ids import IdSource
 from penstock.core.ports import Message, Queue
-from tests.waiting import wait_until_async
+from penstock.orders import EnqueueOptions
+from tests.engine.fleet import PATIENCE, ROOT, Gate, Stage, WorkerProcess
+from tests.stores.tables import change
+from tests.waiting import wait_until, wait_until_async
 
 QUIET = 0.3
 LONG = 15.0
@@ -32,6 +38,15 @@ class Broker(ABC):
 
     wakes_all = True
     """Each message wakes every receiver; otherwise one of them gets it."""
+
+    adapter = ""
+    """The import path of what makes such a queue, as applications name it; for `WorkerConformance`."""
+    environment: Mapping[str, str] = {}
+    """Environment variables by which that finds the broker."""
+
+    def left(self) -> object:
+        """Messages that the broker has and that are not acknowledged; falsy: none. For `WorkerConformance`."""
+        raise NotImplementedError
 
     @abstractmethod
     def queue(self) -> Queue:
@@ -135,8 +150,7 @@ class QueueConformance:
         waiting = [asyncio.create_task(received(each)) for each in queues]
         await wait_until_async(lambda: all(map(waiting_inside, waiting)), "all receivers wait")
 
-        for _ in waiting:
-            queue.publish([new_id()])
+        await self._publish_until_served(queue, waiting)
 
         assert all(await asyncio.gather(*waiting))
         for each in queues:
@@ -146,10 +160,20 @@ class QueueConformance:
         waiting = [asyncio.create_task(received(queue)) for _ in range(3)]
         await wait_until_async(lambda: all(map(waiting_inside, waiting)), "all receivers wait")
 
-        for _ in waiting if not broker.wakes_all else [1]:
+        if broker.wakes_all:
             queue.publish([new_id()])
+        else:
+            await self._publish_until_served(queue, waiting)
 
         assert all(await asyncio.gather(*waiting))
+
+    async def _publish_until_served(self, queue: Queue, waiting: Sequence[asyncio.Task[bool]]) -> None:
+        """Publish once for each receiver; again while one of them took the messages of several together."""
+        for _ in range(20):
+            for task in waiting:
+                if not task.done():
+                    queue.publish([new_id()])
+            await asyncio.wait(waiting, timeout=QUIET)
 
     async def test_any_thread_may_publish(self, queue: Queue) -> None:
         together = threading.Barrier(4)
@@ -328,3 +352,119 @@ def waiting_inside(task: asyncio.Task[bool]) -> bool:
 
 def new_id() -> str:
     return _ids.new_id()
+
+
+class WorkerConformance:
+    """An adapter that is named by its import path, between real processes: enqueuers and workers.
+
+    Workers poll the store so seldom that only messages can bring them jobs in time.
+    """
+
+    @pytest.fixture
+    def app(self, stage: Stage, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Penstock]:
+        """An enqueuer with the adapter."""
+        for name, value in broker.environment.items():
+            monkeypatch.setenv(name, value)
+        app = Penstock(stage.url, schema=stage.schema, queue=broker.adapter)
+        yield app
+        app.close()
+
+    def test_jobs_of_sync_and_async_enqueuers_run_by_their_messages(
+        self, stage: Stage, broker: Broker, app: Penstock
+    ) -> None:
+        self._worker(stage, broker)
+
+        jobs = [app.enqueue("work", {"number": 1}), asyncio.run(_aenqueue(app, 2))]
+        jobs += app.enqueue_many([_order(app, number) for number in range(3, 53)])
+
+        assert [job.result(PATIENCE) for job in jobs] == list(range(1, 53))
+        wait_until(lambda: not broker.left(), "all messages are acknowledged")
+
+    def test_garbage_duplicates_and_unknown_ids_are_acknowledged_and_dropped(
+        self, stage: Stage, broker: Broker, app: Penstock
+    ) -> None:
+        worker = self._worker(stage, broker)
+
+        app.queue.publish(GARBAGE)
+        job = app.enqueue("work", {"number": 7})
+        app.queue.publish([job.id, job.id, new_id()])
+
+        assert job.result(PATIENCE) == 7
+        app.queue.publish([job.id])
+        wait_until(lambda: not broker.left(), "all messages are acknowledged")
+        assert [each.number for each in stage.attempts(job)] == [1]
+        assert app.enqueue("work", {"number": 8}).result(PATIENCE) == 8
+        assert "Traceback" not in worker.output
+
+    def test_a_message_waits_for_a_worker_that_has_a_free_slot(
+        self, stage: Stage, broker: Broker, app: Penstock
+    ) -> None:
+        gate = Gate(stage.folder)
+        for number in range(2):
+            self._worker(stage, broker, "--slots", "1", gate=gate, name=f"project{number}")
+        first = app.enqueue("gated")
+        gate.wait()
+        wait_until(lambda: not broker.left(), "the first message is acknowledged")
+
+        second = app.enqueue("gated")
+        gate.wait(2)
+        gate.open()
+
+        assert [first.result(PATIENCE), second.result(PATIENCE)] == [None, None]
+
+    def test_a_cancel_reaches_the_worker_that_runs_the_job(self, stage: Stage, broker: Broker, app: Penstock) -> None:
+        gate = Gate(stage.folder)
+        self._worker(stage, broker, "--lease", "600", "--heartbeat", "120", gate=gate)
+        job = app.enqueue("gated")
+        gate.wait()
+
+        job.cancel()
+
+        assert app.wait_for(job.id, PATIENCE).status == "cancelled"
+
+    def test_a_job_that_becomes_due_is_published(self, stage: Stage, broker: Broker, app: Penstock) -> None:
+        self._worker(stage, broker)
+
+        job = app.enqueue("work", {"number": 3}, delay=0.5)
+
+        assert job.result(PATIENCE) == 3
+        wait_until(lambda: not broker.left(), "all messages are acknowledged")
+
+    def test_a_cycle_of_the_tick_command_publishes_jobs_whose_messages_are_lost(
+        self, stage: Stage, broker: Broker, app: Penstock
+    ) -> None:
+        job = stage.app.job("lost")(_nothing).enqueue()
+        change(stage.app.store, "UPDATE {s}job SET created_at = created_at - 60000000")
+
+        asyncio.run(duties.once(app))
+
+        assert [each.job_id for each in asyncio.run(_received(app.queue))] == [job.id]
+
+    def _worker(
+        self, stage: Stage, broker: Broker, *flags: str, gate: Gate | None = None, name: str = "project"
+    ) -> WorkerProcess:
+        path = f"{stage.folder}{os.pathsep}{ROOT}"
+        (stage.folder / f"{name}.py").write_text(
+            f"from penstock import Penstock\n\n"
+            f"app = Penstock({stage.url!r}, schema={stage.schema!r}, queue={broker.adapter!r})\n\n\n"
+            f"@app.job('work')\ndef work(number: int) -> int:\n    return number\n\n\n"
+            f"@app.job('gated')\ndef gated():\n    {gate.text if gate else 'pass'}\n"
+        )
+        environment = {**broker.environment, "PYTHONPATH": path}
+        return stage.worker("--poll", "300", *flags, target=f"{name}:app", quick=False, environment=environment)
+
+
+async def _received(queue: Queue) -> Sequence[Message]:
+    return await queue.receive(LONG)
+
+
+async def _aenqueue(app: Penstock, number: int) -> JobHandle[Any]:
+    return await app.aenqueue("work", {"number": number})
+
+
+def _order(app: Penstock, number: int) -> Order:
+    maker = app._do(app._order_maker("work", None))
+    return maker.order({"number": number}, EnqueueOptions())
+
+
+def _nothing() -> None: ...

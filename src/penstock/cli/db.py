@@ -206,6 +206,7 @@ def _store(url: str | None) -> Store:
 
     found = load()
     address: dict[str, Any] = (found if url is None else replace(found, store=url)).address
+    address.pop("queue", None)
     # What a command shall do it does itself.
     return open_store(address.pop("store"), **{**address, "migrate": False})
 

@@ -28,6 +28,7 @@ def doctor(
 
     found = load()
     address = (found if url is None else replace(found, store=url)).address
+    address.pop("queue", None)
     store = open_store(address.pop("store"), **{**address, "migrate": False})
     try:
         findings = examine(store)

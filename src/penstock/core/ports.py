@@ -110,6 +110,12 @@ class JobsPort(Protocol):
         """
         ...
 
+    def claim_job(self, worker: str, job_id: str, lanes: Sequence[int], *, start: bool = True) -> Plan[list[Claimed]]:
+        """This job becomes the worker's, if it is eligible as with `claim` and of one of these lanes; else nothing.
+
+        Jobs that rank before it are passed over. Limits hold for it as for others."""
+        ...
+
     def start(self, held: Sequence[Held]) -> Plan[list[Held]]:
         """Record that claimed attempts begin; those that no longer own their job are given back."""
         ...

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from penstock.core.ports import JobsPort, Store
+from penstock.core.job import JobFilter
+from penstock.core.ports import AdminPort, ControlPort, JobsPort, Store
+from penstock.core.transitions import Status
 from penstock.engine.pace import ALONE, Pace
 from penstock.engine.service import log
 
@@ -14,6 +16,8 @@ _GRACE = 1_000_000
 _SAFETY = 1.0
 _REPAIR_EVERY = 10.0
 _BATCH = 1000
+_FORGOTTEN = 15.0
+_REPUBLISH_EVERY = 15.0
 _UNMOVED = 0.05
 """Seconds until the next look when another worker was faster, or a concurrency key is held."""
 
@@ -38,6 +42,38 @@ class Promoter:
         if not moved:
             return _UNMOVED
         return 0.0 if len(moved) == _BATCH else 0.01
+
+
+class Republisher:
+    """Publish jobs again that have been ready for a while: a queue may have lost their messages."""
+
+    def __init__(
+        self,
+        store: Store,
+        control: ControlPort,
+        admin: AdminPort,
+        publish: Callable[[Sequence[str]], None],
+        pace: Pace = ALONE,
+    ) -> None:
+        self._store = store
+        self._control = control
+        self._admin = admin
+        self._publish = publish
+        self._pace = pace
+        self._after: str | None = None
+
+    async def tick(self) -> float:
+        return 0.0 if await self.once() else self._pace.rest(_REPUBLISH_EVERY)
+
+    async def once(self, age: float = _FORGOTTEN) -> bool:
+        """One batch of jobs that were created more than `age` seconds ago; True when there are more."""
+        before = await self._store.arun(self._admin.clock()) - int(age * 1e6)
+        which = JobFilter(status=(Status.QUEUED,), created_to=before)
+        ids = await self._store.arun(self._control.select(which, _BATCH, self._after))
+        self._after = ids[-1] if len(ids) == _BATCH else None
+        if ids:
+            self._publish(ids)
+        return self._after is not None
 
 
 class Rescuer:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from penstock.core.ports import Message, Queue
 from penstock.engine.service import log
+
+_MOST = 10_000
+"""What comes beyond that is not acknowledged, and a broker delivers it again."""
 
 
 class Messages:
@@ -25,13 +28,24 @@ class Messages:
         return self._queue.hears()
 
     def take(self) -> list[Message]:
-        """Those that have come since the last call."""
-        taken, self._waiting = self._waiting, []
-        return taken
+        """Those that have come and are not acknowledged."""
+        return list(self._waiting)
 
     async def acknowledge(self, messages: list[Message]) -> None:
+        """A claim after these messages was committed or refused; they are the first ones that wait."""
+        del self._waiting[: len(messages)]
         if messages:
             await self._queue.acknowledge(messages)
+
+    def passed_on(self, then: Callable[[], None]) -> Callable[[Sequence[str]], None]:
+        """A function that publishes jobs that are ready, where messages carry ids: other hosts may wait for theirs."""
+
+        def publish(job_ids: Sequence[str]) -> None:
+            if job_ids and getattr(self._queue, "carries_ids", False):
+                self._queue.publish(job_ids)
+            then()
+
+        return publish
 
     async def listen(self) -> None:
         """Wait for messages until it is cancelled."""
@@ -43,5 +57,5 @@ class Messages:
                 await asyncio.sleep(self._seconds())
                 continue
             if messages:
-                self._waiting += messages
+                self._waiting += messages[: max(0, _MOST - len(self._waiting))]
                 self._arrived()

@@ -125,7 +125,7 @@ class Worker:
             # After an outage endings must come in before anybody may take this worker for dead.
             Service("settle", self._settler.tick, longest_pause=0.5),
             Service("record", self._recorder.tick),
-            Service("promote", Promoter(store, jobs, lambda ids: self.claimer.wake(), self.pace).tick),
+            Service("promote", Promoter(store, jobs, self._messages.passed_on(self.claimer.wake), self.pace).tick),
             Service("rescue", self._rescuer.tick),
             Service("hooks", self._hooks.tick, counting=self._hooks),
         ]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 from operator import attrgetter
+from uuid import UUID
 
 from penstock.core import event as kinds
 from penstock.core.errors import Conflict, IdempotencyConflict, LeaseLost, NotFound, StoreUnavailable
@@ -109,6 +110,26 @@ def claim(
         taken = yield Statement("claim", values, columns=quotas.columns(behind), alone=not limited)
         _refuse_the_dead(worker, taken)
         yield from limits.spend(quotas, taken)
+    return rows.claimed(taken)
+
+
+@writes_once
+def claim_job(worker: str, job_id: str, lanes: Sequence[int], *, start: bool = True) -> Steps[list[Claimed]]:
+    ready = yield Statement("ready_job", {"id": job_id})
+    if not ready or ready[0][0] not in lanes:
+        return []
+    lane, rank = ready[0]
+    # Limits look at the first job from a place on: the place before this one.
+    behind = {lane: Place(rank, str(UUID(int=UUID(job_id).int - 1)))}
+    quotas = yield from limits.quotas([lane], [lane], 1, behind)
+    columns = quotas.columns(behind)
+    if not columns["lane"]:
+        return []
+    values = {"worker": worker, "id": job_id, "start": start, "limit": 1}
+    values |= {"granted": columns["granted"][0], "paid": columns["paid"][0]}
+    taken = yield Statement("claim_job", values)
+    _refuse_the_dead(worker, taken)
+    yield from limits.spend(quotas, taken)
     return rows.claimed(taken)
 
 

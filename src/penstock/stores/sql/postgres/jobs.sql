@@ -167,6 +167,29 @@ taken AS MATERIALIZED (
 ),
 {to_the_worker};
 
+-- name: ready_job
+-- The lane and the rank of a job that is queued and not blocked.
+SELECT lane, rank FROM {schema}.job WHERE id = %(id)s::uuid AND status = 1 AND NOT blocked;
+
+-- name: claim_job
+-- This job becomes the worker's, as with `claim`; `granted` says that its definition has a limit that leaves room.
+WITH clock AS (SELECT {now} AS now),
+alive AS MATERIALIZED ({live_worker}),
+taken AS MATERIALIZED (
+    SELECT id FROM {schema}.job
+    WHERE id = %(id)s::uuid AND status = 1 AND NOT blocked AND (NOT %(paid)s::boolean OR {has_token})
+        AND EXISTS (SELECT FROM alive)
+        AND EXISTS (
+            SELECT FROM {schema}.definition JOIN {schema}.control USING (key)
+            WHERE definition.lane = job.lane
+                AND (%(granted)s::boolean OR (control.concurrency = 0 AND control.rate_count = 0))
+                AND (control.pause_at IS NULL OR control.pause_until <= (SELECT now FROM clock))
+        )
+        AND NOT EXISTS ({system_pause})
+    LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+),
+{to_the_worker};
+
 -- name: claimable
 -- Whether a job of these lanes can be claimed that was created by then, or whose parent was.
 SELECT 1 FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane

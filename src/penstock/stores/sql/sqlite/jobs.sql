@@ -148,6 +148,30 @@ ORDER BY rank, id LIMIT :limit;
 -- at once
 {of_the_worker};
 
+-- name: ready_job
+-- The lane and the rank of a job that is queued and not blocked.
+SELECT lane, rank FROM job WHERE id = :id AND status = 1 AND NOT blocked;
+
+-- name: claim_job
+-- This job becomes the worker's, as with `claim`; `granted` says that its definition has a limit that leaves room.
+{claiming}
+FROM job WHERE job.id = :id AND job.status = 1 AND NOT blocked AND (NOT :paid OR rate_paid OR limit_key IS NULL)
+    AND EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live})
+    AND EXISTS (
+        SELECT 1 FROM definition JOIN control USING (key) WHERE definition.lane = job.lane
+            AND (:granted OR (concurrency = 0 AND rate_count = 0)) AND (pause_at IS NULL OR pause_until <= :now)
+    )
+    AND NOT EXISTS (
+        SELECT 1 FROM control WHERE key = '*' AND pause_at IS NOT NULL AND (pause_until IS NULL OR pause_until > :now)
+    )
+LIMIT :limit;
+{span_of_claimed};
+-- with lowest, highest, in_a_row, alike
+{to_the_worker};
+{count_claimed} FROM (SELECT lane, {sums_of_claimed} GROUP BY lane) CROSS JOIN {steps_of_claimed};
+-- at once
+{of_the_worker};
+
 -- name: claimable
 -- Whether a job of these lanes can be claimed that was created by then, or whose parent was.
 SELECT 1 FROM job JOIN definition ON definition.lane = job.lane JOIN control ON control.key = definition.key
