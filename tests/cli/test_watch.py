@@ -57,6 +57,37 @@ def test_a_job_is_waited_for_where_it_is_started(place: Place) -> None:
     assert told["result"] == 7
 
 
+def test_a_wait_says_immediately_and_again_why_nothing_happens(place: Place) -> None:
+    place.app.pause("noop", "The disk is full.")
+    waited = subprocess.Popen(
+        place.line("enqueue", "noop", "--wait"), cwd=place.folder, env=place.environment, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert waited.stderr is not None
+
+    first = [waited.stderr.readline() for _ in range(3)]
+    job_id = first[0].split()[1]
+    place.app.resume("noop")
+    rest = waited.communicate(timeout=PATIENCE)[1]
+
+    reasons = [line for line in [*first, *rest.splitlines()] if f"{job_id[-8:]} waits: " in line]
+    assert len(reasons) >= 2
+    assert all("The disk is full." in line for line in reasons[:2])
+    assert waited.returncode == 0
+
+
+def test_a_wait_for_a_job_of_later_says_when_it_is_due(place: Place) -> None:
+    found = place.waiting()
+
+    done = place.run("jobs", "wait", found, "--timeout", "500ms", code=7)
+
+    assert f"{found[-8:]} waits: It is not due before" in done.err
+
+
+def test_a_wait_with_json_keeps_stderr_for_the_error(place: Place) -> None:
+    assert place.refused("jobs", "wait", place.waiting(), "--timeout", "500ms", code=7)["code"] == "timed_out"
+
+
 def test_several_jobs_are_waited_for_together(remote: Place) -> None:
     good, bad = remote.start(["return", 1]), remote.start(["raise", "no"])
 

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
 from penstock.cli.exits import Exit, exit_of_all, exit_of_job
+from penstock.cli.explaining import Explanations
 from penstock.cli.naming import job_ids
 from penstock.cli.output import Output, write
 from penstock.cli.watching import Watched, follow
@@ -28,7 +29,7 @@ def watch(*jobs: Jobs, timeout: Timeout = None, common: Common = DEFAULTS) -> Ex
 
 
 def wait(*jobs: Jobs, timeout: Timeout = None, common: Common = DEFAULTS) -> Exit:
-    """Wait until jobs have ended; the exit code tells how."""
+    """Wait until jobs have ended; the exit code tells how. What keeps a job from running is said on stderr."""
     with connect(common) as api:
         return wait_all(api, Output(common.json), _found(api, jobs), timeout)
 
@@ -53,9 +54,11 @@ def watch_all(api: Connection, out: Output, found: list[str], timeout: str | Non
 
 
 def wait_all(api: Connection, out: Output, found: list[str], timeout: str | None) -> Exit:
-    """Say how jobs have ended, when they have."""
+    """Say how jobs have ended, when they have; until then, why those that wait do not run."""
     length = None if timeout is None else seconds(timeout)
-    return _told(api, out, follow(api, found, timeout=length), quiet=False)
+    if out.as_json:
+        return _told(api, out, follow(api, found, timeout=length), quiet=False)
+    return _told(api, out, follow(api, found, timeout=length, looked=Explanations(api, out)), quiet=False)
 
 
 def _found(api: Connection, jobs: tuple[str, ...]) -> list[str]:

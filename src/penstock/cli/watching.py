@@ -6,7 +6,7 @@ import json
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from penstock.cli.connection import Connection, path
@@ -62,9 +62,17 @@ class View(Protocol):
 
 
 def follow(
-    api: Connection, job_ids: Sequence[str], view: View | None = None, *, timeout: float | None = None
+    api: Connection,
+    job_ids: Sequence[str],
+    view: View | None = None,
+    *,
+    timeout: float | None = None,
+    looked: Callable[[Sequence[Watched]], None] = lambda jobs: None,
 ) -> list[Watched]:
-    """Show what happens to jobs until all of them have ended; `WaitTimeout` when the time is over before."""
+    """Show what happens to jobs until all of them have ended; `WaitTimeout` when the time is over before.
+
+    `looked` is called with the jobs after each look at them.
+    """
     end = None if timeout is None else time.monotonic() + timeout
     jobs = [_begun(api, each, planned=view is not None) for each in job_ids]
     news: News = queue.SimpleQueue()
@@ -79,6 +87,7 @@ def follow(
             view.draw(jobs)
         if all(each.ended for each in jobs):
             return jobs
+        looked(jobs)
         left = None if end is None else end - time.monotonic()
         if left is not None and left <= 0:
             raise _late(jobs, timeout or 0.0)
