@@ -87,6 +87,10 @@ sbom: $(READY) ## Write what a release consists of to dist/penstock.cdx.json (Cy
 audit: $(READY) ## Look for known vulnerabilities in what requirements/ and ui/ pin; needs the network.
 	@$(BIN)/python -m release.audit
 
+.PHONY: minimums
+minimums: $(READY) ## Install the lowest versions that pyproject.toml declares and work with them; needs the network.
+	@$(BIN)/python -m release.minimums
+
 .PHONY: clean
 clean: ## Remove .venv, caches and built files.
 	@rm -rf $(VENV) dist src/penstock/_ui ui/node_modules .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
