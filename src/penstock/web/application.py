@@ -28,14 +28,12 @@ from penstock.web.api import (
     webhooks,
     workers,
 )
-from penstock.web.callers import COOKIE
+from penstock.web.document import completed
 from penstock.web.fast_path import FastPath
 from penstock.web.guard import Guard
 from penstock.web.pages import Pages
 from penstock.web.refusals import answer_fault, answer_refusal
 from penstock.web.settings import WebSettings
-from penstock.web.shapes.base import ProblemAnswer
-from penstock.web.shapes.jobs import BatchAsked
 from penstock.web.site import Site, Trigger
 from penstock.web.validation import answer_validation
 
@@ -59,12 +57,6 @@ _DESCRIPTION = """Durable background jobs over HTTP. Every error has the same sh
 Times are ISO 8601 in UTC. Whatever is created or changed here is committed when the answer comes."""
 
 
-_SCHEMES = {
-    "token": {"type": "http", "scheme": "bearer", "description": "A token: `penstock tokens create` makes one."},
-    "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "A browser's session."},
-}
-
-
 class Application(FastAPI):
     """The framework's application behind our guard."""
 
@@ -77,17 +69,10 @@ class Application(FastAPI):
             await super().__call__(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
-        """The document, with the two ways in which a caller says who it is, and with what every error looks like."""
-        document = super().openapi()
-        components = document["components"]
-        components["securitySchemes"] = _SCHEMES
-        # Routes name it, see `routing`.
-        problem = ProblemAnswer.model_json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
-        components["schemas"] |= {**problem.pop("$defs"), "ProblemAnswer": problem}
-        # Routes that read their bodies themselves name it.
-        batch = BatchAsked.model_json_schema(ref_template="#/components/schemas/{model}")
-        components["schemas"] |= {**batch.pop("$defs"), "BatchAsked": batch}
-        return document
+        """The document, which is worked out once."""
+        if self.openapi_schema is None:
+            self.openapi_schema = completed(super().openapi())
+        return self.openapi_schema
 
     async def unguarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         """What the guard has let through."""

@@ -16,11 +16,21 @@ _MARK = "\udc2f"
 _QUOTED = re.compile("%2f", re.IGNORECASE)
 
 
+ACTIONS = ("pause", "resume", "enable", "disable", "overrides", "preview", "ticks", "trigger")
+"""Last parts of paths that are no part of a key."""
+
+
 class KeyConvertor(PathConvertor):
     """The key of something, written `{key:key}` in a route."""
 
     def convert(self, value: str) -> str:
         return value.replace(_MARK, "/")
+
+
+class WholeKeyConvertor(KeyConvertor):
+    """The key at the end of a path, written `{key:whole}`: a path that ends in an action is that of the action."""
+
+    regex = f"(?!.+/(?:{'|'.join(ACTIONS)})$).*"
 
 
 def mark_quoted_slashes(scope: Scope) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics.exposition import generate_latest as in_open_metrics
 from prometheus_client.registry import Collector
 
 from penstock.core.alerts import Alert
@@ -22,8 +23,10 @@ Counts = Mapping[tuple[str, int], Mapping[Status, int]]
 _FINISHED = ("succeeded", "failed", "cancelled")
 
 
-def exposition(counts: Counts, workers: Sequence[WorkerRow], alerts: Sequence[Alert], totals: Totals) -> bytes:
-    """All metrics as text."""
+def exposition(
+    counts: Counts, workers: Sequence[WorkerRow], alerts: Sequence[Alert], totals: Totals, *, is_open: bool = False
+) -> bytes:
+    """All metrics as text; `is_open`: in the format of OpenMetrics."""
     registry = CollectorRegistry(auto_describe=False)
     live = [each for each in workers if each.live]
     registry.register(
@@ -31,7 +34,10 @@ def exposition(counts: Counts, workers: Sequence[WorkerRow], alerts: Sequence[Al
             [*_jobs(counts), *_queue(totals), *_ever(totals), *_workers(live), *_by_workers(live), _alerts(alerts)]
         )
     )
-    return generate_latest(registry)
+    if not is_open:
+        return generate_latest(registry)
+    text: bytes = in_open_metrics(registry)  # type: ignore[no-untyped-call]
+    return text
 
 
 class _Figures(Collector):

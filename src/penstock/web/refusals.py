@@ -10,6 +10,7 @@ from typing import Any
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 
 from penstock.core import errors
 from penstock.core.errors import PenstockError
@@ -108,7 +109,8 @@ async def answer_refusal(request: Request, error: Exception) -> Response:
         return found.answer()
     if isinstance(error, HTTPException):
         code = _BY_STATUS.get(error.status_code, "malformed" if error.status_code < 500 else "internal")
-        return error_response(code, _said(error, request), headers=error.headers)
+        headers = {**(error.headers or {}), "Allow": _allowed(request)} if error.status_code == 405 else error.headers
+        return error_response(code, _said(error, request), headers=headers)
     raise error
 
 
@@ -121,6 +123,17 @@ def fault(request_id: str) -> Response:
     """The answer to a request that met a fault of the server's own."""
     # The text of an error may hold what must not be told; the log has the place.
     return error_response("internal", "The server could not answer.", f"Its log has the request id {request_id}.")
+
+
+def _allowed(request: Request) -> str:
+    """The methods of all routes that have the path of a request."""
+    found: set[str] = set()
+    for included in request.app.router.routes:
+        router = getattr(included, "original_router", None)
+        for route in [included] if router is None else router.routes:
+            if route.matches(request.scope)[0] is not Match.NONE:
+                found |= getattr(route, "methods", None) or set()
+    return ", ".join(sorted(found))
 
 
 def _said(error: HTTPException, request: Request) -> str:

@@ -18,7 +18,7 @@ from penstock.core.access import Role
 from penstock.core.errors import MalformedPayload, PenstockError
 from penstock.web.bodies import LARGE
 from penstock.web.callers import admit, check_host
-from penstock.web.keys import KeyConvertor
+from penstock.web.keys import KeyConvertor, WholeKeyConvertor
 from penstock.web.refusals import CODES, Refusal, refusal_of
 from penstock.web.validation import nearest
 
@@ -34,6 +34,7 @@ _PROBLEM = {"application/json": {"schema": {"$ref": "#/components/schemas/Proble
 longer than everything else at its start."""
 
 register_url_convertor("key", KeyConvertor())
+register_url_convertor("whole", WholeKeyConvertor())
 
 
 class StrictRequest(Request):

@@ -98,7 +98,7 @@ async def override_limits(call: Call, key: str, asked: shapes.OverridesAsked) ->
 
 
 @endpoint(
-    router, "GET", "/v1/definitions/{key:key}", role=Role.VIEWER, answer=shapes.Definition, refusals=("not_found",)
+    router, "GET", "/v1/definitions/{key:whole}", role=Role.VIEWER, answer=shapes.Definition, refusals=("not_found",)
 )
 async def get_definition(call: Call, key: str) -> Response:
     """One definition with all its versions. A key may hold `/`, which may be quoted as `%2F`."""

@@ -23,7 +23,7 @@ from penstock.web.event_pages import EventPage, Item, Wanted
 from penstock.web.refusals import Refusal
 from penstock.web.routing import Route, endpoint, json_text
 from penstock.web.shapes import events as shapes
-from penstock.web.shapes.base import Integer, Truth
+from penstock.web.shapes.base import PageLimit, Truth
 
 router = APIRouter(route_class=Route)
 _MOST_PAGES = 10
@@ -43,7 +43,7 @@ LastEventId = Annotated[
     str | None, Header(alias="Last-Event-ID", description="As `after`, in front of which it stands; browsers send it.")
 ]
 Snapshot = Annotated[Truth, Query(description="Whether a stream begins with the jobs that have not ended.")]
-Limit = Annotated[Integer | None, Query(ge=1, le=500, description="Of a list; 100 when not said.")]
+Limit = Annotated[PageLimit | None, Query(description="Of a list; 100 when not said.")]
 
 
 @endpoint(

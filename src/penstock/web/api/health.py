@@ -6,10 +6,13 @@ import asyncio
 
 from fastapi import APIRouter
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as TEXT
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN_TEXT
+from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.core.access import Role
 from penstock.core.shape import spliced
+from penstock.web.accepting import OPEN_METRICS, wants_open_metrics
 from penstock.web.callers import Call
 from penstock.web.metrics import exposition
 from penstock.web.refusals import Refusal
@@ -46,11 +49,16 @@ async def readyz(call: Call) -> Response:
 
 @endpoint(
     router, "GET", "/metrics", role=Role.VIEWER, answer=None,
-    also={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    also={200: {
+        "description": "The metrics; with `Accept: application/openmetrics-text` in that format.",
+        "content": {name: {"schema": {"type": "string"}} for name in ("text/plain", OPEN_METRICS)},
+    }},
 )  # fmt: skip
-async def metrics(call: Call) -> Response:
-    """Figures in the text format of Prometheus."""
+async def metrics(request: Request, call: Call) -> Response:
+    """Figures in the text format of Prometheus, or of OpenMetrics where it is asked for."""
     counts, workers, alerts, totals = await asyncio.gather(
         call.app.acounts(), call.app.aworkers(), call.app.aalerts(), call.app.atotals()
     )
-    return Response(exposition(counts, workers, alerts, totals), media_type=TEXT)
+    is_open = wants_open_metrics(request.headers.getlist("accept"))
+    text = exposition(counts, workers, alerts, totals, is_open=is_open)
+    return Response(text, media_type=OPEN_TEXT if is_open else TEXT)

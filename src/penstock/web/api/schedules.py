@@ -118,7 +118,7 @@ async def trigger_schedule(request: Request, call: Call, key: str) -> Response:
 
 
 @endpoint(
-    router, "GET", "/v1/schedules/{key:key}", role=Role.VIEWER, answer=shapes.Schedule, also={200: TAGGED},
+    router, "GET", "/v1/schedules/{key:whole}", role=Role.VIEWER, answer=shapes.Schedule, also={200: TAGGED},
     refusals=("not_found",),
 )  # fmt: skip
 async def get_schedule(call: Call, key: str) -> Response:
@@ -127,7 +127,7 @@ async def get_schedule(call: Call, key: str) -> Response:
 
 
 @endpoint(
-    router, "PUT", "/v1/schedules/{key:key}", role=Role.ADMIN, answer=shapes.Schedule,
+    router, "PUT", "/v1/schedules/{key:whole}", role=Role.ADMIN, answer=shapes.Schedule,
     also={200: TAGGED, 201: {"model": shapes.Schedule, "description": "It was not there before.", **TAGGED}},
     refusals=("not_found", "invalid_params", "invalid_schedule", "revision_conflict"),
 )  # fmt: skip
@@ -145,7 +145,7 @@ async def replace_schedule(
 
 
 @endpoint(
-    router, "PATCH", "/v1/schedules/{key:key}", role=Role.ADMIN, answer=shapes.Schedule, also={200: TAGGED},
+    router, "PATCH", "/v1/schedules/{key:whole}", role=Role.ADMIN, answer=shapes.Schedule, also={200: TAGGED},
     refusals=("not_found", "invalid_params", "invalid_schedule", "revision_conflict"),
 )  # fmt: skip
 async def change_schedule(call: Call, key: str, asked: shapes.SchedulePatch, expected: Expected) -> Response:
@@ -160,7 +160,7 @@ async def change_schedule(call: Call, key: str, asked: shapes.SchedulePatch, exp
 
 
 @endpoint(
-    router, "DELETE", "/v1/schedules/{key:key}", role=Role.ADMIN, answer=None, status=204,
+    router, "DELETE", "/v1/schedules/{key:whole}", role=Role.ADMIN, answer=None, status=204,
     refusals=("not_found", "revision_conflict"),
 )  # fmt: skip
 async def delete_schedule(call: Call, key: str, expected: Expected) -> Response:

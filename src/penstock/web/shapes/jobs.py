@@ -186,6 +186,8 @@ class Attempt(Told):
 
 
 class AttemptList(Told):
+    """The attempts at a job that have ended and are kept."""
+
     attempts: list[Attempt]
     earlier: int = Field(description="How many attempts before these are no longer kept.")
 
@@ -220,6 +222,8 @@ class Reason(Told):
 
 
 class Why(Told):
+    """All that keeps a job from running, or what it does now."""
+
     job_id: str
     reasons: list[Reason]
 

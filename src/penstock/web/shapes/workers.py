@@ -163,11 +163,15 @@ class WorkerConfigPatch(ChangeAsked):
 
 
 class Retention(Told):
+    """How long ended jobs are kept where their definition says nothing, in seconds."""
+
     stale_after: float | None
     delete_after: float | None
 
 
 class AlertThresholds(Told):
+    """From when on something is worth an alert; times are in seconds."""
+
     failure_rate: float
     window: float
     least_sample: int
@@ -177,6 +181,8 @@ class AlertThresholds(Told):
 
 
 class Limits(Told):
+    """What an attempt may use where its definition says nothing; null: no limit."""
+
     memory: int | None
     cpu: int | None
     files: int | None
