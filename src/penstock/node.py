@@ -32,6 +32,8 @@ from penstock.sources import Source, Stamp, changes, stamp
 from penstock.stores import ports
 
 _AGAIN = 2.0
+_USUAL_LOAD = 5.0
+_LONG_LOAD = 10.0
 _LOOK = 0.25
 _GLANCE = 0.05
 _FIRST = ("promote", "rescue")
@@ -97,6 +99,8 @@ class Node:
         self._definitions: Sequence[Definition] = ()
         self._lanes: Sequence[int] = ()
         self._catching_up: asyncio.Future[None] | None = None
+        self._starting = False
+        """Whether a zygote is loading changed code."""
 
     @property
     def app(self) -> Penstock:
@@ -164,7 +168,7 @@ class Node:
             if self._worker is None:
                 await self.declare()
                 return
-            zygote = await self._zygote()
+            zygote = await self._zygote_for_reload()
             try:
                 with self.worker.lease.excused():
                     inline = self.source.inline(zygote.definitions)
@@ -177,15 +181,28 @@ class Node:
             log.info("loaded anew: %d definition(s)", len(zygote.definitions))
 
     async def watch(self, seen: Stamp) -> None:
-        """Reload whenever files are not as last seen; an error is said and the last good code stays."""
+        """Reload whenever files are not as last seen; an error is said and the last good code stays.
+
+        A change while code has been loading for some seconds starts over: an import that hangs does not keep a repaired
+        file from being loaded.
+        """
+        reload: asyncio.Future[None] = asyncio.ensure_future(asyncio.sleep(0))
         while True:
             try:
                 async with contextlib.aclosing(changes(self.source.watched, seen)) as changed:
                     async for _ in changed:
-                        await self._reload_or_say()
+                        await asyncio.wait([reload], timeout=_USUAL_LOAD)
+                        if self._starting:
+                            reload.cancel()
+                        await asyncio.wait([reload])
+                        reload = asyncio.ensure_future(self._reload_or_say())
             except (OSError, RuntimeError) as error:
                 log.error("%s cannot be watched: %s; next try in %.0f s", self.source.watched, error, _AGAIN)
                 await asyncio.sleep(_AGAIN)
+            except asyncio.CancelledError:
+                reload.cancel()
+                await asyncio.wait([reload])
+                raise
 
     async def close(self) -> None:
         """Let go of everything; a worker that runs must have stopped."""
@@ -291,6 +308,24 @@ class Node:
             kept = " (what it held before runs on)" if each.get("kept") else ""
             log.error("%s: %s%s", place, each["error"], kept)
         return zygote
+
+    async def _zygote_for_reload(self) -> ZygoteProcess:
+        """A zygote with the code as it is now; the log names an import that takes long, while the old code runs on."""
+        starting = asyncio.ensure_future(self._zygote())
+        self._starting = True
+        try:
+            await asyncio.wait([starting], timeout=_LONG_LOAD)
+            if not starting.done():
+                log.warning(
+                    "%s is still being loaded after %.0f s; jobs run with the code from before. The next change of a "
+                    "file starts over.", self.source.origin, _LONG_LOAD,
+                )  # fmt: skip
+            return await starting
+        finally:
+            self._starting = False
+            if not starting.done():
+                starting.cancel()
+                await asyncio.wait([starting])
 
     async def _another_zygote(self) -> ZygoteProcess:
         """One in place of a zygote that died; files may hold something else by now than what was registered."""

@@ -170,7 +170,11 @@ def plain_text(params: Mapping[str, Any], what: str) -> str:
     try:
         return payload.encode(params, what)
     except InvalidPayload:
-        return payload.encode(_Plain().of(params), what)
+        try:
+            plain = _Plain().of(params)
+        except RecursionError:
+            raise payload.too_deep(what) from None
+        return payload.encode(plain, what)
 
 
 class _Plain:

@@ -302,3 +302,18 @@ def test_a_handler_without_parameters_has_the_schema_that_pydantic_would_make(ap
     empty = create_model("Parameters", __config__=ConfigDict(extra="forbid", title="Parameters"))
 
     assert json.loads(nothing.schema) == empty.model_json_schema()
+
+
+@pytest.mark.parametrize("depth", [65, 2_000, 100_000])
+def test_values_that_are_nested_too_deep_are_refused_as_parameters(depth: int) -> None:
+    app = Penstock("sqlite://")
+
+    @app.job("take")
+    def take(value: object) -> None: ...
+
+    value: object = 1
+    for _ in range(depth):
+        value = [value]
+
+    with pytest.raises(InvalidPayload, match="nested deeper than 64 levels"):
+        app.enqueue("take", {"value": value})

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.folders import WorkerFolder
+from penstock.engine.folders import WorkerFolder, remove_tree
 
 
 @pytest.fixture
@@ -120,3 +120,25 @@ def test_jobs_of_another_user_can_pass_through_the_folder_and_see_nothing_in_it(
     (mark,) = Path(folder.path).iterdir()
     assert stat.S_IMODE(mark.stat().st_mode) == 0o600
     folder.close()
+
+
+def test_a_tree_of_a_thousand_folders_is_removed_and_what_its_links_lead_to_is_left(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    (kept / "file").touch()
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    below = os.open(tree, os.O_RDONLY)
+    for _ in range(1_500):
+        os.symlink(kept, "link", dir_fd=below)
+        os.mkdir("folder", 0o700, dir_fd=below)
+        deeper = os.open("folder", os.O_RDONLY, dir_fd=below)
+        os.chmod("folder", 0o000, dir_fd=below)
+        os.close(below)
+        below = deeper
+    os.close(below)
+
+    remove_tree(str(tree))
+
+    assert not tree.exists()
+    assert (kept / "file").exists()

@@ -98,6 +98,22 @@ def test_a_file_that_is_broken_from_the_start_keeps_nobody_from_working(quiet_st
     jobs.comes_to_give("broken", "repaired")
 
 
+def test_a_repaired_file_is_loaded_while_an_import_hangs(quiet_stage: Stage) -> None:
+    jobs = JobFolder(quiet_stage)
+    jobs.save("work.py", gives(1))
+    worker = jobs.worker("--watch")
+    jobs.comes_to_give("work", 1)
+    importing = quiet_stage.folder / "importing"
+    jobs.save("work.py", f"import time\nopen({str(importing)!r}, 'w').close()\ntime.sleep(600)\n" + gives(2))
+    quiet_stage.eventually(importing.exists, "the import hangs")
+    assert jobs.result("work") == 1
+    quiet_stage.eventually(lambda: "is still being loaded" in worker.output, "the log names it")
+
+    jobs.save("work.py", gives(3))
+
+    jobs.comes_to_give("work", 3)
+
+
 def test_a_new_file_appears_with_its_schedule(stage: Stage) -> None:
     jobs = JobFolder(stage)
     jobs.save("first.py", gives(1))

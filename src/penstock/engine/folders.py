@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
-import shutil
+import secrets
 import stat
 import tempfile
+from collections.abc import Iterator
 
 _PREFIX = "penstock-"
 _UNFINISHED = ".penstock-"
 _MARK = ".penstock-worker"
 """Locked while the worker lives; what it says of the folder is true of no other one, a copy included."""
 _LONGEST_MARK = 1000
+_OWN = 0o700
 
 
 class WorkerFolder:
@@ -28,7 +31,8 @@ class WorkerFolder:
         """Remove what dead workers of the same user left behind, then make the folder; another one if it is gone."""
         for entry in list(os.scandir(self._parent)):
             if entry.name.startswith(_PREFIX) and _is_left_behind(entry):
-                shutil.rmtree(entry.path, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    remove_tree(entry.path)
         # Under its own name it can be seen by others, and by then it must be marked and locked.
         made = tempfile.mkdtemp(prefix=_UNFINISHED, dir=self._parent)
         name = os.path.basename(made)[1:]
@@ -45,9 +49,71 @@ class WorkerFolder:
 
     def close(self) -> None:
         if self.path:
-            shutil.rmtree(self.path, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_tree(self.path)
             os.close(self._lock)
             self.path, self._lock = "", -1
+
+
+def remove_tree(path: str) -> None:
+    """Remove a folder with all that is below it, however deep; links are removed and not followed.
+
+    Inner folders are moved to the top one first, so that no path gets too long and nothing recurses. What cannot be
+    removed stays, and the first error is raised at the end.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    # A job may have taken away our own rights to its folders.
+    if not os.path.islink(path):
+        with contextlib.suppress(OSError):
+            os.chmod(path, _OWN)
+    top = os.open(path, flags)
+    problems: list[OSError] = []
+    prefix = f".removed-{secrets.token_hex(8)}-"
+    names = (f"{prefix}{number}" for number in itertools.count())
+    try:
+        waiting = [""]
+        while waiting:
+            name = waiting.pop()
+            with _noted(problems):
+                folder = os.open(name or ".", flags, dir_fd=top)
+                try:
+                    waiting += _empty(folder, top, names, problems)
+                finally:
+                    os.close(folder)
+                if name:
+                    os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+    with _noted(problems):
+        os.rmdir(path)
+    if problems:
+        raise problems[0]
+
+
+def _empty(folder: int, top: int, names: Iterator[str], problems: list[OSError]) -> list[str]:
+    """Remove the files of a folder, and move its folders to the top; the names that they have there."""
+    moved = []
+    with os.scandir(folder) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in found:
+        with _noted(problems):
+            if not is_folder:
+                os.unlink(name, dir_fd=folder)
+                continue
+            other = next(names)
+            with contextlib.suppress(OSError):
+                os.chmod(name, _OWN, dir_fd=folder)
+            os.rename(name, other, src_dir_fd=folder, dst_dir_fd=top)
+            moved.append(other)
+    return moved
+
+
+@contextlib.contextmanager
+def _noted(problems: list[OSError]) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        problems.append(error)
 
 
 def _is_left_behind(entry: os.DirEntry[str]) -> bool:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import pwd
-import shutil
 import stat
 from collections.abc import Iterable, Mapping
 
@@ -15,7 +14,7 @@ from penstock.core.errors import InvalidInput
 from penstock.core.worker_config import DefaultLimits
 from penstock.engine.confinement import Rules, allowed_environment
 from penstock.engine.declared_secrets import DeclaredSecrets
-from penstock.engine.folders import WorkerFolder
+from penstock.engine.folders import WorkerFolder, remove_tree
 from penstock.engine.holding import Holding
 from penstock.engine.service import log
 from penstock.engine.settings import WorkerSettings
@@ -130,15 +129,11 @@ def _first(limit: int | None, otherwise: int | None) -> int | None:
 
 
 def _remove(folder: str) -> None:
-    """Remove a folder, also one whose job took away our own rights to it; what cannot be removed is left and said."""
-    waiting = [folder] if os.getuid() else []
-    while waiting:
-        path = waiting.pop()
-        with contextlib.suppress(OSError):
-            if stat.S_ISDIR(os.lstat(path).st_mode):
-                os.chmod(path, _PRIVATE)
-                waiting += [entry.path for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
-    shutil.rmtree(folder, onerror=lambda _, path, error: log.warning("%s cannot be removed: %s", path, error[1]))
+    """Remove the folder of a job; what cannot be removed stays, and the log names it."""
+    try:
+        remove_tree(folder)
+    except OSError as error:
+        log.warning("%s cannot be removed: %s", folder, error)
 
 
 def _user(settings: WorkerSettings, definitions: Iterable[Definition]) -> tuple[int | None, int | None]:

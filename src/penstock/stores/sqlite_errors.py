@@ -20,7 +20,7 @@ def translated(place: str) -> Iterator[None]:
         raise
     except apsw.BusyError as error:
         raise StoreUnavailable(
-            f"{place} was kept locked by another writer for half a minute.",
+            f"{place} was kept locked by another writer for too long.",
             hint="Look for a transaction that somebody left open on the file.",
         ) from error
     except apsw.FullError as error:
