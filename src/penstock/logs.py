@@ -20,7 +20,8 @@ Format = Literal["console", "json"]
 Level = Literal["debug", "info", "warning", "error"]
 
 _ATTEMPTS = "penstock.jobs"
-_BY_DEFAULT_SILENT = ("httpx2", "httpcore2", "watchfiles", "asyncio")
+_ALWAYS_QUIET = ("httpx2", "httpcore2", "httpx", "httpcore", "watchfiles", "asyncio", "urllib3")
+"""Loggers of libraries: their debug and info lines are about their own work, such as each step of a request."""
 
 
 def configure(
@@ -40,8 +41,10 @@ def configure(
     root.addHandler(handler)
     root.setLevel(level.upper())
     logging.getLogger(_ATTEMPTS).setLevel(logging.NOTSET if attempts or level == "debug" else logging.WARNING)
-    for name in _BY_DEFAULT_SILENT:
-        logging.getLogger(name).setLevel(logging.NOTSET if level == "debug" else logging.WARNING)
+    for name in _ALWAYS_QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)
+    # The store says once that its server does not answer, and the pool would say it for each try.
+    logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 
 class ConsoleLines(logging.Formatter):

@@ -44,6 +44,27 @@ def written() -> Iterator[Written]:
     attempts.setLevel(levels[1])
 
 
+@pytest.mark.parametrize("name", ["httpx", "httpcore", "httpx2", "httpcore2", "asyncio", "psycopg.pool"])
+def test_libraries_write_no_line_for_each_step_at_any_level(written: Written, name: str) -> None:
+    logs.configure("json", "debug", stream=written.stream)
+
+    logging.getLogger(f"{name}.connection").debug("receive_response_headers.started")
+    logging.getLogger(name).info("HTTP Request")
+    logging.getLogger(name).error("broken")
+
+    assert [each["message"] for each in written.objects] == ["broken"]
+
+
+def test_an_outage_is_not_said_for_each_connection_that_is_tried(written: Written) -> None:
+    logs.configure("json", "debug", stream=written.stream)
+
+    for _ in range(20):
+        logging.getLogger("psycopg.pool").warning("error connecting in 'penstock': connection refused")
+    logger("penstock.engine").warning("claim: the store does not answer")
+
+    assert [each["message"] for each in written.objects] == ["claim: the store does not answer"]
+
+
 def test_a_line_of_json_says_when_who_and_what(written: Written) -> None:
     logs.configure("json", stream=written.stream)
 

@@ -57,7 +57,14 @@ ENDINGS = {
     "another signal": Ending(
         [["ignore"], ["die", signal.SIGUSR1]], "signalled", "Signal", "SIGUSR1", signal=signal.SIGUSR1
     ),
-    "memory limit": Ending([["allocate", 200]], "out_of_memory", "MemoryError", "", "hooked_small", code=0),
+    "memory limit": Ending(
+        [["allocate", 200]], "out_of_memory", "MemoryError",
+        "No memory was left for an allocation of the handler. ", "hooked_small", code=0,
+    ),
+    "words before the end": Ending(
+        [["complain", "out of luck"], ["_exit", 1]], "exited", "Exit",
+        "exit code 1 and gave no result. Its last line on stderr: out of luck", code=1,
+    ),
     "memory limit of the tree": Ending(
         [["allocate_below", 160]], "out_of_memory", "OutOfMemory", "are allowed", "hooked_small", signal=signal.SIGKILL
     ),

@@ -118,6 +118,8 @@ def test_the_third_loss_fails_the_job(kit: Kit) -> None:
     assert seen == [([job_id], []), ([job_id], []), ([], [job_id])]
     job = kit.job(job_id)
     assert (job.status, job.lost, job.error_type) == (Status.FAILED, 3, "WorkerLost")
+    told = [each.error or "" for each in kit.run(admin.attempts(job_id))]
+    assert ["lost 3 times in a row" in each for each in told] == [False, False, True]
 
 
 def test_later_losses_wait_for_the_backoff_of_the_definition(kit: Kit) -> None:

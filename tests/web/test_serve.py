@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import socket
 import threading
@@ -239,6 +240,21 @@ def test_trigger_without_a_worker_does_one_pass_of_its_own(stage: Stage) -> None
 
     assert [server.get(f"/v1/jobs/{job}")["status"] for job in jobs] == ["succeeded"] * 3
     assert server.post("/v1/jobs/trigger") == {"processed": 0, "errors": 0}
+
+
+@pytest.mark.parametrize("worker", [True, False])
+def test_a_trigger_leaves_no_pending_task_and_no_line_of_a_library_in_the_log(stage: Stage, worker: bool) -> None:
+    server = serve(stage, "--log-level", "debug", worker=worker)
+    for _ in range(3):
+        job = server.start_job(script=[["return", 1]])
+        server.post("/v1/jobs/trigger")
+        server.until(job, "succeeded")
+
+    assert server.stop() == 0
+
+    assert not re.search(
+        r"was destroyed|never awaited|never retrieved|Traceback|httpcore|receive_response", server.output
+    )
 
 
 @pytest.mark.parametrize("worker", [True, False])

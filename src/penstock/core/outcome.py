@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -130,8 +130,15 @@ def _fail(job_id: str, fence: int, outcome: Outcome, job: Standing, policy: Retr
 def _lose(job_id: str, fence: int, outcome: Outcome, job: Standing, policy: RetryPolicy, random: float) -> Settlement:
     lost = job.lost + 1
     if lost >= MAX_LOSSES:
-        return Settlement(job_id, fence, outcome, Status.FAILED, lost=lost)
+        return Settlement(job_id, fence, _last_loss(outcome, lost), Status.FAILED, lost=lost)
     delay = FIRST_LOSS_DELAY
     if job.lost > 0:
         delay = max(delay, round(policy.delay(job.lost - 1, random) * SECOND))
     return Settlement(job_id, fence, outcome, Status.SCHEDULED, delay=delay, attempt_back=1, lost=lost)
+
+
+def _last_loss(outcome: Outcome, lost: int) -> Outcome:
+    if outcome.failure is None:
+        return outcome
+    text = f"{outcome.failure.message} The job was lost {lost} times in a row, so it is not tried again."
+    return replace(outcome, failure=replace(outcome.failure, message=text))

@@ -30,6 +30,7 @@ from penstock.engine.wire import Frame
 from penstock.engine.zygote_process import Ear, Exit, Fork, ZygoteProcess
 
 _LEVELS = frozenset({"debug", "info", "warning", "error"})
+_LONGEST_LINE = 500
 _STREAM_DETAILS = {"stdout": '{"stream":"stdout"}', "stderr": '{"stream":"stderr"}'}
 _WATCH_FIRST = 0.05
 _WATCH = 0.1
@@ -69,6 +70,8 @@ class Attempt:
         self._outputs: tuple[Output, ...] = ()
         self._watched = False
         self._killed = False
+        self._last_error = ""
+        """The last line that it has written to stderr."""
         self._half_said = False
 
     @property
@@ -210,6 +213,8 @@ class Attempt:
             output.take()
 
     def _printed(self, level: str, line: str, stream: str) -> None:
+        if stream == "stderr" and line.strip():
+            self._last_error = line.strip()
         phase = self.holding.phase or self.holding.definition.phases[0]
         self.holding.log(level, line, _STREAM_DETAILS[stream], phase)
 
@@ -237,12 +242,20 @@ class Attempt:
             # Nobody had asked it to stop: it raised that by itself.
             self._said = replace(self._said, cause=Cause.RAISED)
         if self._said is not None and self._counts(self._said):
-            return replace(self._said, usage=usage)
+            return replace(self._with_limit(self._said), usage=usage)
         if self._stop is None and self._half_said and exit.code == 0:
             self._stop, self._detail = Stop.PROTOCOL, "its last words were no whole frame"
         if self._stop is not None:
             return self._stopped(exit, usage)
-        return replace(_died(exit), usage=usage)
+        return replace(_died(exit, self._last_error), usage=usage)
+
+    def _with_limit(self, said: Outcome) -> Outcome:
+        """A failed allocation with how much memory was allowed."""
+        most = self._rules.memory
+        if said.cause is not Cause.OUT_OF_MEMORY or said.failure is None or most is None:
+            return said
+        text = f"{said.failure.message} {most} bytes are allowed."
+        return replace(said, failure=replace(said.failure, message=text))
 
     def _counts(self, said: Outcome) -> bool:
         """Whether what the handler said is how the attempt ended, although it may have been asked to stop."""
@@ -276,8 +289,8 @@ class Attempt:
                 return _failed(Cause.SIGNALLED, "ProtocolError", text, usage)
 
 
-def _died(exit: Exit) -> Outcome:
-    """What a death without a last word means."""
+def _died(exit: Exit, last_error: str) -> Outcome:
+    """What the death of a process that sent no outcome means; `last_error` is the last line that it wrote to stderr."""
     if exit.signal is not None:
         name = _signal_name(exit.signal)
         if exit.signal == signal.SIGXCPU:
@@ -286,7 +299,8 @@ def _died(exit: Exit) -> Outcome:
             text = "Something killed the attempt (SIGKILL); when memory is short, that is the kernel."
             return _failed(Cause.SIGNALLED, "Killed", text)
         return _failed(Cause.SIGNALLED, "Signal", f"The attempt died of {name}.")
-    return _failed(Cause.EXITED, "Exit", f"The process ended with exit code {exit.code} and gave no result.")
+    said = f" Its last line on stderr: {last_error[:_LONGEST_LINE]}" if last_error else ""
+    return _failed(Cause.EXITED, "Exit", f"The process ended with exit code {exit.code} and gave no result.{said}")
 
 
 def _failed(cause: Cause, kind: str, text: str, usage: Usage | None = None) -> Outcome:

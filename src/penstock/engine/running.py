@@ -11,6 +11,7 @@ import os
 import traceback
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import dropwhile
 from types import CoroutineType
 from typing import Any
@@ -130,9 +131,10 @@ def ending(handle: Handle | None, error: BaseException) -> Outcome:
         case Fail():
             return Outcome(Trigger.FAIL, Cause.RAISED, failure=failure(error), retryable=False)
         case MemoryError():
-            return Outcome(
-                Trigger.FAIL, Cause.OUT_OF_MEMORY, failure=failure(error), retryable=_retryable(handle, error)
-            )
+            known = failure(error)
+            if not known.message:
+                known = replace(known, message="No memory was left for an allocation of the handler.")
+            return Outcome(Trigger.FAIL, Cause.OUT_OF_MEMORY, failure=known, retryable=_retryable(handle, error))
         case SystemExit():
             code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
             text = f"The handler called sys.exit({payload.sanitise_text(repr(error.code), 200)}) and returned nothing."
