@@ -12,6 +12,7 @@ from penstock.core.alerts import Alert, Facts, StoredAlert
 from penstock.core.definition import DefinitionRow
 from penstock.core.errors import InvalidInput
 from penstock.core.instant import SECOND
+from penstock.core.overrides import in_force
 from penstock.core.stats import Durations, Running, Stats
 from penstock.core.worker_config import SETTING, WorkerConfig, disabled_in, from_text
 from penstock.stats import Figures
@@ -89,6 +90,6 @@ class Alerting(Figures):
         rows: list[DefinitionRow] = yield admin.definitions()
         timeouts: dict[str, float | None] = {}
         for each in sorted(rows, key=lambda row: row.definition.version):
-            timeout = each.definition.timeout
+            timeout = in_force(each.definition, each.overrides).timeout
             timeouts[each.definition.key] = None if timeout is None else timeout / SECOND
         return history, timeouts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,8 +12,9 @@ from penstock.conversation import Conversation, Talk
 from penstock.core.clock_mark import ClockMark
 from penstock.core.definition import Pause, RateLimit
 from penstock.core.errors import InvalidInput
-from penstock.core.instant import SECOND
+from penstock.core.instant import SECOND, Duration, microseconds
 from penstock.core.plan import Plan
+from penstock.core.retry import RetryPolicy, backoff_from
 from penstock.declare import rate_limit as read_rate
 from penstock.handles import PYTHON
 from penstock.stores.verbs import admin, clock_marks, control
@@ -96,10 +98,19 @@ class Operating(Conversation):
         concurrency: int | None = None,
         key_concurrency: int | None = None,
         rate_limit: RateLimit | str | int | None = None,
+        priority: int | None = None,
+        max_attempts: int | None = None,
+        backoff: float | Sequence[float] | RetryPolicy | None = None,
+        timeout: Duration | None = None,
         by: str = PYTHON,
     ) -> None:
-        """Hold other limits than the code's; 0 means no limit, and what is left out returns to the code's own."""
-        return self._do(self._override(key, concurrency, key_concurrency, rate_limit, by))
+        """Hold other limits and options than the code's; what is left out returns to the code's own.
+
+        A limit or a timeout of 0 means that there is none. Limits hold at once, `backoff` and `timeout` for attempts
+        that begin later, `priority` and `max_attempts` for jobs that are created later and choose none themselves.
+        """
+        limits = (concurrency, key_concurrency, rate_limit)
+        return self._do(self._override(key, limits, priority, max_attempts, backoff, timeout, by))
 
     async def aoverride(
         self,
@@ -108,9 +119,14 @@ class Operating(Conversation):
         concurrency: int | None = None,
         key_concurrency: int | None = None,
         rate_limit: RateLimit | str | int | None = None,
+        priority: int | None = None,
+        max_attempts: int | None = None,
+        backoff: float | Sequence[float] | RetryPolicy | None = None,
+        timeout: Duration | None = None,
         by: str = PYTHON,
     ) -> None:
-        return await self._ado(self._override(key, concurrency, key_concurrency, rate_limit, by))
+        limits = (concurrency, key_concurrency, rate_limit)
+        return await self._ado(self._override(key, limits, priority, max_attempts, backoff, timeout, by))
 
     def _enable(self, key: str, by: str) -> Talk[None]:
         yield from self._say(control.enable(_definition(key), True, by=_who(by)))
@@ -146,18 +162,32 @@ class Operating(Conversation):
     def _override(
         self,
         key: str,
-        concurrency: int | None,
-        key_concurrency: int | None,
-        rate_limit: RateLimit | str | int | None,
+        limits: tuple[int | None, int | None, RateLimit | str | int | None],
+        priority: int | None,
+        max_attempts: int | None,
+        backoff: float | Sequence[float] | RetryPolicy | None,
+        timeout: Duration | None,
         by: str,
     ) -> Talk[None]:
-        limits: dict[str, object] = {"concurrency": concurrency, "key_concurrency": key_concurrency}
-        limits = {name: value for name, value in limits.items() if value is not None} | _rate(rate_limit, key)
-        yield from self._say(control.override(_definition(key), limits, by=_who(by)))
+        concurrency, key_concurrency, rate_limit = limits
+        wanted: dict[str, object] = {
+            "concurrency": concurrency, "key_concurrency": key_concurrency, "priority": priority,
+            "max_attempts": max_attempts, "backoff": None if backoff is None else _policy(backoff, key),
+            "timeout": None if timeout is None else microseconds(timeout, f"{key}: timeout"),
+        }  # fmt: skip
+        wanted = {name: value for name, value in wanted.items() if value is not None} | _rate(rate_limit, key)
+        yield from self._say(control.override(_definition(key), wanted, by=_who(by)))
 
     def _say(self, plan: Plan[None]) -> Talk[None]:
         yield plan
         self._ring()
+
+
+def _policy(backoff: float | Sequence[float] | RetryPolicy, key: str) -> dict[str, object]:
+    try:
+        return backoff_from(backoff).to_json()
+    except InvalidInput as error:
+        raise InvalidInput(f"{key}: backoff: {error.message}", hint=error.hint) from None
 
 
 def _definition(key: object) -> str:

@@ -43,7 +43,7 @@ def draft(order: Order, route: Routed, job_id: str, **facts: Any) -> Draft:
     if options is PLAIN or options == PLAIN:
         return Draft(
             id=job_id, lane=route.lane, definition=order.key, params=order.params, priority=route.priority,
-            max_attempts=route.max_attempts, **facts,
+            max_attempts=route.max_attempts, priority_given=False, attempts_given=False, **facts,
         )  # fmt: skip
     return _checked_draft(order, options, route, job_id, facts)
 
@@ -181,6 +181,8 @@ def _checked_draft(
         webhook_url=_url(options.webhook_url, f"{what}: webhook_url"),
         parent=None if options.parent is None else parent_id(options.parent),
         traceparent=short_text(options.traceparent, f"{what}: traceparent"),
+        priority_given=options.priority is not None,
+        attempts_given=options.max_attempts is not None,
         **facts,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Conflict, InvalidInput, NotFound, Penstock, RateLimit
+from penstock import Backoff, Conflict, InvalidInput, NotFound, Penstock, RateLimit
 from penstock.core.definition import DefinitionRow
 from penstock.stores.verbs import admin
 from tests.app import shapes
@@ -90,6 +90,41 @@ async def test_limits_are_overridden_and_returned_to_the_code(app: Penstock) -> 
     assert row(app).overrides == {}
 
 
+def test_options_are_overridden_and_returned_to_the_code(app: Penstock, work: Any) -> None:
+    early = work.enqueue("a")
+    app.override("work", priority=17, max_attempts=7, backoff=[1, 2], timeout=timedelta(minutes=5), by="ann")
+    found = row(app).overrides
+    later, chosen = work.enqueue("b"), work.options(priority=3, max_attempts=2).enqueue("c")
+    app.override("work", timeout=0, backoff=Backoff(base=1))
+    changed = row(app).overrides
+    app.override("work")
+    last = work.enqueue("d")
+
+    assert found == {
+        "priority": 17, "max_attempts": 7, "backoff": {"kind": "steps", "seconds": [1, 2]}, "timeout": 300_000_000,
+    }  # fmt: skip
+    assert changed["timeout"] == 0
+    jobs = [each.refresh() for each in (early, later, chosen, last)]
+    assert [(job.priority, job.max_attempts) for job in jobs] == [(10, 3), (17, 7), (3, 2), (10, 3)]
+
+
+@pytest.mark.parametrize("options", [{}, {"tags": ["x"]}, {"idempotency_key": "k"}, {"reference": ("a", "b")}])
+def test_another_process_creates_jobs_with_the_overridden_options(new_app: NewApp, options: dict[str, Any]) -> None:
+    operator, app = new_app(), new_app()
+    work = app.job("work")(shapes.plain)
+    work.enqueue("before")
+
+    operator.override("work", priority=1, max_attempts=5)
+    one = work.options(**options).enqueue("one")
+    many = app.enqueue_many([work.order("x"), work.order("y"), work.options(tags=["x"]).order("z")])
+    alike = app.enqueue_many([work.order("x"), work.order("y")])
+
+    for each in (one, *many, *alike):
+        job = each.refresh()
+        assert (job.priority, job.max_attempts) == (1, 5)
+    assert many[2].id in {job.id for job in app.jobs(tag="x", sort="-priority").jobs}
+
+
 def test_an_overridden_limit_holds(app: Penstock, work: Any) -> None:
     for each in "abc":
         work.enqueue(each)
@@ -122,6 +157,11 @@ WRONG: list[tuple[str, Callable[[Penstock], Any]]] = [
     ("until has no time zone", lambda app: app.pause("work", "why", until=datetime(2040, 1, 1))),
     ("by must have 1 to 500", lambda app: app.disable("work", by="")),
     ("concurrency must be an integer", lambda app: app.override("work", concurrency=-1)),
+    ("work: priority must be an integer from 0 to 20", lambda app: app.override("work", priority=21)),
+    ("work: max_attempts must be an integer from 1", lambda app: app.override("work", max_attempts=0)),
+    ("work: timeout", lambda app: app.override("work", timeout=-1)),
+    ("work: backoff: Retry policy", lambda app: app.override("work", backoff=-1)),
+    ("work: backoff: Retry policy", lambda app: app.override("work", backoff="soon")),  # type: ignore[arg-type]
     ("'fast' is no rate limit", lambda app: app.override("work", rate_limit="fast")),
     ("5 is no rate limit", lambda app: app.override("work", rate_limit=5)),
 ]

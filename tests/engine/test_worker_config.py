@@ -54,6 +54,21 @@ def running(jobs: list[JobHandle[Any]]) -> int:
     return sum(job.refresh().status == Status.RUNNING for job in jobs)
 
 
+def test_an_overridden_timeout_holds_for_attempts_that_begin_later(pair: Stage) -> None:
+    before = pair.enqueue("script", [["note", "began"], ["sleep", 60]])
+    pair.noted(before, "began")
+
+    pair.app.override("script", timeout=0.5, by="ann")
+    beats(pair)
+    after = pair.enqueue("script", [["sleep", 60]])
+    pair.eventually(lambda: after.refresh().error_type == "Timeout", "the later attempt has timed out")
+
+    assert before.refresh().status == Status.RUNNING
+    assert "took longer than 0.5 s" in str(after.refresh().error)
+    before.cancel()
+    after.cancel()
+
+
 def test_disabled_workers_claim_nothing_until_they_are_enabled(pair: Stage) -> None:
     long = pair.enqueue("script", [["note", "began"], ["sleep", 60]])
     pair.noted(long, "began")

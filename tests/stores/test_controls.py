@@ -116,7 +116,14 @@ def test_a_smaller_limit_of_a_concurrency_key_takes_nothing_back(kit: Kit) -> No
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        ({"priority": 3}, "'priority' cannot be overridden. These can: concurrency, key_concurrency, rate_count"),
+        ({"isolation": 3}, "'isolation' cannot be overridden. These can: concurrency, key_concurrency, rate_count"),
+        ({"priority": 21}, "work: priority must be an integer from 0 to 20, not 21"),
+        ({"priority": True}, "work: priority must be an integer from 0 to 20"),
+        ({"max_attempts": 0}, "work: max_attempts must be an integer from 1 to 1000, not 0"),
+        ({"timeout": -1}, "work: timeout must be an integer from 0"),
+        ({"timeout": 1.5}, "work: timeout must be an integer from 0"),
+        ({"backoff": {"kind": "fixed", "seconds": -1}}, "work: backoff: Retry policy: seconds must be a number"),
+        ({"backoff": 5}, "work: backoff: Retry policy: a retry policy must be an object"),
         ({"concurrency": -1}, "concurrency must be an integer from 0"),
         ({"concurrency": True}, "concurrency must be an integer from 0"),
         ({"key_concurrency": "2"}, "key_concurrency must be an integer from 0"),

@@ -187,6 +187,8 @@ def test_a_definition_is_paused_resumed_disabled_and_limited(server: ServerProce
     page.get_by_role("button", name="Change limits…").click()
     page.get_by_role("combobox", name="Jobs at once").select_option("other")
     page.get_by_role("spinbutton").fill("3")
+    page.get_by_role("textbox", name="Priority").fill("17")
+    page.get_by_role("textbox", name="Pause before another attempt").fill("5, 60")
     dialog_button(page, "Save")
     expect(page.get_by_text("of 3 at once")).to_be_visible()
     page.get_by_role("button", name="Disable…").click()
@@ -196,6 +198,7 @@ def test_a_definition_is_paused_resumed_disabled_and_limited(server: ServerProce
     expect(page.get_by_role("group", name="Actions").get_by_role("button", name="Start a job")).to_have_count(0)
     told = server.get("/v1/definitions/echo")
     assert (told["enabled"], told["pause"], told["overrides"]["concurrency"]) == (False, None, 3)
+    assert (told["overrides"]["priority"], told["overrides"]["backoff"]["seconds"]) == (17, [5, 60])
 
 
 def test_a_schedule_is_made_while_its_ticks_are_shown_run_at_once_and_deleted(

@@ -130,12 +130,33 @@ def test_overrides_hold_until_they_are_left_out(site: WebKit, definitions: Penst
 
     found = told(site.put("/v1/definitions/mail/send/overrides", limits))["overrides"]
 
-    assert found == {**limits, "keyConcurrency": None}
+    assert {name: value for name, value in found.items() if value is not None} == limits
     site.newest_audit("definition.override")
     unlimited = told(site.put("/v1/definitions/mail/send/overrides", {"rateLimit": {"count": 0}}))["overrides"]
     assert unlimited["rateLimit"]["count"] == 0
     nothing = told(site.put("/v1/definitions/mail/send/overrides", {}))["overrides"]
-    assert nothing == {"concurrency": None, "keyConcurrency": None, "rateLimit": None}
+    assert set(nothing.values()) == {None}
+
+
+@pytest.mark.parametrize(("asked", "kept"), [
+    (30, {"kind": "fixed", "seconds": 30}), ([5, 60.5], {"kind": "steps", "seconds": [5, 60.5]}),
+    ({"base": 2, "max": 60}, {"kind": "backoff", "base": 2, "max": 60, "jitter": 0.2}),
+])  # fmt: skip
+def test_options_of_later_jobs_and_attempts_are_overridden(
+    site: WebKit, definitions: Penstock, asked: Any, kept: Any
+) -> None:
+    options = {"priority": 17, "maxAttempts": 9, "timeout": 300, "backoff": asked}
+
+    found = told(site.put("/v1/definitions/mail/send/overrides", options))
+    job = told(site.post("/v1/jobs", {"definitionKey": "mail/send"}), 201)
+    chosen = told(site.post("/v1/jobs", {"definitionKey": "mail/send", "priority": 2}), 201)
+
+    expected = {**options, "backoff": kept}
+    assert {name: value for name, value in found["overrides"].items() if value is not None} == expected
+    assert (found["versions"][0]["priority"], found["versions"][0]["timeout"]) == (10, 3600)
+    jobs = [told(site.get(f"/v1/jobs/{each['jobId']}")) for each in (job, chosen)]
+    assert [(each["priority"], each["maxAttempts"]) for each in jobs] == [(17, 9), (2, 9)]
+    site.newest_audit("definition.override")
 
 
 @pytest.mark.parametrize(
@@ -155,10 +176,15 @@ def test_a_pause_that_cannot_be_read_is_refused(site: WebKit, definitions: Penst
     [
         {"concurrency": -1}, {"concurrency": 1.5}, {"concurrency": True}, {"concurrency": 2**31}, {"concurency": 1},
         {"rateLimit": 5}, {"rateLimit": {"count": 1, "period": 0}}, {"rateLimit": {"count": 1, "period": 1e9}},
+        {"priority": 21}, {"priority": -1}, {"priority": "3"}, {"maxAttempts": 0}, {"maxAttempts": 1001},
+        {"timeout": -1}, {"timeout": "5m"}, {"backoff": -1}, {"backoff": []},
+        {"backoff": [1, -1]}, {"backoff": {"base": 1, "top": 2}},
     ],
 )  # fmt: skip
 def test_overrides_out_of_range_are_refused(site: WebKit, definitions: Penstock, body: dict[str, Any]) -> None:
-    refused(site.put("/v1/definitions/mail/send/overrides", body), 422, "invalid_request")
+    error = refused(site.put("/v1/definitions/mail/send/overrides", body), 422, "invalid_request")
+
+    assert error["details"]["path"].startswith(f"/{next(iter(body))}")
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "enable", "disable"])

@@ -82,11 +82,22 @@ def set_limits(
     key_concurrency: Annotated[str | None, Parameter(help="Jobs at once for each concurrency key; 0 or code.")] = None,
     rate_limit: Annotated[str | None, Parameter(help="Starts in a time, such as 5/s or 100/10m; 0 or code.")] = None,
     per_key: Annotated[bool, Parameter(negative="", help="Count the rate for each concurrency key by itself.")] = False,
+    priority: Annotated[str | None, Parameter(help="0 to 20, of jobs that are created later; or code.")] = None,
+    attempts: Annotated[str | None, Parameter(help="1 to 1000, of jobs that are created later; or code.")] = None,
+    backoff: Annotated[
+        str | None, Parameter(help="Pauses before attempts: 30s, a list 5s,1m,10m, a doubling one 5s..1h; or code.")
+    ] = None,
+    timeout: Annotated[
+        str | None, Parameter(help="Of attempts that begin later, such as 5m; 0: no limit, or code.")
+    ] = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Hold other limits than the code's; what is not given stays as it is."""
-    if concurrency is None and key_concurrency is None and rate_limit is None:
-        raise InvalidInput("Nothing is to be set.", hint="Give --concurrency, --key-concurrency or --rate-limit.")
+    """Hold other limits and options than the code's; what is not given stays as it is."""
+    if {concurrency, key_concurrency, rate_limit, priority, attempts, backoff, timeout} == {None}:
+        raise InvalidInput(
+            "Nothing is to be set.",
+            hint="Give --concurrency, --key-concurrency, --rate-limit, --priority, --attempts, --backoff or --timeout.",
+        )
     if per_key and rate_limit is None:
         raise InvalidInput("--per-key belongs to --rate-limit.")
     with connect(common) as api:
@@ -95,6 +106,10 @@ def set_limits(
             "concurrency": _limit(concurrency, stored["concurrency"], "--concurrency"),
             "keyConcurrency": _limit(key_concurrency, stored["keyConcurrency"], "--key-concurrency"),
             "rateLimit": _rate(rate_limit, per_key) if rate_limit is not None else _kept(stored["rateLimit"]),
+            "priority": _limit(priority, stored["priority"], "--priority"),
+            "maxAttempts": _limit(attempts, stored["maxAttempts"], "--attempts"),
+            "backoff": _asked_again(stored["backoff"]) if backoff is None else _pauses(backoff),
+            "timeout": stored["timeout"] if timeout is None else None if timeout == "code" else seconds(timeout),
         }
         answer = api.ask("PUT", path("definitions", key, "overrides"), body=told, repeatable=True)
     _show(Output(common.json), answer)
@@ -203,6 +218,26 @@ def _rate(text: str, per_key: bool) -> dict[str, Any] | None:
         "period": seconds(period if period[:1].isdigit() else f"1{period}"),
         "perKey": per_key,
     }
+
+
+def _pauses(text: str) -> Any:
+    """A backoff as the API takes it: seconds, a list of seconds, or one that doubles."""
+    if text == "code":
+        return None
+    first, doubling, last = text.partition("..")
+    if doubling:
+        return {"base": seconds(first), "max": seconds(last)}
+    pauses = [seconds(each) for each in text.split(",")]
+    return pauses if len(pauses) > 1 else pauses[0]
+
+
+def _asked_again(stored: Mapping[str, Any] | None) -> Any:
+    """A backoff that stays, as the API takes it."""
+    if stored is None:
+        return None
+    if stored["kind"] == "backoff":
+        return {name: stored[name] for name in ("base", "max", "jitter")}
+    return stored["seconds"]
 
 
 def _kept(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:

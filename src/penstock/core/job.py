@@ -41,6 +41,10 @@ class Draft:
     scheduled_for: int | None = None
     traceparent: str | None = None
     actor: str | None = None
+    priority_given: bool = True
+    """Whether the priority was chosen for this job; else what an operator wants for its definition comes before it."""
+    attempts_given: bool = True
+    """The same of `max_attempts`."""
 
     @property
     def is_plain(self) -> bool:

@@ -272,8 +272,10 @@ class ControlPort(Protocol):
         ...
 
     def override(self, key: str, overrides: Mapping[str, object], *, by: str) -> Plan[None]:
-        """Set what an operator wants instead of the code's limits: `concurrency`, `key_concurrency`, `rate_count`,
-        `rate_period` (microseconds), `rate_per_key`. An empty mapping returns to the code's own."""
+        """Set what an operator wants instead of what the code says: the limits `concurrency`, `key_concurrency`,
+        `rate_count`, `rate_period` (microseconds), `rate_per_key`; `priority` and `max_attempts` of jobs that are
+        created later and were given none; `backoff` (as JSON) and `timeout` (microseconds, 0: none) of attempts that
+        begin later. An empty mapping returns to the code's own."""
         ...
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.core.definition import Definition, DefinitionRow
 from penstock.core.errors import InvalidInput, StoreUnavailable
+from penstock.core.overrides import in_force
 from penstock.core.ports import AdminPort, Store
 from penstock.core.worker_config import SETTING, WorkerConfig, from_text
 from penstock.engine.service import log
@@ -25,6 +26,9 @@ class Controls:
         self.settings = own
         """The worker's own settings, with what the configuration says instead."""
         self.custom: Mapping[str, Any] = {}
+        self.overridden = False
+        """Whether the last look has found other overrides: what was claimed before it has the old ones."""
+        self._overrides: Mapping[int, Mapping[str, object]] = {}
         self._store = store
         self._admin = admin
         self._own = own
@@ -35,6 +39,8 @@ class Controls:
         rows = await self._store.arun(self._admin.definitions())
         limited = _limited(rows)
         self.limited = {row.lane for row in rows if row.lane in lanes and row.definition.key in limited}
+        overrides = {row.lane: row.overrides for row in rows if row.overrides and row.lane in lanes}
+        self.overridden, self._overrides = overrides != self._overrides, overrides
         config = await stored_config(self._store, self._admin, self.config)
         if config.enabled is not self.config.enabled:
             log.warning("the worker configuration says: take %s", "jobs again" if config.enabled else "no jobs")
@@ -42,6 +48,11 @@ class Controls:
         self.settings = configured(self._own, config, LIVE)
         self.version = version
         self._changed()
+
+    def in_force(self, lane: int, definition: Definition | None) -> Definition | None:
+        """A definition as an attempt that begins now shall see it: with what operators want in place of the code's."""
+        overrides = self._overrides.get(lane)
+        return definition if overrides is None or definition is None else in_force(definition, overrides)
 
     async def catch_up(self, lanes: Collection[int], version: int) -> None:
         """The same, unless the store does not answer; the next heartbeat asks for it again."""

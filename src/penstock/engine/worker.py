@@ -301,7 +301,7 @@ class Worker:
         means = Means(self.store, self._jobs, self._admin, self._recorder, self._errands, custom, secrets)
         definitions, started = self._loaded.definitions, not pool.ahead
         for each in claimed:
-            if (definition := definitions.get(each.lane)) is None:
+            if (definition := self._controls.in_force(each.lane, definitions.get(each.lane))) is None:
                 # Its code was taken away while the claim was under way.
                 self._stray = True
                 continue
@@ -448,7 +448,7 @@ class Worker:
         self._forked.slots, self._inlined.slots = self.settings.slots, self.settings.inline_slots
         self._surroundings.limits = self._controls.config.limits
         self._lease.tell_slots(self.settings.slots)
-        if not self._controls.config.enabled:
+        if not self._controls.config.enabled or self._controls.overridden:
             self._give_back_waiting()
         self.claimer.wake()
 

@@ -26,6 +26,7 @@ from penstock.stores.verbs.rescue import release_unheld as release_unheld
 _PLAIN_COLUMNS = (
     "id", "lane", "priority", "max_attempts", "due", "delay", "params", "reference_type", "reference_id",
     "idempotency_key", "webhook_url", "schedule", "scheduled_for", "parent", "rerun_of", "traceparent", "actor",
+    "priority_given", "attempts_given",
 )  # fmt: skip
 _plain_fields = attrgetter(*_PLAIN_COLUMNS)
 _ONCE = tuple(name for name in _PLAIN_COLUMNS if name not in ("id", "params", "idempotency_key"))
@@ -333,10 +334,10 @@ def _insert(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
         raise StoreUnavailable("Jobs with the same unique key came and went too quickly; try again.")
     queued = (each for each in drafts if answers[each.id].created and answers[each.id].status is Status.QUEUED)
     yield from limits.touch(limits.scoped(each, each.concurrency_key) for each in queued)
-    tagged = [(tag, draft.id, draft.priority) for draft in drafts if answers[draft.id].created for tag in draft.tags]
+    tagged = [(tag, draft.id) for draft in drafts if answers[draft.id].created for tag in draft.tags]
     if tagged:
-        tags, ids, priorities = zip(*tagged, strict=True)
-        yield Statement("tag_jobs", columns={"tag": tags, "id": ids, "priority": priorities})
+        tags, ids = zip(*tagged, strict=True)
+        yield Statement("tag_jobs", columns={"tag": tags, "id": ids})
     return answers
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from penstock.core.definition import Definition, Pause
 from penstock.core.errors import InvalidInput, NotFound
 from penstock.core.instant import DAY, SECOND
+from penstock.core.overrides import FOR_ATTEMPTS, FOR_JOBS, check
 from penstock.core.plan import Statement, Steps, writes
 from penstock.stores.verbs import audit, limits
 from penstock.stores.verbs import definitions as forms
@@ -20,7 +21,8 @@ _MOST = 2**31 - 1
 _SHORTEST_PERIOD = SECOND // 1000
 _PAUSE = ("pause_reason", "pause_by", "pause_at", "pause_until")
 _LIMITS = ("concurrency", "key_concurrency", "rate_count", "rate_period", "rate_per_key")
-_COLUMNS = ("enabled", *_PAUSE, *_LIMITS, "overrides")
+_COLUMNS = ("enabled", *_PAUSE, *_LIMITS, *FOR_JOBS, "overrides")
+_OVERRIDABLE = (*_LIMITS, *FOR_JOBS, *FOR_ATTEMPTS)
 
 
 @writes
@@ -39,19 +41,20 @@ def enable(key: str, enabled: bool, *, by: str) -> Steps[None]:
 
 @writes
 def override(key: str, overrides: Mapping[str, object], *, by: str) -> Steps[None]:
-    """Names that are left out keep the code's own limits: those of the newest version."""
+    """Names that are left out keep what the code says: of limits, what that of the newest version says."""
     _check(key, overrides)
     control = yield from _hold_definition(key)
     ((body,),) = yield Statement("newest_body", {"key": key})
     definition, _, problem = forms.read(key, 1, body, "{}")
     if problem is not None:
         raise forms.unreadable(key, None, problem)
-    wanted = {**own_limits(definition), **overrides}
+    wanted = {**own_limits(definition), **_limits_of(overrides)}
     if wanted["rate_count"] and not wanted["rate_period"]:
         raise InvalidInput(
             f"{key}: a rate_count needs a rate_period.", hint="Give it in microseconds: 1000000 is a second."
         )
-    yield from _save(key, control, {**wanted, "overrides": json.dumps(dict(overrides))}, "definition.override", by)
+    changed = {**wanted, **{name: overrides.get(name) for name in FOR_JOBS}, "overrides": json.dumps(dict(overrides))}
+    yield from _save(key, control, changed, "definition.override", by)
     if wanted["key_concurrency"] != control["key_concurrency"]:
         yield from limits.touch(limit_key for (limit_key,) in (yield Statement("held_back_keys", {"key": key})))
 
@@ -70,8 +73,12 @@ def own_limits(definition: Definition) -> dict[str, Any]:
 
 def limits_in_force(definition: Definition, overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The limits of a definition where an operator wants others; a count is no rate while nobody says a period."""
-    wanted = {**own_limits(definition), **overrides}
+    wanted = {**own_limits(definition), **_limits_of(overrides)}
     return wanted if wanted["rate_period"] else {**wanted, "rate_count": 0}
+
+
+def _limits_of(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: overrides[name] for name in _LIMITS if name in overrides}
 
 
 def _hold(key: str) -> Steps[dict[str, Any]]:
@@ -101,8 +108,11 @@ def _pause_columns(pause: Pause | None) -> tuple[object, ...]:
 
 def _check(key: str, overrides: Mapping[str, object]) -> None:
     for name, value in overrides.items():
+        if name not in _OVERRIDABLE:
+            raise InvalidInput(f"{key}: {name!r} cannot be overridden.", hint=f"These can: {', '.join(_OVERRIDABLE)}.")
         if name not in _LIMITS:
-            raise InvalidInput(f"{key}: {name!r} cannot be overridden.", hint=f"These can: {', '.join(_LIMITS)}.")
+            check(key, name, value)
+            continue
         if name == "rate_per_key":
             if not isinstance(value, bool):
                 raise InvalidInput(f"{key}: rate_per_key must be true or false, not {value!r}.")

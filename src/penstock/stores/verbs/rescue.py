@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from penstock.core import event as kinds
 from penstock.core.job import Held
 from penstock.core.outcome import Cause, Failure, Outcome, Settlement, Standing, decide
+from penstock.core.overrides import in_force
 from penstock.core.plan import Rows, Statement, Steps, reads, writes
 from penstock.core.retry import Backoff, RetryPolicy
 from penstock.core.transitions import Status, Trigger
@@ -83,13 +85,13 @@ def _policies(found: Rows) -> Steps[dict[int, RetryPolicy]]:
     if not lanes:
         return {}
     bodies = yield Statement("lane_bodies", columns={"lane": lanes})
-    return {lane: _backoff(body) for lane, body in bodies}
+    return {lane: _backoff(body, overrides) for lane, body, overrides in bodies}
 
 
-def _backoff(body: str) -> RetryPolicy:
+def _backoff(body: str, overrides: str) -> RetryPolicy:
     """When to try again; where the definition cannot be read, as by default: its jobs must be freed all the same."""
     try:
-        return definitions.from_text(body).backoff
+        return in_force(definitions.from_text(body), json.loads(overrides)).backoff
     except Exception:
         return Backoff()
 

@@ -16,6 +16,7 @@ from penstock.core.definition import Definition, DefinitionRow, RateLimit
 from penstock.core.definition import Pause as StoredPause
 from penstock.core.errors import NotFound
 from penstock.core.instant import SECOND, maybe_datetime, to_datetime
+from penstock.core.retry import Backoff
 from penstock.core.shape import iso, listed, spliced
 from penstock.core.transitions import Status
 from penstock.web.callers import Call, Caller
@@ -88,12 +89,14 @@ async def disable_definition(call: Call, key: str) -> Response:
     refusals=("not_found",),
 )  # fmt: skip
 async def override_limits(call: Call, key: str, asked: shapes.OverridesAsked) -> Response:
-    """Hold other limits than the code's; what is left out returns to the code's own."""
+    """Hold other limits and options than the code's; what is left out returns to the code's own."""
     rate = asked.rate_limit
     limit = None if rate is None else RateLimit(rate.count, rate.period, rate.per_key) if rate.count else 0
     await call.app.aoverride(
-        key, concurrency=asked.concurrency, key_concurrency=asked.key_concurrency, rate_limit=limit, by=call.by
-    )
+        key, concurrency=asked.concurrency, key_concurrency=asked.key_concurrency, rate_limit=limit,
+        priority=asked.priority, max_attempts=asked.max_attempts, backoff=_policy(asked.backoff), timeout=asked.timeout,
+        by=call.by,
+    )  # fmt: skip
     return await _told(call, key)
 
 
@@ -180,6 +183,12 @@ async def _told(call: Caller, key: str) -> Response:
     return json_text((await _Surroundings.read(call)).text(key))
 
 
+def _policy(
+    asked: float | list[float] | shapes.ExponentialAsked | None,
+) -> float | list[float] | Backoff | None:
+    return Backoff(asked.base, asked.max, asked.jitter) if isinstance(asked, shapes.ExponentialAsked) else asked
+
+
 def _counted(counts: Mapping[Status, int]) -> dict[str, int]:
     return {status: counts[status] for status in Status if counts.get(status)}
 
@@ -197,6 +206,10 @@ def _override_facts(overrides: Mapping[str, Any]) -> dict[str, Any]:
         "concurrency": overrides.get("concurrency"),
         "keyConcurrency": overrides.get("key_concurrency"),
         "rateLimit": rate,
+        "priority": overrides.get("priority"),
+        "maxAttempts": overrides.get("max_attempts"),
+        "backoff": overrides.get("backoff"),
+        "timeout": overrides["timeout"] / SECOND if "timeout" in overrides else None,
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -10,6 +10,8 @@ from penstock.web.shapes.base import Asked, Moment, Payload, Told
 from penstock.web.shapes.jobs import StatusName
 
 _MOST = 2**31 - 1
+_LONGEST = 30 * 86_400
+_LATER = "For jobs that are created later and choose none."
 
 
 class PauseAsked(Asked):
@@ -27,12 +29,32 @@ class RateLimitAsked(Asked):
     per_key: bool = False
 
 
+class ExponentialAsked(Asked):
+    """The pause doubles from `base` seconds up to `max`, with up to `jitter` of it on top."""
+
+    base: float = Field(5, ge=0, le=_LONGEST, strict=False)
+    max: float = Field(3600, ge=0, le=_LONGEST, strict=False)
+    jitter: float = Field(0.2, ge=0, le=1, strict=False)
+
+
+_Seconds = Annotated[float, Field(ge=0, le=_LONGEST, strict=False)]
+_Pauses = Annotated[list[_Seconds], Field(min_length=1, max_length=1000)]
+
+
 class OverridesAsked(Asked):
-    """Limits that hold in place of the code's own; 0: no limit, null or left out: the code's own."""
+    """What holds in place of what the code says; null or left out: the code's own. A limit or a timeout of 0: none."""
 
     concurrency: int | None = Field(None, ge=0, le=_MOST)
     key_concurrency: int | None = Field(None, ge=0, le=_MOST)
     rate_limit: RateLimitAsked | None = None
+    priority: int | None = Field(None, ge=0, le=20, description=_LATER)
+    max_attempts: int | None = Field(None, ge=1, le=1000, description=_LATER)
+    backoff: _Seconds | _Pauses | ExponentialAsked | None = Field(
+        None, description="For attempts that begin later: seconds, seconds for each pause in turn, or a doubling pause."
+    )
+    timeout: float | None = Field(
+        None, ge=0, le=10**9, strict=False, description="Seconds, for attempts that begin later; 0: no limit."
+    )
 
 
 class Pause(Told):
@@ -53,11 +75,15 @@ class RateLimit(Told):
 
 
 class Overrides(Told):
-    """Limits that an operator wants in place of the code's own; null: the code's own."""
+    """What an operator wants in place of what the code says; null: the code's own. A limit or a timeout of 0: none."""
 
     concurrency: int | None
     key_concurrency: int | None
     rate_limit: RateLimit | None
+    priority: int | None
+    max_attempts: int | None
+    backoff: dict[str, Any] | None
+    timeout: float | None
 
 
 class DefinitionVersion(Told):

@@ -56,13 +56,37 @@ export interface Limit {
   operator: string | null;
 }
 
+const timeLimit = (seconds: number | null): string => (seconds === null || seconds === 0 ? "no limit" : span(seconds));
+
+/** A backoff as a person writes it: seconds, or several with commas. A doubling one is "5..3600". */
+export function pausesText(policy: Record<string, unknown> | null): string {
+  if (policy === null) return "";
+  return policy.kind === "backoff" ? `${policy.base}..${policy.max}` : [policy.seconds].flat().join(", ");
+}
+
+/** What a person wrote, as the API takes it; undefined: it is none. */
+export function pausesAsked(written: string, stored: Record<string, unknown> | null): unknown {
+  const [first, last, ...more] = written.split("..").map((each) => each.trim());
+  const good = (each: string | undefined) => each !== undefined && each !== "" && Number(each) >= 0 && Number(each) <= 30 * 86_400;
+  if (last !== undefined) {
+    if (more.length || !good(first) || !good(last)) return undefined;
+    return { base: Number(first), max: Number(last), ...(stored?.kind === "backoff" ? { jitter: stored.jitter } : {}) };
+  }
+  const each = written.split(",").map((one) => one.trim());
+  return each.every(good) ? (each.length === 1 ? Number(each[0]) : each.map(Number)) : undefined;
+}
+
 /** The limits of a definition: what its code says, and what an operator said in its place. */
 export function limits(definition: Definition, version: DefinitionVersion): Limit[] {
-  const { concurrency, keyConcurrency, rateLimit } = definition.overrides;
+  const { concurrency, keyConcurrency, rateLimit, priority, maxAttempts, backoff, timeout } = definition.overrides;
   return [
     { name: "Jobs at once", code: limit(version.concurrency), operator: concurrency === null ? null : limit(concurrency) },
     { name: "At once for each concurrency key", code: limit(version.keyConcurrency), operator: keyConcurrency === null ? null : limit(keyConcurrency) },
     { name: "Starts", code: rate(version.rateLimit), operator: rateLimit === null ? null : rate(rateLimit) },
+    { name: "Priority of later jobs", code: String(version.priority), operator: priority === null ? null : String(priority) },
+    { name: "Attempts of later jobs", code: String(version.maxAttempts), operator: maxAttempts === null ? null : String(maxAttempts) },
+    { name: "Pause before another attempt", code: pauses(version.backoff), operator: backoff === null ? null : pauses(backoff) },
+    { name: "Timeout of an attempt", code: timeLimit(version.timeout), operator: timeout === null ? null : timeLimit(timeout) },
   ];
 }
 

@@ -15,6 +15,8 @@ CREATE TABLE {schema}.control (
     rate_count integer NOT NULL DEFAULT 0 CHECK (rate_count >= 0),
     rate_period bigint NOT NULL DEFAULT 0,
     rate_per_key boolean NOT NULL DEFAULT false,
+    priority smallint CHECK (priority BETWEEN 0 AND 20),
+    max_attempts smallint CHECK (max_attempts >= 1),
     overrides text NOT NULL DEFAULT '{}',
     revision integer NOT NULL DEFAULT 1
 );

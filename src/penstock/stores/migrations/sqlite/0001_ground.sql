@@ -17,6 +17,8 @@ CREATE TABLE control (
     rate_count INTEGER NOT NULL DEFAULT 0 CHECK (rate_count >= 0),
     rate_period INTEGER NOT NULL DEFAULT 0,
     rate_per_key INTEGER NOT NULL DEFAULT 0,
+    priority INTEGER CHECK (priority BETWEEN 0 AND 20),
+    max_attempts INTEGER CHECK (max_attempts >= 1),
     overrides TEXT NOT NULL DEFAULT '{}',
     revision INTEGER NOT NULL DEFAULT 1
 ) STRICT, WITHOUT ROWID;

@@ -179,7 +179,7 @@ SELECT id::text, lane, status FROM doomed;
 -- name: hold_control
 -- What operators have said about a definition, or about the whole system, held until the transaction ends.
 SELECT enabled, pause_reason, pause_by, pause_at, pause_until, concurrency, key_concurrency, rate_count, rate_period,
-    rate_per_key, overrides
+    rate_per_key, priority, max_attempts, overrides
 FROM {schema}.control WHERE key = %(key)s FOR UPDATE;
 
 -- name: save_control
@@ -188,7 +188,7 @@ UPDATE {schema}.control SET
     enabled = %(enabled)s, pause_reason = %(pause_reason)s, pause_by = %(pause_by)s, pause_at = %(pause_at)s,
     pause_until = %(pause_until)s, concurrency = %(concurrency)s, key_concurrency = %(key_concurrency)s,
     rate_count = %(rate_count)s, rate_period = %(rate_period)s, rate_per_key = %(rate_per_key)s,
-    overrides = %(overrides)s, revision = revision + 1
+    priority = %(priority)s, max_attempts = %(max_attempts)s, overrides = %(overrides)s, revision = revision + 1
 WHERE key = %(key)s;
 
 -- name: bump_controls

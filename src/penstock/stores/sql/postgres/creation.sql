@@ -3,6 +3,11 @@
 
 -- let ageing: coalesce((SELECT value::bigint FROM {schema}.setting WHERE name = 'ageing'), 600000000)
 -- let expired: known.expires_at <= (SELECT now FROM clock) AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = known.job_id AND job.status < 5)
+-- let said:
+CASE WHEN %(priority_given)s::boolean THEN %(priority)s::smallint ELSE coalesce(control.priority, %(priority)s::smallint) END AS urgency,
+    CASE WHEN %(attempts_given)s::boolean THEN %(max_attempts)s::smallint
+    ELSE coalesce(control.max_attempts, %(max_attempts)s::smallint) END AS attempts
+
 -- let of_one: CASE WHEN cardinality(ids) = 1 THEN ids[1] END
 -- let of_many: CASE WHEN cardinality(ids) > 1 THEN ids[place:place + 999] END
 -- let places: generate_series(1, cardinality(ids), 1000) AS place
@@ -37,14 +42,15 @@ born AS (
     INSERT INTO {schema}.job (
         id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at
     )
-    SELECT %(id)s::uuid, definition.lane, CASE WHEN at > now THEN 0 ELSE 1 END, %(priority)s::smallint,
-        %(max_attempts)s::smallint, at, at - %(priority)s::smallint * {ageing}, now, now,
+    SELECT %(id)s::uuid, definition.lane, CASE WHEN at > now THEN 0 ELSE 1 END, urgency, attempts, at,
+        at - urgency * {ageing}, now, now,
         CASE WHEN at > now THEN NULL ELSE now END
     FROM clock CROSS JOIN LATERAL (SELECT greatest(coalesce(%(due)s::bigint, now + %(delay)s::bigint), now) AS at) AS time
     CROSS JOIN {schema}.definition JOIN {schema}.control USING (key)
+    CROSS JOIN LATERAL (SELECT {said}) AS said
     WHERE definition.lane = %(lane)s::integer AND control.enabled
     ON CONFLICT DO NOTHING
-    RETURNING id, lane, status, created_at
+    RETURNING id, lane, status, priority, created_at
 ),
 detailed AS (
     INSERT INTO {schema}.job_detail (
@@ -53,7 +59,7 @@ detailed AS (
     )
     SELECT id, lane, %(params)s, %(reference_type)s, %(reference_id)s, %(webhook_url)s, %(schedule)s,
         %(scheduled_for)s::bigint, %(parent)s::uuid, %(rerun_of)s::uuid, %(traceparent)s, %(actor)s,
-        CASE WHEN %(schedule)s::text IS NOT NULL THEN %(priority)s::smallint END
+        CASE WHEN %(schedule)s::text IS NOT NULL THEN priority END
     FROM born
 ),
 told AS (
@@ -69,6 +75,10 @@ SELECT id::text, status FROM born;
 -- Those that are there already are left out; that is looked for only when it has turned out to be so.
 WITH clock AS (SELECT {now} AS now),
 time AS MATERIALIZED (SELECT now, greatest(coalesce(%(due)s::bigint, now + %(delay)s::bigint), now) AS at FROM clock),
+said AS MATERIALIZED (
+    SELECT {said} FROM {schema}.definition JOIN {schema}.control USING (key)
+    WHERE definition.lane = %(lane)s::integer AND control.enabled
+),
 detailed AS (
     INSERT INTO {schema}.job_detail (
         id, lane, params, reference_type, reference_id, webhook_url, schedule, scheduled_for, parent, rerun_of,
@@ -76,20 +86,16 @@ detailed AS (
     )
     SELECT id, %(lane)s::integer, params, %(reference_type)s, %(reference_id)s, %(webhook_url)s, %(schedule)s,
         %(scheduled_for)s::bigint, %(parent)s::uuid, %(rerun_of)s::uuid, %(traceparent)s, %(actor)s,
-        CASE WHEN %(schedule)s::text IS NOT NULL THEN %(priority)s::smallint END
-    FROM unnest(%(id)s::uuid[], %(params)s::text[]) AS input (id, params)
-    WHERE EXISTS (
-        SELECT FROM {schema}.definition JOIN {schema}.control USING (key)
-        WHERE definition.lane = %(lane)s::integer AND control.enabled
-    )
+        CASE WHEN %(schedule)s::text IS NOT NULL THEN urgency END
+    FROM unnest(%(id)s::uuid[], %(params)s::text[]) AS input (id, params) CROSS JOIN said
     {unless_there}
     RETURNING id
 ),
 born AS (
     INSERT INTO {schema}.job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
-    SELECT id, %(lane)s::integer, CASE WHEN at > now THEN 0 ELSE 1 END, %(priority)s::smallint, %(max_attempts)s::smallint,
-        at, at - %(priority)s::smallint * {ageing}, now, now, CASE WHEN at > now THEN NULL ELSE now END
-    FROM detailed CROSS JOIN time
+    SELECT id, %(lane)s::integer, CASE WHEN at > now THEN 0 ELSE 1 END, urgency, attempts,
+        at, at - urgency * {ageing}, now, now, CASE WHEN at > now THEN NULL ELSE now END
+    FROM detailed CROSS JOIN time CROSS JOIN said
 ),
 told AS (
     INSERT INTO {schema}.event (at, kind, job_id, jobs) SELECT now, 'job.enqueued', {of_one}, {of_many}
@@ -113,10 +119,12 @@ input AS (
         %(due)s::bigint[], %(delay)s::bigint[], %(limit_key)s::text[], %(unique_key)s::text[], %(params)s::text[],
         %(reference_type)s::text[], %(reference_id)s::text[], %(tags)s::text[], %(idempotency_key)s::text[],
         %(webhook_url)s::text[], %(schedule)s::text[], %(scheduled_for)s::bigint[], %(parent)s::uuid[],
-        %(rerun_of)s::uuid[], %(traceparent)s::text[], %(actor)s::text[]
+        %(rerun_of)s::uuid[], %(traceparent)s::text[], %(actor)s::text[], %(priority_given)s::boolean[],
+        %(attempts_given)s::boolean[]
     ) AS input (
         id, lane, priority, max_attempts, due, delay, limit_key, unique_key, params, reference_type, reference_id,
-        tags, idempotency_key, webhook_url, schedule, scheduled_for, parent, rerun_of, traceparent, actor
+        tags, idempotency_key, webhook_url, schedule, scheduled_for, parent, rerun_of, traceparent, actor,
+        priority_given, attempts_given
     )
 ),
 born AS (
@@ -124,17 +132,19 @@ born AS (
         id, lane, status, priority, max_attempts, due_at, rank, blocked, limit_key, unique_key,
         created_at, updated_at, queued_at
     )
-    SELECT id, lane, CASE WHEN at > now THEN 0 ELSE 1 END, priority, max_attempts, at,
-        at - priority * {ageing}, at <= now AND limit_key IS NOT NULL, limit_key, unique_key,
+    SELECT id, input.lane, CASE WHEN at > now THEN 0 ELSE 1 END, urgency, attempts, at,
+        at - urgency * {ageing}, at <= now AND limit_key IS NOT NULL, limit_key, unique_key,
         now, now, CASE WHEN at > now THEN NULL ELSE now END
     FROM input CROSS JOIN clock
     CROSS JOIN LATERAL (SELECT greatest(coalesce(due, now + delay), now) AS at) AS time
-    WHERE EXISTS (
-        SELECT FROM {schema}.definition JOIN {schema}.control USING (key)
-        WHERE definition.lane = input.lane AND control.enabled
-    )
+    JOIN {schema}.definition ON definition.lane = input.lane JOIN {schema}.control USING (key)
+    CROSS JOIN LATERAL (
+        SELECT CASE WHEN priority_given THEN input.priority ELSE coalesce(control.priority, input.priority) END AS urgency,
+            CASE WHEN attempts_given THEN input.max_attempts ELSE coalesce(control.max_attempts, input.max_attempts) END AS attempts
+    ) AS said
+    WHERE control.enabled
     ON CONFLICT DO NOTHING
-    RETURNING id, lane, status, created_at
+    RETURNING id, lane, status, priority, created_at
 ),
 detailed AS (
     INSERT INTO {schema}.job_detail (
@@ -142,7 +152,7 @@ detailed AS (
         scheduled_for, parent, rerun_of, traceparent, actor, schedule_priority
     )
     SELECT input.id, input.lane, params, reference_type, reference_id, tags, idempotency_key, webhook_url, schedule,
-        scheduled_for, parent, rerun_of, traceparent, actor, CASE WHEN schedule IS NOT NULL THEN priority END
+        scheduled_for, parent, rerun_of, traceparent, actor, CASE WHEN schedule IS NOT NULL THEN born.priority END
     FROM input JOIN born ON born.id = input.id
 ),
 told AS (
@@ -158,7 +168,8 @@ SELECT id::text, status FROM born;
 -- name: tag_jobs
 -- Make jobs findable by their tags.
 INSERT INTO {schema}.job_tag (tag, id, priority)
-SELECT tag, id, priority FROM unnest(%(tag)s::text[], %(id)s::uuid[], %(priority)s::smallint[]) AS input (tag, id, priority)
+SELECT tag, job.id, job.priority FROM unnest(%(tag)s::text[], %(id)s::uuid[]) AS input (tag, id)
+JOIN {schema}.job ON job.id = input.id
 ON CONFLICT DO NOTHING;
 
 -- name: find_jobs

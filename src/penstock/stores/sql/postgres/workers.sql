@@ -59,8 +59,9 @@ SELECT job.id::text, job.fence, job.attempt, job.max_attempts, job.lost, job.sta
 FROM {schema}.job WHERE job.worker = %(worker)s::uuid ORDER BY job.id LIMIT %(limit)s FOR UPDATE;
 
 -- name: lane_bodies
--- The definitions of these lanes, whole.
-SELECT lane, body FROM {schema}.definition WHERE lane = ANY(%(lane)s::integer[]);
+-- The definitions of these lanes, whole, and what operators want instead.
+SELECT lane, body, overrides FROM {schema}.definition JOIN {schema}.control USING (key)
+WHERE lane = ANY(%(lane)s::integer[]);
 
 -- name: hold_worker
 -- Hold a worker's row against claims until the transaction ends.

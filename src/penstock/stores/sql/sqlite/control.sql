@@ -153,7 +153,7 @@ DELETE FROM job WHERE id IN (SELECT id FROM {input}) RETURNING id, lane, status;
 -- name: hold_control
 -- What operators have said about a definition, or about the whole system.
 SELECT enabled, pause_reason, pause_by, pause_at, pause_until, concurrency, key_concurrency, rate_count, rate_period,
-    rate_per_key, overrides
+    rate_per_key, priority, max_attempts, overrides
 FROM control WHERE key = :key;
 
 -- name: save_control
@@ -162,7 +162,7 @@ UPDATE control SET
     enabled = :enabled, pause_reason = :pause_reason, pause_by = :pause_by, pause_at = :pause_at,
     pause_until = :pause_until, concurrency = :concurrency, key_concurrency = :key_concurrency,
     rate_count = :rate_count, rate_period = :rate_period, rate_per_key = :rate_per_key,
-    overrides = :overrides, revision = revision + 1
+    priority = :priority, max_attempts = :max_attempts, overrides = :overrides, revision = revision + 1
 WHERE key = :key;
 
 -- name: bump_controls

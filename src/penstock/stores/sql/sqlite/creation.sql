@@ -27,16 +27,21 @@ WHERE (idempotency.definition, idempotency.scope, idempotency.key) = (input.defi
 -- name: create_one
 -- One job without keys, with its details, event and count; nothing when it is there already or refused.
 INSERT INTO job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
-SELECT :id, :lane, {at} <= :now, :priority, :max_attempts, {at}, {at} - :priority * {ageing}, :now, :now,
+SELECT :id, :lane, {at} <= :now, urgency, attempts, {at}, {at} - urgency * {ageing}, :now, :now,
     CASE WHEN {at} <= :now THEN :now END
-WHERE (SELECT enabled FROM control WHERE key = (SELECT key FROM definition WHERE lane = :lane))
+FROM (
+    SELECT CASE WHEN :priority_given THEN :priority ELSE coalesce(priority, :priority) END AS urgency,
+        CASE WHEN :attempts_given THEN :max_attempts ELSE coalesce(max_attempts, :max_attempts) END AS attempts
+    FROM control WHERE key = (SELECT key FROM definition WHERE lane = :lane) AND enabled
+) WHERE true
 ON CONFLICT DO NOTHING;
 INSERT INTO job_detail (
     id, lane, params, reference_type, reference_id, webhook_url, schedule, scheduled_for, parent, rerun_of,
     traceparent, actor, schedule_priority
 )
 SELECT :id, :lane, :params, :reference_type, :reference_id, :webhook_url, :schedule, :scheduled_for, :parent, :rerun_of,
-    :traceparent, :actor, CASE WHEN :schedule IS NOT NULL THEN :priority END WHERE changes() = 1;
+    :traceparent, :actor, CASE WHEN :schedule IS NOT NULL THEN (SELECT priority FROM job WHERE id = :id) END
+WHERE changes() = 1;
 INSERT INTO event (at, kind, job_id) SELECT :now, 'job.enqueued', :id WHERE changes() = 1;
 INSERT INTO tally_delta (lane, minute, status, n) SELECT :lane, :now / 60000000, {at} <= :now, 1 WHERE changes() = 1;
 SELECT :id, {at} <= :now WHERE changes() = 1;
@@ -50,15 +55,20 @@ DELETE FROM {input} WHERE (
     )
     OR :lane NOT IN (SELECT lane FROM definition JOIN control USING (key) WHERE enabled);
 INSERT INTO job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
-SELECT id, :lane, {at} <= :now, :priority, :max_attempts, {at}, {at} - :priority * {ageing}, :now, :now,
+SELECT id, :lane, {at} <= :now, urgency, attempts, {at}, {at} - urgency * {ageing}, :now, :now,
     CASE WHEN {at} <= :now THEN :now END
-FROM {input};
+FROM {input} CROSS JOIN (
+    SELECT CASE WHEN :priority_given THEN :priority ELSE coalesce(priority, :priority) END AS urgency,
+        CASE WHEN :attempts_given THEN :max_attempts ELSE coalesce(max_attempts, :max_attempts) END AS attempts
+    FROM control WHERE key = (SELECT key FROM definition WHERE lane = :lane)
+);
 INSERT INTO job_detail (
     id, lane, params, reference_type, reference_id, webhook_url, schedule, scheduled_for, parent, rerun_of,
     traceparent, actor, schedule_priority
 )
 SELECT id, :lane, params, :reference_type, :reference_id, :webhook_url, :schedule, :scheduled_for, :parent, :rerun_of,
-    :traceparent, :actor, CASE WHEN :schedule IS NOT NULL THEN :priority END FROM {input};
+    :traceparent, :actor, CASE WHEN :schedule IS NOT NULL THEN (SELECT priority FROM job WHERE job.id = input.id) END
+FROM {input} AS input;
 INSERT INTO event (at, kind, job_id, jobs)
 SELECT :now, 'job.enqueued', {of_one}, {of_many} FROM {input} GROUP BY rowid / 1000;
 INSERT INTO tally_delta (lane, minute, status, n)
@@ -73,10 +83,15 @@ INSERT INTO job (
     id, lane, status, priority, max_attempts, due_at, rank, blocked, limit_key, unique_key,
     created_at, updated_at, queued_at
 )
-SELECT id, lane, CASE WHEN at > :now THEN 0 ELSE 1 END, priority, max_attempts, at,
-    at - priority * {ageing}, at <= :now AND limit_key IS NOT NULL, limit_key, unique_key,
+SELECT id, lane, CASE WHEN at > :now THEN 0 ELSE 1 END, urgency, attempts, at,
+    at - urgency * {ageing}, at <= :now AND limit_key IS NOT NULL, limit_key, unique_key,
     :now, :now, CASE WHEN at > :now THEN NULL ELSE :now END
-FROM (SELECT *, max(coalesce(due, :now + delay), :now) AS at FROM {input}) WHERE true
+FROM (
+    SELECT input.*, max(coalesce(due, :now + delay), :now) AS at,
+        CASE WHEN priority_given THEN input.priority ELSE coalesce(control.priority, input.priority) END AS urgency,
+        CASE WHEN attempts_given THEN input.max_attempts ELSE coalesce(control.max_attempts, input.max_attempts) END AS attempts
+    FROM {input} AS input CROSS JOIN definition ON definition.lane = input.lane CROSS JOIN control USING (key)
+) WHERE true
 ON CONFLICT DO NOTHING;
 DELETE FROM {input} WHERE unique_key IS NOT NULL AND id NOT IN (SELECT id FROM job);
 INSERT INTO job_detail (
@@ -85,7 +100,7 @@ INSERT INTO job_detail (
 )
 SELECT id, lane, params, reference_type, reference_id, tags, idempotency_key, webhook_url, schedule,
     scheduled_for, parent, rerun_of, traceparent, actor,
-    CASE WHEN schedule IS NOT NULL THEN priority END FROM {input};
+    CASE WHEN schedule IS NOT NULL THEN (SELECT priority FROM job WHERE job.id = input.id) END FROM {input} AS input;
 INSERT INTO event (at, kind, job_id, jobs)
 SELECT :now, 'job.enqueued', {of_one}, {of_many} FROM {input} GROUP BY rowid / 1000;
 INSERT INTO tally_delta (lane, minute, status, n)
@@ -95,7 +110,9 @@ SELECT input.id, job.status FROM {input} AS input CROSS JOIN job ON job.id = inp
 
 -- name: tag_jobs
 -- Make jobs findable by their tags.
-INSERT INTO job_tag (tag, id, priority) SELECT tag, id, priority FROM {input} WHERE true ON CONFLICT DO NOTHING;
+INSERT INTO job_tag (tag, id, priority)
+SELECT tag, input.id, job.priority FROM {input} AS input CROSS JOIN job ON job.id = input.id WHERE true
+ON CONFLICT DO NOTHING;
 
 -- name: find_jobs
 -- The jobs with these ids: the status that is stored, and the one they read as.

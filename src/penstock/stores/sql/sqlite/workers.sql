@@ -59,8 +59,9 @@ SELECT id, fence, attempt, max_attempts, lost, started_at IS NOT NULL, lane
 FROM job WHERE worker = :worker ORDER BY id LIMIT :limit;
 
 -- name: lane_bodies
--- The definitions of these lanes, whole.
-SELECT definition.lane, body FROM {input} AS input JOIN definition ON definition.lane = input.lane;
+-- The definitions of these lanes, whole, and what operators want instead.
+SELECT definition.lane, body, overrides FROM {input} AS input JOIN definition ON definition.lane = input.lane
+JOIN control USING (key);
 
 -- name: hold_worker
 -- Look for a worker's row; nobody else writes until the transaction ends.
