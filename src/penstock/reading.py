@@ -14,6 +14,7 @@ from penstock.core.definition import DefinitionRow
 from penstock.core.errors import InvalidInput, NotFound, WaitTimeout
 from penstock.core.instant import Duration, microseconds
 from penstock.core.job import Attempt, Count, Job, Page, Phase, StoredLog
+from penstock.core.phases import all_phases
 from penstock.core.transitions import Status
 from penstock.core.why import Reason
 from penstock.core.worker import WorkerRow
@@ -110,7 +111,7 @@ class Reading(Conversation):
         return await self._ado(self._logs(job_id, after, limit, level, phase, fence))
 
     def phases(self, job_id: str) -> list[Phase]:
-        """The phases of a job that have begun, in their order."""
+        """All phases of a job in their order; those that have not begun are pending."""
         return self._do(self._phases(job_id))
 
     async def aphases(self, job_id: str) -> list[Phase]:
@@ -206,11 +207,9 @@ class Reading(Conversation):
 
     def _phases(self, job_id: str) -> Talk[list[Phase]]:
         job = yield from self._stored_job(job_id)
-        found: list[Phase] = yield verbs.phases(job.id)
-        if all(each.status != "running" for each in found):
-            return found
         row = yield from self._definition(job.definition, job.version)
-        return [each.told_by(job, len(row.definition.phases)) for each in found]
+        found: list[Phase] = yield verbs.phases(job.id)
+        return all_phases(job, row.definition.phases, found)
 
     def _why(self, job_id: str) -> Talk[list[Reason]]:
         reasons: list[Reason] = yield admin.why(given.job_id(job_id))

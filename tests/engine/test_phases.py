@@ -209,6 +209,78 @@ def test_progress_of_a_phase_is_a_part_of_the_whole(house: Stage) -> None:
     assert house.end(job).status == "cancelled"
 
 
+class TestAllPhases:
+    """What `app.phases` shows, from the creation of a job to its end."""
+
+    def shown(self, house: Stage, job: JobHandle[Any]) -> dict[str, str]:
+        return {each.name: each.status for each in house.app.phases(job.id)}
+
+    def test_those_that_have_not_begun_are_pending(self, house: Stage) -> None:
+        job = phased(house, second=[["note", "at work"], ["sleep", 60]])
+        house.noted(job, "at work")
+
+        house.eventually(
+            lambda: self.shown(house, job) == {"first": "completed", "second": "running", "third": "pending"},
+            "all three are shown",
+        )
+
+        job.cancel()
+        house.end(job)
+        assert self.shown(house, job) == {"first": "completed", "second": "cancelled", "third": "pending"}
+
+    def test_a_phase_that_raises_when_it_is_cancelled_reads_cancelled(self, house: Stage) -> None:
+        job = phased(house, second=[["note", "at work"], ["swallow_cancel_and_raise", 60]])
+        house.noted(job, "at work")
+
+        job.cancel()
+
+        assert house.end(job).status == "cancelled"
+        assert self.shown(house, job)["second"] == "cancelled"
+
+    @pytest.mark.parametrize(
+        ("step", "status"), [(["return", 1], "completed"), (["fail", "no good"], "failed"), (["_exit", 3], "failed")]
+    )
+    def test_a_plain_job_has_one_that_says_what_the_job_says(self, house: Stage, step: list[Any], status: str) -> None:
+        job = house.enqueue("script", [step])
+        ended = house.end(job)
+
+        (phase,) = house.app.phases(job.id)
+
+        assert (phase.name, phase.status, phase.error) == ("run", status, ended.error)
+        assert (phase.started_at, phase.result) == (ended.started_at, ended.result)
+        assert (phase.progress == 100.0) == (status == "completed")
+
+
+class TestDuration:
+    """The time that a job took is that of its latest attempt."""
+
+    def test_waiting_for_a_person_does_not_count(self, house: Stage) -> None:
+        job = house.enqueue("script", [["review", "", [1]]])
+        waiting = house.until(job, "review_needed")
+        (attempt,) = house.attempts(job)
+        assert attempt.started_at is not None
+
+        house.app.approve_job(job.id)
+        ended = house.end(job)
+
+        assert waiting.duration == ended.duration == (attempt.ended_at - attempt.started_at).total_seconds()
+        assert ended.finished_at is not None
+        assert ended.finished_at > attempt.ended_at
+
+    @pytest.mark.parametrize("value", [None, 1])
+    def test_it_is_known_when_the_job_has_ended(self, house: Stage, value: int | None) -> None:
+        job = house.enqueue("script", [["note", "at work"], ["sleep", 0.5], ["return", value]])
+        house.noted(job, "at work")
+        running = job.refresh()
+        assert (running.status, running.duration) == ("running", None)
+
+        ended = house.end(job)
+
+        (attempt,) = house.attempts(job)
+        assert attempt.started_at is not None
+        assert ended.duration == (attempt.ended_at - attempt.started_at).total_seconds() > 0.4
+
+
 class TestReviews:
     """A phase may ask a person, and the job holds nothing while it waits for the answer."""
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from penstock.core import event as kinds
 from penstock.core.definition import Definition, Pause, RateLimit
 from penstock.core.errors import LeaseLost
-from penstock.core.instant import SECOND, maybe_datetime, to_datetime
+from penstock.core.instant import SECOND, from_datetime, maybe_datetime, to_datetime
 from penstock.core.job import Attempt, Draft, Held, Job, Phase, Review
 from penstock.core.schedule import ScheduleRow
 from penstock.core.transitions import ACTIVE, LIVE, Status, Trigger, allowed
@@ -251,6 +251,9 @@ class World:
             finished_at=maybe_datetime(job.finished_at), updated_at=to_datetime(job.updated_at),
             stale_at=maybe_datetime(job.stale_at), cancel_requested_at=maybe_datetime(job.cancel_at),
             worker=job.worker,
+            duration=None
+            if attempt is None or job.started_at is None
+            else max(0.0, (from_datetime(attempt.ended_at, "ended_at") - job.started_at) / 1e6),
         )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from penstock.core.webhook import (
     DEFAULT_KINDS,
     EndpointDraft,
 )
-from penstock.stores.verbs import control, feed, webhooks
+from penstock.stores.verbs import control, feed, jobs, webhooks
 from tests.stores.kit import Kit
 from tests.stores.parcels import OTHER, SECRET, URL, endpoint, listed, settle, spread, take, told
 from tests.stores.rivals import Arena, another
@@ -124,6 +124,23 @@ def test_each_event_that_was_asked_for_makes_one_delivery(kit: Kit) -> None:
     assert spread(kit) == 2
     assert spread(kit) == 0
     assert told(kit) == [("first", kinds.RETRYING, claimed.job_id), ("first", kinds.CANCELLED, claimed.job_id)]
+
+
+def test_the_job_in_a_body_has_all_its_phases(kit: Kit) -> None:
+    kit.define("work", phases=("load", "store"))
+    endpoint(kit, kinds=("job.succeeded", "job.cancelled"))
+    claimed = kit.running("work")
+    kit.run(jobs.save_phase(kit.held(claimed), "load", 0, "completed", result="3"))
+    kit.run(control.cancel([claimed.job_id]))
+    kit.settle(claimed)
+
+    spread(kit)
+
+    (parcel,) = take(kit)
+    told = json.loads(parcel.body)["data"]["job"]["phases"]
+    assert [(each["name"], each["status"], each["result"]) for each in told] == [
+        ("load", "completed", 3), ("store", "pending", None)
+    ]  # fmt: skip
 
 
 def test_the_body_is_what_the_job_was_when_the_delivery_was_made(kit: Kit) -> None:

@@ -236,7 +236,9 @@ def _facts(out: Output, job: Mapping[str, Any]) -> dict[str, Cell | None]:
         "Created": f"{full(job['createdAt'])} by {job['actor']}" if job["actor"] else full(job["createdAt"]),
         "Due": f"{full(job['runAt'])} ({when(job['runAt'])})" if waiting else None,
         "Started": full(job["startedAt"]),
-        "Finished": f"{full(job['finishedAt'])} (took {took(job)})" if job["finishedAt"] else None,
+        "Finished": full(job["finishedAt"]) + (f" (took {took(job)})" if took(job) else "")
+        if job["finishedAt"]
+        else None,
         "Worker": job["workerId"],
     }
 
@@ -245,7 +247,7 @@ def _phases(job: Mapping[str, Any]) -> list[list[Cell]]:
     return [
         [each["name"], each["status"], f"{each['progress']:.0f}%", _took(each), each["message"] or "",
          (each["error"] or "").split("\n")[0]]
-        for each in job["phases"]
+        for each in (job["phases"] if len(job["phases"]) > 1 else ())
     ]  # fmt: skip
 
 

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 _LONGEST_RESULT = 400
 _BAR = 30
-_PHASE_STATUS = {"running": "running", "completed": "succeeded", "failed": "failed", "cancelled": "cancelled"}
+_PHASE_STATUS = {
+    "pending": "queued",
+    "running": "running",
+    "completed": "succeeded",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
 
 
 class Lines:
@@ -96,12 +102,9 @@ class Screen(AbstractContextManager["Screen"]):
         table = Table.grid(padding=(0, 1))
         begun = {each["name"]: each for each in job.detail["phases"]}
         names = list(dict.fromkeys([*job.planned, *begun]))
-        if not begun and names in ([], ["run"]) and job.detail["attempts"]:
-            names = ["run"]
-            begun["run"] = _whole(job.detail)
         for name in names:
             phase = begun.get(name)
-            if phase is None:
+            if phase is None or phase["status"] == "pending":
                 table.add_row(_text(f" {mark('queued', self._ascii)}"), _text(name, "bright_black"))
                 continue
             status = _PHASE_STATUS[phase["status"]]
@@ -123,7 +126,7 @@ class Screen(AbstractContextManager["Screen"]):
 def ending(job: Mapping[str, Any], ascii_only: bool = False) -> str:
     """How a job has ended, in one line."""
     outcome = job["outcome"] or job["status"]
-    text = f"{mark(outcome, ascii_only)} {outcome}" + (f" in {took(job)}" if job["startedAt"] else "")
+    text = f"{mark(outcome, ascii_only)} {outcome}" + (f" in {took(job)}" if took(job) else "")
     text += f" ({count(job['attempts'], 'attempt')})"
     if outcome == "succeeded":
         result = one_line(job["result"])
@@ -154,19 +157,6 @@ def _brief(value: object) -> str:
 def _worker(job: Mapping[str, Any]) -> str:
     running = job["workerId"] and job["status"] not in TERMINAL
     return f"worker {short(job['workerId'])}" if running else ""
-
-
-def _whole(job: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A job without phases as one."""
-    outcome = job["outcome"] or ""
-    return {
-        "name": "run",
-        "status": {"succeeded": "completed", "failed": "failed", "cancelled": "cancelled"}.get(outcome, "running"),
-        "progress": 100.0 if outcome == "succeeded" else job["progress"] or 0.0,
-        "message": job["progressMessage"],
-        "startedAt": job["startedAt"],
-        "completedAt": job["finishedAt"],
-    }
 
 
 def _progress(job: Watched, phase: Mapping[str, Any], names: Sequence[str]) -> tuple[float, str | None]:

@@ -95,12 +95,13 @@ def span(length: float) -> str:
 
 
 def took(job: Mapping[str, Any]) -> str:
-    """How long a job has run, or ran."""
-    if job["startedAt"] is None:
+    """How long the latest attempt at a job has run, or ran; waiting does not count."""
+    if job["duration"] is not None:
+        return span(job["duration"])
+    if job["startedAt"] is None or job["status"] not in ("running", "cancelling"):
         return ""
     begin = datetime.fromisoformat(job["startedAt"])
-    end = datetime.now(UTC) if job["finishedAt"] is None else datetime.fromisoformat(job["finishedAt"])
-    return span(max(0.0, (end - begin).total_seconds()))
+    return span(max(0.0, (datetime.now(UTC) - begin).total_seconds()))
 
 
 def short(job_id: str) -> str:

@@ -161,7 +161,7 @@ class Client:
         return await self._transport.ahold(self._logs(job_id, after, limit, level, phase, fence))
 
     def phases(self, job_id: str) -> list[Phase]:
-        """The phases of a job that have begun, in their order."""
+        """All phases of a job in their order; those that have not begun are pending."""
         return self._transport.hold(self._phases(job_id))
 
     async def aphases(self, job_id: str) -> list[Phase]:

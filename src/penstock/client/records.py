@@ -59,6 +59,7 @@ def job(told: Mapping[str, Any]) -> Job:
         stale_at=moment(told["staleAt"]),
         cancel_requested_at=moment(told["cancelRequestedAt"]),
         worker=told["workerId"],
+        duration=told["duration"],
     )
 
 

@@ -174,6 +174,8 @@ class Job:
     worker: str | None
     webhook_sent: bool | None = None
     """Whether a webhook about it has reached a receiver; None: there was none to send."""
+    duration: float | None = None
+    """Seconds that its latest attempt took, without waiting before and after; None: it has not ended, or none began."""
 
 
 @dataclass(frozen=True, slots=True)

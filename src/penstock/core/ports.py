@@ -148,7 +148,11 @@ class JobsPort(Protocol):
         ...
 
     def phases(self, job_id: str) -> Plan[list[Phase]]:
-        """The phases of a job in their order."""
+        """The phases of a job that have begun, in their order."""
+        ...
+
+    def phases_of(self, job_ids: Sequence[str]) -> Plan[dict[str, list[Phase]]]:
+        """The same of several jobs; empty where there are none."""
         ...
 
     def save_logs(self, held: Held, lines: Sequence[LogLine]) -> Plan[None]:

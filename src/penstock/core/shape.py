@@ -6,7 +6,7 @@ Parameters and results are put in as the text that is stored, so that no number 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -57,6 +57,7 @@ def job_facts(job: Job) -> dict[str, Any]:
         "queuedAt": iso(job.queued_at),
         "startedAt": iso(job.started_at),
         "finishedAt": iso(job.finished_at),
+        "duration": job.duration,
         "updatedAt": iso(job.updated_at),
         "staleAt": iso(job.stale_at),
         "cancelRequestedAt": iso(job.cancel_requested_at),
@@ -78,6 +79,11 @@ def phase_text(phase: Phase) -> str:
         "fence": phase.fence,
     }
     return spliced(facts, {"result": phase.result or "null"})
+
+
+def phases_text(phases: Sequence[Phase]) -> str:
+    """Phases as JSON text."""
+    return f"[{','.join(map(phase_text, phases))}]"
 
 
 def created_text(created: Created) -> str:

@@ -14,7 +14,7 @@ from penstock.core import shape
 from penstock.core.errors import InvalidInput
 from penstock.core.event import Event
 from penstock.core.instant import SECOND, from_datetime
-from penstock.core.job import Job
+from penstock.core.job import Job, Phase
 
 DEFAULT_KINDS = (kinds.SUCCEEDED, kinds.FAILED, kinds.RETRYING, kinds.CANCELLED, kinds.STALE)
 GROUPS = {
@@ -232,7 +232,7 @@ def message_id(endpoint: str, event: Event) -> str:
     return f"msg_{hashlib.sha256(what.encode()).hexdigest()[:32]}"
 
 
-def body(message: str, event: Event, job: Job | None, params: str | None = None) -> str:
+def body(message: str, event: Event, job: Job | None, params: str | None = None, phases: Sequence[Phase] = ()) -> str:
     """What is sent: the same bytes at every try. `params` stand in for the job's own."""
     facts = {"id": message, "type": event.kind, "timestamp": shape.iso(event.at)}
     told: dict[str, object] = {}
@@ -241,7 +241,11 @@ def body(message: str, event: Event, job: Job | None, params: str | None = None)
     elif job is None:
         told["deletedJobId"] = event.job_id
     data = shape.spliced(
-        told, {"job": None if job is None else shape.job_text(job, params=params), "details": event.data}
+        told,
+        {
+            "job": None if job is None else shape.job_text(job, params=params, phases=shape.phases_text(phases)),
+            "details": event.data,
+        },
     )
     return shape.spliced(facts, {"data": data})
 

@@ -90,7 +90,8 @@ class EventPages:
     async def jobs(self, jobs: Sequence[Job]) -> list[str]:
         """Jobs as they may be shown."""
         await self._shaper.learn(jobs)
-        return [self._shaper.job(each) for each in jobs]
+        phases = await self._shaper.phases(jobs)
+        return [self._shaper.job(each, phases=phases[each.id]) for each in jobs]
 
     async def _items(self, found: Sequence[tuple[Event, str]], wanted: Wanted) -> list[Item]:
         chosen = [each for each in found if wanted.may_want(each[0])]

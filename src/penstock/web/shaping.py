@@ -8,9 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from penstock.app import Penstock
 from penstock.core.job import Job
+from penstock.core.phases import ONLY, all_phases
 from penstock.core.secrets import SecretPolicy
-from penstock.core.shape import iso, job_text, phase_text, review_text
+from penstock.core.shape import iso, job_text, phases_text, review_text
 from penstock.stores.verbs import admin
+from penstock.stores.verbs import jobs as verbs
 
 _FRESH = 5.0
 """For so many seconds the secret fields of the definitions are not read again."""
@@ -24,6 +26,7 @@ class Shaper:
         self._policy = policy
         self._fields: dict[tuple[str, int], tuple[str, ...]] = {}
         """Of definitions that cannot be read nobody knows it; they are not here."""
+        self._phases: dict[tuple[str, int], tuple[str, ...]] = {}
         self._read_at = -_FRESH
 
     async def learn(self, jobs: Iterable[Job]) -> None:
@@ -50,6 +53,13 @@ class Shaper:
         await self.learn([job])
         return self.job(job, **more)
 
+    async def phases(self, jobs: Sequence[Job]) -> dict[str, str]:
+        """The phases of jobs as JSON text, by id; `learn` has been told of them."""
+        names = {job.id: self._phases.get((job.definition, job.version), (ONLY,)) for job in jobs}
+        several = [job_id for job_id, each in names.items() if len(each) > 1]
+        kept = await self._app.store.arun(verbs.phases_of(several)) if several else {}
+        return {job.id: phases_text(all_phases(job, names[job.id], kept.get(job.id, ()))) for job in jobs}
+
     async def detail(self, job_id: str) -> str:
         """A job with its phases, its reviews and its worker's lease."""
         job = await self._app.aread_job(job_id)
@@ -60,7 +70,7 @@ class Shaper:
             worker = next((each for each in await self._app.aworkers() if each.id == job.worker), None)
         return await self.job_now(
             job,
-            phases=f"[{','.join(map(phase_text, phases))}]",
+            phases=phases_text(phases),
             reviews=f"[{','.join(map(review_text, reviews))}]",
             heartbeatAt=json.dumps(None if worker is None else iso(worker.heartbeat_at)),
             leaseExpiresAt=json.dumps(None if worker is None else iso(worker.lease_until)),
@@ -71,6 +81,7 @@ class Shaper:
             return
         rows = [row for row in await self._app.adefinitions_known() if row.error is None]
         self._fields = {(row.definition.key, row.definition.version): row.definition.secret_fields for row in rows}
+        self._phases = {(row.definition.key, row.definition.version): row.definition.phases for row in rows}
         self._read_at = time.monotonic()
 
     def _versions(self, key: str, version: int | None) -> list[tuple[str, int]]:

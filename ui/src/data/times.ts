@@ -45,6 +45,12 @@ export function clockTime(iso: string | number, milliseconds = false): string {
   } as Intl.DateTimeFormatOptions).format(new Date(iso));
 }
 
+/** Until when the latest attempt at a job ran; null while it does. Waiting does not count. */
+export function ranUntil(job: { status: string; startedAt: string | null; duration: number | null }): string | null {
+  if (job.status === "running" || job.status === "cancelling" || job.startedAt === null) return null;
+  return new Date(Date.parse(job.startedAt) + (job.duration ?? 0) * 1000).toISOString();
+}
+
 export function between(from: string | null | undefined, to: string | number | null | undefined): number | null {
   if (!from || to === null || to === undefined) return null;
   return ((typeof to === "number" ? to : Date.parse(to)) - Date.parse(from)) / 1000;

@@ -195,6 +195,15 @@ def phases(job_id: str) -> Steps[list[Phase]]:
     return [rows.phase(row) for row in found]
 
 
+@reads
+def phases_of(job_ids: Sequence[str]) -> Steps[dict[str, list[Phase]]]:
+    found: dict[str, list[Phase]] = {job_id: [] for job_id in job_ids}
+    if found:
+        for row in (yield Statement("phases_of", columns={"id": list(found)})):
+            found[row[0]].append(rows.phase(row))
+    return found
+
+
 @writes
 def save_logs(held: Held, lines: Sequence[LogLine]) -> Steps[None]:
     yield from _hold(held)

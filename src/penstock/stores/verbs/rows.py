@@ -124,6 +124,7 @@ def job(row: Row) -> Job:
         fence, generation, priority, percent, message, phase_name, reference_type, reference_id, tags, idempotency_key,
         limit_key, unique_key, blocked, webhook_url, schedule, scheduled_for, parent, rerun_of, actor, created_at,
         due_at, queued_at, started_at, finished_at, updated_at, stale_at, cancel_at, worker, webhook_sent,
+        ran_until,
     ) = row  # fmt: skip
     # What its attempts said last is how far the last phase began or had come.
     done = BY_CODE[stored] is Status.SUCCEEDED
@@ -141,6 +142,7 @@ def job(row: Row) -> Job:
         finished_at=maybe_datetime(finished_at), updated_at=to_datetime(updated_at),
         stale_at=maybe_datetime(stale_at), cancel_requested_at=maybe_datetime(cancel_at), worker=worker,
         webhook_sent=None if webhook_sent is None else bool(webhook_sent),
+        duration=None if ran_until is None or started_at is None else max(0, ran_until - started_at) / 1e6,
     )  # fmt: skip
 
 

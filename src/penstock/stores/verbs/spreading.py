@@ -7,19 +7,21 @@ transaction: whatever dies in between, no event is passed over and none is deliv
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from penstock.core import event as kinds
 from penstock.core.errors import FeedGone, InvalidDefinition, InvalidInput, NotFound
 from penstock.core.event import Event, News
 from penstock.core.instant import HOUR, MINUTE, from_datetime
-from penstock.core.job import Job
+from penstock.core.job import Job, Phase
+from penstock.core.phases import ONLY, all_phases
 from penstock.core.plan import Statement, Steps, writes
 from penstock.core.secrets import SecretPolicy
 from penstock.core.webhook import DEFAULT_KINDS, GLOBAL, OF_JOB, Mask, Spread, body, message_id, wants
 from penstock.core.webhook_url import origin
 from penstock.stores.verbs import feed
+from penstock.stores.verbs.jobs import phases_of
 from penstock.stores.verbs.reading import get
 from penstock.stores.verbs.registration import definition
 
@@ -95,7 +97,7 @@ def _deliver(events: Sequence[Event], global_url: str | None, mask: Mask) -> Ste
         return 0
     wanted = {event.job_id for event in told if event.job_id is not None} | own
     jobs = {job.id: job for job in (yield from get(sorted(wanted)).steps())}
-    params = yield from _shown(jobs.values(), mask)
+    params, phases = yield from _shown(jobs.values(), mask)
     columns: dict[str, list[object]] = {
         name: [] for name in ("id", "endpoint", "event_seq", "receiver", "url", "kind", "job_id", "body")
     }
@@ -106,7 +108,7 @@ def _deliver(events: Sequence[Event], global_url: str | None, mask: Mask) -> Ste
         for each in _askers(asking, event, job):
             message = message_id(each.endpoint, event)
             receiver = _receiver(each)
-            text = body(message, event, job, params.get(job.id) if job else None)
+            text = body(message, event, job, params[job.id], phases[job.id]) if job else body(message, event, None)
             row = (message, each.endpoint, event.seq, receiver, each.url, event.kind, event.job_id, text)
             for name, value in zip(columns, row, strict=True):
                 columns[name].append(value)
@@ -142,17 +144,21 @@ def _receiver(asking: _Asking) -> str:
         return "unsound"
 
 
-def _shown(jobs: Iterable[Job], mask: Mask) -> Steps[dict[str, str]]:
-    """The parameters of jobs as they may be shown; none where nobody knows which of them are secret."""
+def _shown(jobs: Collection[Job], mask: Mask) -> Steps[tuple[dict[str, str], dict[str, list[Phase]]]]:
+    """The parameters of jobs as they may be shown, none where it is unknown which are secret; and their phases."""
     secret: dict[tuple[str, int], Sequence[str] | None] = {}
+    names: dict[tuple[str, int], Sequence[str]] = {}
     shown: dict[str, str] = {}
     for job in jobs:
         kind = (job.definition, job.version)
         if kind not in secret:
             try:
-                secret[kind] = (yield from definition(*kind).steps()).definition.secret_fields
+                found = (yield from definition(*kind).steps()).definition
+                secret[kind], names[kind] = found.secret_fields, found.phases
             except (NotFound, InvalidDefinition):
-                secret[kind] = None
+                secret[kind], names[kind] = None, (ONLY,)
         fields = secret[kind]
         shown[job.id] = "null" if fields is None else mask(fields, job.params)
-    return shown
+    named = {job.id: names[job.definition, job.version] for job in jobs}
+    kept = yield from phases_of([job_id for job_id, each in named.items() if len(each) > 1]).steps()
+    return shown, {job.id: all_phases(job, named[job.id], kept.get(job.id, ())) for job in jobs}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from penstock.web.shapes.base import Moment, Payload, Told
-from penstock.web.shapes.jobs import Job
+from penstock.web.shapes.jobs import JobWithPhases
 
 
 class EventTold(Told):
@@ -20,7 +20,7 @@ class EventTold(Told):
     )
     fence: int | None = Field(description="Of the attempt that it comes from.")
     data: Payload
-    job: Job | None = Field(description="The job as it is now.")
+    job: JobWithPhases | None = Field(description="The job as it is now.")
     deleted_job_id: str | None = Field(description="The job that it was about, when there is no such job any more.")
 
 

@@ -113,6 +113,9 @@ class Job(Told):
     queued_at: Moment | None
     started_at: Moment | None
     finished_at: Moment | None
+    duration: float | None = Field(
+        description="Seconds that the latest attempt took, without waiting; null while it runs and when none has begun."
+    )
     updated_at: Moment
     stale_at: Moment | None
     cancel_requested_at: Moment | None
@@ -120,11 +123,11 @@ class Job(Told):
 
 
 class Phase(Told):
-    """A phase that has begun."""
+    """A named part of a job."""
 
     name: str
     position: int
-    status: Literal["running", "completed", "failed", "cancelled"]
+    status: Literal["pending", "running", "completed", "failed", "cancelled"]
     progress: float
     message: str | None
     started_at: Moment | None
@@ -147,10 +150,15 @@ class Review(Told):
     decided_at: Moment | None
 
 
-class JobDetail(Job):
-    """A job with its phases, its reviews and the lease that it is run under."""
+class JobWithPhases(Job):
+    """A job with all its phases."""
 
     phases: list[Phase]
+
+
+class JobDetail(JobWithPhases):
+    """A job with its phases, its reviews and the lease that it is run under."""
+
     reviews: list[Review]
     heartbeat_at: Moment | None
     lease_expires_at: Moment | None

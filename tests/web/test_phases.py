@@ -1,0 +1,56 @@
+"""Phases over HTTP: a job shows all of them, in its own answer and wherever it goes out."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock import Penstock
+from penstock.web.shapes.events import EventList
+from penstock.web.shapes.jobs import JobDetail
+from tests.web.kit import WebKit, told
+
+
+def fetch() -> None: ...
+
+
+def store() -> None: ...
+
+
+@pytest.fixture(autouse=True)
+def definitions(app: Penstock) -> None:
+    app.pipeline("both", fetch, store)
+    app.job("plain")(fetch)
+
+
+@pytest.mark.parametrize(("key", "names"), [("both", ["fetch", "store"]), ("plain", ["run"])])
+def test_a_job_shows_all_its_phases_from_the_moment_it_is_created(site: WebKit, key: str, names: list[str]) -> None:
+    job = told(site.post("/v1/jobs", json={"definitionKey": key}), 201)["jobId"]
+
+    answer = site.get(f"/v1/jobs/{job}")
+
+    JobDetail.model_validate_json(answer.text)
+    phases = told(answer)["phases"]
+    assert [(each["name"], each["position"], each["status"]) for each in phases] == [
+        (name, position, "pending") for position, name in enumerate(names)
+    ]
+    assert {(each["progress"], each["startedAt"], each["fence"]) for each in phases} == {(0.0, None, 0)}
+
+
+@pytest.mark.parametrize("key", ["both", "plain"])
+def test_the_job_of_an_event_has_the_phases_that_the_job_itself_has(site: WebKit, key: str) -> None:
+    job = told(site.post("/v1/jobs", json={"definitionKey": key}), 201)["jobId"]
+
+    answer = site.get("/v1/events")
+
+    EventList.model_validate_json(answer.text)
+    (event,) = told(answer)["events"]
+    assert event["job"]["phases"] == told(site.get(f"/v1/jobs/{job}"))["phases"] != []
+
+
+def test_a_job_that_was_cancelled_before_it_began_never_had_a_phase(site: WebKit) -> None:
+    job = told(site.post("/v1/jobs", json={"definitionKey": "plain"}), 201)["jobId"]
+
+    told(site.post(f"/v1/jobs/{job}/cancel"), 202)
+
+    found = told(site.get(f"/v1/jobs/{job}"))
+    assert ([each["status"] for each in found["phases"]], found["duration"]) == (["pending"], None)
