@@ -159,7 +159,8 @@ def test_what_happened_to_a_job_is_read(calls: Calls, app: Penstock) -> None:
     assert attempt == app.attempts(job.id)[0]
     assert calls.logs(job.id, level="info") == app.logs(job.id)
     assert calls.logs(job.id, level="error") == []
-    assert calls.phases(job.id) == []
+    assert calls.phases(job.id) == app.phases(job.id)
+    assert [(each.name, each.status, each.error) for each in app.phases(job.id)] == [("run", "failed", "no")]
     assert [each.code for each in calls.why(job.id)] == ["ended"]
     assert calls.why(job.id) == app.why(job.id)
 

@@ -90,7 +90,7 @@ def test_finished_phases_are_kept_unless_asked_otherwise(app: Penstock) -> None:
         hand.complete(claimed, "first", "second")
         hand.end(claimed, Outcome(Trigger.FAIL, Cause.RAISED, failure=BROKEN, retryable=False))
         job.retry(**how)
-        left = [phase.name for phase in app.phases(job.id)]
+        left = [phase.name for phase in app.phases(job.id) if phase.status == "completed"]
         job.cancel()
         return left
 
@@ -324,7 +324,9 @@ async def test_what_an_attempt_left_behind_can_be_read(app: Penstock) -> None:
     assert [line.message for line in everything] == ["debug line", "info line", "error line"]
     assert [line.level for line in app.logs(job.id, level="info", limit=1)] == ["info"]
     assert await app.alogs(job.id, after=everything[0].seq, fence=claimed.fence, phase="first") == everything[1:]
-    assert [(phase.name, phase.status) for phase in await app.aphases(job.id)] == [("first", "completed")]
+    assert [(phase.name, phase.status) for phase in await app.aphases(job.id)] == [
+        ("first", "completed"), ("second", "pending"), ("third", "pending")
+    ]  # fmt: skip
     with pytest.raises(InvalidInput, match="limit must be 1 to 10000, not 0"):
         app.logs(job.id, limit=0)
 

@@ -182,6 +182,7 @@ def test_a_phase_of_which_nothing_was_told_yet_is_at_its_beginning(app: Penstock
     claimed = hand.claim_one(job.id)
     app.store.run(jobs.save_phase(hand.held(claimed), "upload", 0, "running"))
 
-    (phase,) = app.phases(job.id)
+    phase, later = app.phases(job.id)
 
-    assert (phase.progress, phase.message) == (0.0, None)
+    assert (phase.status, phase.progress, phase.message) == ("running", 0.0, None)
+    assert (later.status, later.progress) == ("pending", 0.0)
