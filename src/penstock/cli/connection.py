@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,11 +18,13 @@ from cyclopts import Group, Parameter
 from penstock.cli.exits import Refused
 from penstock.client.exchange import LOST, NOT_NOW
 from penstock.client.lines import Lines, Received
-from penstock.core.errors import InvalidInput, StoreUnavailable
+from penstock.core.errors import InvalidInput, PenstockError, StoreUnavailable
 
 if TYPE_CHECKING:
     import httpx2
 
+    from penstock import Penstock
+    from penstock.cli.on_store import StoreAnswers
     from penstock.config import Config
 
 _PATIENCE = 30.0
@@ -71,10 +73,21 @@ class Answer:
 class Connection:
     """Requests to one server, or to a store behind the same API."""
 
-    def __init__(self, http: httpx2.Client, name: str, *, remote: bool) -> None:
+    def __init__(
+        self,
+        http: Callable[[], httpx2.Client],
+        name: str,
+        *,
+        remote: bool,
+        answers: Callable[[], StoreAnswers] | None = None,
+    ) -> None:
+        """`http` makes the client of requests; what `answers` can answer needs none."""
         self.name = name
         self.remote = remote
-        self._http = http
+        self._make_http = http
+        self._make_answers = answers
+        self._answers: StoreAnswers | None = None
+        self._made: httpx2.Client | None = None
         self._closed = threading.Event()
 
     def get(self, path: str, **query: Any) -> Answer:
@@ -95,6 +108,8 @@ class Connection:
         patience: float | None = _PATIENCE,
     ) -> Answer:
         """Make a request; one that can do no harm twice is made again when its answer is lost."""
+        if not headers and (text := self._answered(method, path, _given(query), body)) is not None:
+            return Answer(200, text, {})
         arguments: dict[str, Any] = {"headers": dict(headers or {}), "params": _given(query), "timeout": patience}
         if body is not None:
             arguments["content"] = _written(body)
@@ -151,7 +166,31 @@ class Connection:
 
     def close(self) -> None:
         self._closed.set()
-        self._http.close()
+        if self._answers is not None:
+            self._answers.close()
+        if self._made is not None:
+            self._made.close()
+
+    @property
+    def _http(self) -> httpx2.Client:
+        if self._made is None:
+            self._made = self._make_http()
+        return self._made
+
+    def _answered(self, method: str, path: str, query: Mapping[str, Any], body: object) -> str | None:
+        """The answer to a usual request on a store, without the web framework; None for any other request."""
+        if self._make_answers is None:
+            return None
+        if self._answers is None:
+            self._answers = self._make_answers()
+        try:
+            return self._answers.ask(method, path, query, body)
+        except PenstockError as error:
+            # An error has the words that the API has for it.
+            from penstock.web.refusals import refusal_of
+
+            found = refusal_of(error)
+            raise Refused(found.code, found.detail, found.hint, found.details) from None
 
     def _unreachable(self, error: Exception) -> StoreUnavailable:
         return StoreUnavailable(
@@ -225,28 +264,53 @@ def _opened(common: Common) -> Connection:
 
 
 def _remote(url: str, token: str | None = None) -> Connection:
-    import httpx2
-
     from penstock.cli import profiles
     from penstock.client.transport import authorization, server_name
 
     name = server_name(url)
     headers = authorization(token or profiles.token())
-    http = httpx2.Client(base_url=url.rstrip("/"), headers=headers, timeout=_PATIENCE, follow_redirects=False)
+
+    def http() -> httpx2.Client:
+        import httpx2
+
+        # Certificates are read only where they are needed: that takes longer than the request.
+        secure = url.strip().lower().startswith("https:")
+        return httpx2.Client(
+            base_url=url.rstrip("/"), headers=headers, timeout=_PATIENCE, follow_redirects=False, verify=secure
+        )
+
     return Connection(http, f"The server at {name}", remote=True)
 
 
 def _inside(found: Config) -> Connection:
+    def answers() -> StoreAnswers:
+        from penstock.cli.on_store import StoreAnswers
+
+        return StoreAnswers(_application(found), SecretPolicy(found.secret_patterns), operator())
+
+    from penstock.core.secrets import SecretPolicy
+
+    return Connection(lambda: _framework(found), "The store", remote=False, answers=answers)
+
+
+def _application(found: Config) -> Penstock:
+    from penstock import Penstock
+
+    app = Penstock(**found.address)
+    app.webhook_settings = found.webhooks
+    return app
+
+
+def _framework(found: Config) -> httpx2.Client:
+    """The whole API on the store, inside of this process."""
     import httpx2
 
-    from penstock import Penstock
     from penstock.client.inside import InsideTransport
     from penstock.core.secrets import SecretPolicy
     from penstock.web.application import create
     from penstock.web.settings import WebSettings
 
-    app = Penstock(**found.address)
-    app.webhook_settings = found.webhooks
+    app = _application(found)
     web = create(app, WebSettings(secrets=SecretPolicy(found.secret_patterns)), trusted=operator())
 
     async def closing() -> None:
@@ -255,8 +319,7 @@ def _inside(found: Config) -> Connection:
         await streams.wait_closed()
         await app.aclose()
 
-    http = httpx2.Client(transport=InsideTransport(web, closing), base_url="http://127.0.0.1", timeout=_PATIENCE)
-    return Connection(http, "The store", remote=False)
+    return httpx2.Client(transport=InsideTransport(web, closing), base_url="http://127.0.0.1", timeout=_PATIENCE)
 
 
 def _written(body: object) -> bytes:

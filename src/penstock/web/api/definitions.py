@@ -13,12 +13,12 @@ from starlette.responses import Response
 
 from penstock.core.access import Role
 from penstock.core.definition import Definition, DefinitionRow, RateLimit
-from penstock.core.definition import Pause as StoredPause
 from penstock.core.errors import NotFound
-from penstock.core.instant import SECOND, maybe_datetime, to_datetime
+from penstock.core.instant import SECOND, to_datetime
 from penstock.core.retry import Backoff
 from penstock.core.shape import iso, listed, spliced
 from penstock.core.transitions import Status
+from penstock.web.answers import pause_facts
 from penstock.web.callers import Call, Caller
 from penstock.web.paging import page
 from penstock.web.routing import Route, endpoint, json_text
@@ -106,18 +106,6 @@ async def override_limits(call: Call, key: str, asked: shapes.OverridesAsked) ->
 async def get_definition(call: Call, key: str) -> Response:
     """One definition with all its versions. A key may hold `/`, which may be quoted as `%2F`."""
     return await _told(call, key)
-
-
-def pause_facts(pause: StoredPause | None) -> dict[str, Any] | None:
-    """A pause, ready for JSON."""
-    if pause is None:
-        return None
-    return {
-        "reason": pause.reason,
-        "by": pause.by,
-        "at": iso(to_datetime(pause.at)),
-        "until": iso(maybe_datetime(pause.until)),
-    }
 
 
 @dataclass(frozen=True, slots=True)

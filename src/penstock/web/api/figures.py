@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from penstock.core import stats as figures
 from penstock.core.access import Role
-from penstock.core.alerts import Alert, StoredAlert
+from penstock.core.alerts import StoredAlert
 from penstock.core.shape import iso, listed, spliced
-from penstock.core.transitions import Status
+from penstock.web import answers
 from penstock.web.callers import Call
 from penstock.web.paging import seq_of
 from penstock.web.routing import Route, endpoint, json_text
@@ -30,21 +29,7 @@ async def get_stats(
     ] = None,
 ) -> Response:
     """How many jobs stand where, and what happened since a time."""
-    found = await call.app.astats(since=since)
-    facts = {
-        "at": iso(found.at),
-        "since": iso(found.since),
-        "counts": _counted(found.counts),
-        "flow": _flow_facts(found.flow),
-        "depth": found.depth,
-        "throughput": found.throughput,
-        "durations": _duration_facts(found.durations),
-        "waits": _duration_facts(found.waits),
-        "step": found.step,
-        "definitions": [_definition_facts(each) for each in found.definitions],
-        "minutes": [{"minute": iso(each.minute), "flow": _flow_facts(each.flow)} for each in found.minutes],
-    }
-    return json_text(spliced(facts, {}))
+    return json_text(await answers.stats(call.app, since))
 
 
 @endpoint(router, "GET", "/v1/errors", role=Role.VIEWER, answer=shapes.ErrorList)
@@ -63,7 +48,7 @@ async def list_errors(
 @endpoint(router, "GET", "/v1/alerts", role=Role.VIEWER, answer=shapes.AlertList)
 async def list_alerts(call: Call) -> Response:
     """What somebody should look at now."""
-    return json_text(listed("alerts", [spliced(_alert_facts(each), {}) for each in await call.app.aalerts()]))
+    return json_text(await answers.alerts(call.app))
 
 
 @endpoint(router, "GET", "/v1/alerts/history", role=Role.VIEWER, answer=shapes.AlertHistory)
@@ -81,33 +66,6 @@ async def list_past_alerts(
     return json_text(listed("alerts", [_past_alert_text(each) for each in found], nextCursor=following))
 
 
-def _counted(counts: Mapping[Status, int]) -> dict[str, int]:
-    return {status: counts[status] for status in Status if counts.get(status)}
-
-
-def _flow_facts(flow: figures.Flow) -> dict[str, int]:
-    return {
-        "queued": flow.queued, "started": flow.started, "succeeded": flow.succeeded, "failed": flow.failed,
-        "cancelled": flow.cancelled, "retried": flow.retried, "lost": flow.lost,
-    }  # fmt: skip
-
-
-def _duration_facts(found: figures.Durations | None) -> dict[str, Any] | None:
-    return None if found is None else {"average": found.average, "p95": found.p95, "sample": found.sample}
-
-
-def _definition_facts(found: figures.DefinitionStats) -> dict[str, Any]:
-    return {
-        "definitionKey": found.definition,
-        "counts": _counted(found.counts),
-        "flow": _flow_facts(found.flow),
-        "oldestDueAt": iso(found.oldest_due_at),
-        "durations": _duration_facts(found.durations),
-        "waits": _duration_facts(found.waits),
-        "failedLastDay": found.failed_last_day,
-    }
-
-
 def _error_text(found: figures.ErrorGroup) -> str:
     facts = {
         "fingerprint": found.fingerprint,
@@ -123,13 +81,6 @@ def _error_text(found: figures.ErrorGroup) -> str:
     return spliced(facts, {})
 
 
-def _alert_facts(found: Alert) -> dict[str, Any]:
-    return {
-        "id": found.id, "kind": found.kind, "subject": found.subject, "message": found.message,
-        "severity": found.severity, "since": iso(found.since),
-    }  # fmt: skip
-
-
 def _past_alert_text(found: StoredAlert) -> str:
     told = {"seq": found.seq, "raisedAt": iso(found.raised_at), "clearedAt": iso(found.cleared_at)}
-    return spliced({**_alert_facts(found.alert), **told}, {})
+    return spliced({**answers.alert_facts(found.alert), **told}, {})

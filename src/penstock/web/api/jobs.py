@@ -16,6 +16,7 @@ from penstock.core.job import Created, earlier
 from penstock.core.shape import attempt_text, created_text, listed, log_text, reason_text, spliced
 from penstock.core.transitions import Status
 from penstock.orders import PLAIN, Order
+from penstock.web import answers
 from penstock.web.callers import Call, Caller
 from penstock.web.intake import Wanted
 from penstock.web.refusals import Refusal
@@ -37,7 +38,6 @@ _START_BATCH = {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/BatchAsked"}}},
     }
 }
-_MOST_COUNTED = 10_000
 _NOT_FOR_EVERYBODY = {
     "webhook_url": "webhookUrl", "priority": "priority", "max_attempts": "maxAttempts", "parent": "parentId",
     "unique": "unique",
@@ -123,18 +123,7 @@ async def list_jobs(
         "reference_id": reference_id, "tag": tag, "schedule": schedule_id, "created_from": created_from,
         "created_to": created_to, "fingerprint": fingerprint, "parent": parent_id,
     }  # fmt: skip
-    page = await call.app.ajobs(limit=limit, sort=sort, cursor=cursor, **which)
-    await call.site.shaper.learn(page.jobs)
-    facts: dict[str, Any] = {"nextCursor": page.cursor}
-    if count and cursor is None and page.cursor is None and sort.removeprefix("-") != "finishedAt":
-        # All of them are there.
-        facts |= {"count": len(page.jobs), "countCapped": False}
-    elif count:
-        counted = await call.app.acount_jobs(cap=_MOST_COUNTED, **which)
-        facts |= {"count": max(counted.value, len(page.jobs)), "countCapped": counted.capped}
-    else:
-        facts |= {"count": None, "countCapped": None}
-    return json_text(listed("jobs", [call.site.shaper.job(each) for each in page.jobs], **facts))
+    return json_text(await answers.job_page(call.app, call.site.shaper, which, sort, limit, cursor, count=count))
 
 
 @endpoint(router, "POST", "/v1/jobs/bulk", role=Role.ADMIN, answer=shapes.BulkAnswer)

@@ -19,7 +19,7 @@ from penstock.core.preview import Preview
 from penstock.core.schedule import ScheduleRow
 from penstock.core.shape import created_text, iso, listed, spliced
 from penstock.schedule_facts import ScheduleFacts
-from penstock.web.api.definitions import pause_facts
+from penstock.web.answers import pause_facts
 from penstock.web.callers import Call, Caller
 from penstock.web.paging import page
 from penstock.web.revisions import TAGGED, Expected, etag

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,12 +13,12 @@ from penstock.core.actor import Actor
 from penstock.core.errors import Unauthenticated
 from penstock.core.shape import spliced
 from penstock.web.addresses import address_of
-from penstock.web.api.system import VERSION
 from penstock.web.callers import Call, Caller, cookie_name
 from penstock.web.routing import Route, endpoint, json_text
 from penstock.web.shapes import access as shapes
 
 router = APIRouter(route_class=Route)
+VERSION = version("penstock")
 
 
 @endpoint(router, "POST", "/v1/session", role=None, answer=shapes.Session, status=201)

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from importlib.metadata import version
-
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from penstock.core.access import Role
-from penstock.core.instant import to_datetime
-from penstock.core.shape import iso, spliced
-from penstock.stores.verbs import admin
-from penstock.web.api.definitions import pause_facts
+from penstock.web import answers
 from penstock.web.callers import Call, Caller
 from penstock.web.routing import Route, endpoint, json_text
 from penstock.web.shapes import definitions as shapes
 
 router = APIRouter(route_class=Route)
-VERSION = version("penstock")
 
 
 @endpoint(router, "GET", "/v1/system", role=Role.VIEWER, answer=shapes.System)
@@ -42,11 +35,4 @@ async def resume_system(call: Call) -> Response:
 
 
 async def _told(call: Caller) -> Response:
-    pause, (config, _), now = await asyncio.gather(
-        call.app.asystem_pause(), call.app.aworker_config(), call.app.store.arun(admin.clock())
-    )
-    facts = {
-        "pause": pause_facts(pause), "workersEnabled": config.enabled, "store": call.app.store.dialect,
-        "now": iso(to_datetime(now)), "version": VERSION,
-    }  # fmt: skip
-    return json_text(spliced(facts, {}))
+    return json_text(await answers.system(call.app))

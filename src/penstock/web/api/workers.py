@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping
-
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from penstock.core import worker_config as rules
 from penstock.core.access import Role
 from penstock.core.errors import InvalidInput
-from penstock.core.shape import iso, listed, spliced
-from penstock.core.worker import WorkerRow
+from penstock.core.shape import spliced
 from penstock.core.worker_config import WorkerConfig
+from penstock.web import answers
 from penstock.web.callers import Call, Caller
 from penstock.web.revisions import TAGGED, Expected, etag
 from penstock.web.routing import Route, endpoint, json_text
@@ -25,9 +22,7 @@ router = APIRouter(route_class=Route)
 @endpoint(router, "GET", "/v1/workers", role=Role.VIEWER, answer=shapes.WorkerList)
 async def list_workers(call: Call) -> Response:
     """The workers that the store knows, in the order in which they came."""
-    workers, definitions = await asyncio.gather(call.app.aworkers(), call.app.adefinitions_known())
-    lanes = {row.lane: (row.definition.key, row.definition.version) for row in definitions}
-    return json_text(listed("workers", [_worker_text(each, lanes) for each in workers]))
+    return json_text(await answers.workers(call.app))
 
 
 @endpoint(router, "GET", "/v1/worker/config", role=Role.VIEWER, answer=shapes.WorkerConfig, also={200: TAGGED})
@@ -65,31 +60,3 @@ def _config_told(call: Caller, config: WorkerConfig, revision: int) -> Response:
     if call.role is None or not call.role.covers(Role.SUPER_ADMIN):
         custom = call.site.settings.secrets.mask((), custom)
     return json_text(spliced({**facts, "revision": revision}, {"custom": custom}), headers=etag(revision))
-
-
-def _worker_text(worker: WorkerRow, lanes: Mapping[int, tuple[str, int]]) -> str:
-    loaded = sorted(lanes[lane] for lane in worker.lanes if lane in lanes)
-    facts = {
-        "workerId": worker.id,
-        "name": worker.name,
-        "host": worker.host,
-        "pid": worker.pid,
-        "slots": worker.slots,
-        "codeVersion": worker.code_version,
-        "definitions": [{"key": key, "version": version} for key, version in loaded],
-        "startedAt": iso(worker.started_at),
-        "heartbeatAt": iso(worker.heartbeat_at),
-        "leaseExpiresAt": iso(worker.lease_until),
-        "live": worker.live,
-        "ended": worker.ended,
-        "duties": [
-            {
-                "name": duty.name,
-                "lastSuccessAge": duty.last_success_age,
-                "errors": duty.errors,
-                "lastError": duty.last_error,
-            }
-            for duty in worker.duties
-        ],
-    }
-    return spliced(facts, {})

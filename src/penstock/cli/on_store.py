@@ -1,0 +1,111 @@
+"""The usual requests of commands, answered on a store without the web framework.
+
+Loading the framework costs more than the command. What is not of the simplest form goes through the framework as
+before; the work and the shape of the answers are the same functions in both ways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from penstock import Penstock
+from penstock.conversation import Talk
+from penstock.core.job import Created
+from penstock.core.secrets import SecretPolicy
+from penstock.core.shape import created_text
+from penstock.core.transitions import Status
+from penstock.orders import PLAIN
+from penstock.web import answers
+from penstock.web.shaping import Shaper
+
+_FILTERS = {
+    "definitionKey": "definition", "tag": "tag", "referenceType": "reference_type", "referenceId": "reference_id",
+    "scheduleId": "schedule", "fingerprint": "fingerprint", "parentId": "parent",
+}  # fmt: skip
+_SORTS = {f"{sign}{name}" for sign in ("", "-") for name in ("createdAt", "finishedAt", "priority")}
+_STATUSES = {status.value for status in Status}
+_MOST = 500
+Answering = Callable[[], Awaitable[str]]
+
+
+class StoreAnswers:
+    """One application on a store, used from the event loop of a command."""
+
+    def __init__(self, app: Penstock, secrets: SecretPolicy, operator: str) -> None:
+        self._app = app
+        self._shaper = Shaper(app, secrets)
+        self._operator = operator
+        self._runner = asyncio.Runner()
+
+    def ask(self, method: str, path: str, query: Mapping[str, Any], body: object) -> str | None:
+        """The answer as JSON text; None: the framework has to look at the request."""
+        find = self._find(method, path, query, body) if _is_sendable(query, body) else None
+        return None if find is None else self._runner.run(_awaited(find))
+
+    def close(self) -> None:
+        self._runner.run(self._app.aclose())
+        self._runner.close()
+
+    def _find(self, method: str, path: str, query: Mapping[str, Any], body: object) -> Answering | None:
+        if method == "POST" and path == "/v1/jobs" and not query:
+            return self._creation(body)
+        if method != "GET" or body is not None:
+            return None
+        if path == "/v1/jobs":
+            return self._job_page(dict(query))
+        plain: dict[str, Callable[[Penstock], Awaitable[str]]] = {
+            "/v1/system": answers.system, "/v1/stats": answers.stats, "/v1/workers": answers.workers,
+            "/v1/alerts": answers.alerts,
+        }  # fmt: skip
+        found = plain.get(path)
+        return None if found is None or query else lambda: found(self._app)
+
+    def _job_page(self, query: dict[str, Any]) -> Answering | None:
+        sort, limit = query.pop("sort", "-createdAt"), query.pop("limit", 50)
+        cursor, count = query.pop("cursor", None), query.pop("count", False)
+        statuses = query.pop("status", None)
+        simple = (
+            sort in _SORTS and type(limit) is int and 1 <= limit <= _MOST and type(count) is bool
+            and (cursor is None or type(cursor) is str)
+            and (statuses is None or (type(statuses) is list and _STATUSES.issuperset(statuses)))
+            and all(name in _FILTERS and type(value) is str for name, value in query.items())
+        )  # fmt: skip
+        if not simple:
+            return None
+        which = {_FILTERS[name]: value for name, value in query.items()} | {"status": statuses}
+        return lambda: answers.job_page(self._app, self._shaper, which, sort, limit, cursor, count=count)
+
+    def _creation(self, body: object) -> Answering | None:
+        """A job of a definition and its parameters alone."""
+        if type(body) is not dict or body.keys() != {"definitionKey", "params"}:
+            return None
+        key, params = body["definitionKey"], body["params"]
+        if type(key) is not str or type(params) is not dict:
+            return None
+
+        async def create() -> str:
+            return created_text(await self._app._ado(self._create(key, params)))
+
+        return create
+
+    def _create(self, key: str, params: Mapping[str, Any]) -> Talk[Created]:
+        maker = yield from self._app._order_maker(key, None)
+        order = maker.order(params, PLAIN, decoded=True)
+        (created,) = yield from self._app._create([order], actor=self._operator)
+        return created
+
+
+def _is_sendable(query: Mapping[str, Any], body: object) -> bool:
+    """Whether a request could be sent to a server as well; what is wrong with another is said where it is sent."""
+    try:
+        json.dumps([dict(query), body], ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+async def _awaited(find: Answering) -> str:
+    return await find()

@@ -1,0 +1,151 @@
+"""What commands load: on a store neither the web framework nor the engine, and the same answers as with them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Penstock
+from penstock.cli.connection import Connection, _inside
+from penstock.cli.exits import Refused
+from penstock.config import Config
+
+HEAVY = (
+    "fastapi", "starlette", "pydantic", "uvicorn", "httpx2", "anyio", "prometheus_client", "watchfiles",
+    "penstock.web.application", "penstock.web.api", "penstock.web.shapes", "penstock.web.server",
+    "penstock.engine.worker", "penstock.engine.zygote_process", "penstock.node", "penstock.duties", "penstock.serve",
+)  # fmt: skip
+"""What the simplest commands do without; each with the modules in it."""
+PROGRAM = """
+import json, sys
+from penstock.cli import main
+try:
+    main()
+except SystemExit as end:
+    print()
+    print(json.dumps([end.code, sorted(sys.modules)]))
+"""
+COMMANDS = [["jobs", "list"], ["jobs", "list", "--status", "queued,failed"], ["status"], ["enqueue", "work", "n=1"]]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    app = Penstock(url)
+    app.job("work")(_work).enqueue(n=7)
+    app.close()
+    return url
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: "-".join(words))
+def test_a_command_on_a_store_loads_neither_framework_nor_engine(words: list[str], store: str, tmp_path: Path) -> None:
+    if words[0] == "enqueue":
+        # A definition has to be asked for what a text with = means.
+        words = [words[0], words[1], "--params", '{"n": 1}']
+
+    assert _loaded([*words, "--store", store], tmp_path) == []
+
+
+def test_the_list_of_what_is_heavy_names_what_there_is(store: str, tmp_path: Path) -> None:
+    loaded = _loaded(["tokens", "list", "--store", store], tmp_path)
+
+    assert {"fastapi", "starlette", "pydantic", "httpx2", "penstock.web.application"} <= set(loaded)
+
+
+def _loaded(words: Sequence[str], folder: Path) -> list[str]:
+    """The heavy modules that a command has imported when it ends."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words], cwd=folder, capture_output=True, text=True, timeout=60
+    )
+    code, modules = json.loads(done.stdout.splitlines()[-1])
+    # Jobs that no worker serves are an alert, which `status` tells by its code.
+    assert code in ((0, 1) if words[0] == "status" else (0,)), done.stderr
+    assert not done.stderr.startswith("Traceback")
+    return [each for each in modules if any(each == heavy or each.startswith(f"{heavy}.") for heavy in HEAVY)]
+
+
+GOOD: list[tuple[str, str, dict[str, Any], Any]] = [
+    ("GET", "/v1/jobs", {"limit": 1, "count": True}, None),
+    ("GET", "/v1/jobs", {"sort": "finishedAt", "status": ["queued", "failed"], "definitionKey": "work"}, None),
+    ("GET", "/v1/jobs", {"tag": "none", "count": True}, None),
+    ("GET", "/v1/system", {}, None),
+    ("GET", "/v1/stats", {}, None),
+    ("GET", "/v1/workers", {}, None),
+    ("GET", "/v1/alerts", {}, None),
+]
+BAD: list[tuple[str, str, dict[str, Any], Any]] = [
+    ("GET", "/v1/jobs", {"status": ["no such"]}, None),
+    ("GET", "/v1/jobs", {"limit": 0}, None),
+    ("GET", "/v1/jobs", {"limit": 501}, None),
+    ("GET", "/v1/jobs", {"sort": "name"}, None),
+    ("GET", "/v1/jobs", {"cursor": "garbage"}, None),
+    ("GET", "/v1/jobs", {"referenceId": "1"}, None),
+    ("GET", "/v1/jobs", {"parentId": "garbage"}, None),
+    ("POST", "/v1/jobs", {}, {"definitionKey": "unknown", "params": {}}),
+    ("POST", "/v1/jobs", {}, {"definitionKey": "work", "params": {"n": "text"}}),
+    ("POST", "/v1/jobs", {}, {"definitionKey": "work", "params": {"other": 1}}),
+    ("POST", "/v1/jobs", {}, {"definitionKey": "", "params": {"n": 1}}),
+    ("POST", "/v1/jobs", {}, {"definitionKey": 1, "params": {"n": 1}}),
+    ("POST", "/v1/jobs", {}, {"definitionKey": "work", "params": []}),
+]
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def both(request: pytest.FixtureRequest, store: str) -> Iterator[tuple[Connection, Connection]]:
+    """A store by the short way, and by the framework."""
+    found = Config(folder=Path(), store=store)
+    if request.param == "postgres":
+        server = request.getfixturevalue("postgres")
+        found = Config(folder=Path(), store=server.create_database(), migrate=True)
+        app = Penstock(**found.address)
+        app.job("work")(_work).enqueue(n=7)
+        app.close()
+    short, long = _inside(found), _inside(found)
+    long._make_answers = None
+    with closing(short), closing(long):
+        yield short, long
+
+
+def test_both_ways_give_the_same_answers(both: tuple[Connection, Connection]) -> None:
+    short, long = both
+    for method, path, query, body in GOOD:
+        answers = [each.ask(method, path, query=query, body=body).data for each in both]
+        for each in answers:
+            for name in ("at", "since", "now"):
+                each.pop(name, None)
+
+        assert answers[0] == answers[1], path
+
+    made = [each.ask("POST", "/v1/jobs", body={"definitionKey": "work", "params": {"n": 2}}).data for each in both]
+    jobs = [long.get(f"/v1/jobs/{each['jobId']}").data for each in made]
+
+    assert [(each["status"], each["created"]) for each in made] == [("queued", True)] * 2
+    facts = [{name: each[name] for name in ("params", "actor", "priority", "maxAttempts", "tags")} for each in jobs]
+    assert facts[0] == facts[1]
+    assert jobs[1]["actor"].startswith("cli:")
+    assert short._made is None
+
+
+def test_both_ways_refuse_alike(both: tuple[Connection, Connection]) -> None:
+    for method, path, query, body in BAD:
+        said = []
+        for each in both:
+            try:
+                answer: object = each.ask(method, path, query=query, body=body).data
+            except Refused as error:
+                answer = (error.code, error.message, error.hint, error.details)
+            said.append(answer)
+
+        assert said[0] == said[1], (path, query, body)
+        assert type(said[0]) is tuple, (path, query, body)
+
+
+def _work(n: int = 0) -> int:
+    return n
