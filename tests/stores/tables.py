@@ -115,6 +115,9 @@ _NEVER = {
         WHERE blocked AND (key_concurrency = 0 OR key_concurrency > (
             SELECT count(*) FROM {s}job AS other WHERE other.limit_key = job.limit_key AND NOT blocked
             AND (status IN (1, 2, 3) OR status = 0 AND rate_paid)
+        )) AND NOT (rate_per_key AND rate_count > 0 AND EXISTS (
+            SELECT 1 FROM {s}job AS other WHERE other.limit_key = job.limit_key AND NOT blocked
+            AND (status = 1 OR status = 0 AND rate_paid)
         ))
     """,
     "no session has outlived the right of its token": """

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.core.definition import RateLimit
+from penstock.core.definition import Pause, RateLimit
 from penstock.core.instant import SECOND
 from penstock.core.job import Claimed
 from penstock.core.transitions import Status
 from penstock.stores.verbs import access, control, jobs
 from tests.stores.kit import Kit
+from tests.stores.tables import query
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -174,3 +175,74 @@ def test_a_clock_that_is_set_back_stops_no_bucket_of_the_api(kit: Kit) -> None:
     kit.advance(-HOUR)
 
     assert kit.run(access.take("creation", 1, 60 * SECOND)) is None
+
+
+def test_jobs_of_a_key_start_in_their_order_and_time_however_long_concurrency_holds_them_up(kit: Kit) -> None:
+    kit.define(concurrency=1, rate_limit=RateLimit(1, 2, per_key=True))
+    made = [kit.create(concurrency_key="k") for _ in range(11)]
+
+    assert Queue(kit).run(22) == [(2 * n, job_id) for n, job_id in enumerate(made)]
+
+
+@pytest.mark.parametrize(("concurrency", "key_concurrency"), [(0, 0), (1, 0), (0, 1)])
+def test_starts_do_not_bunch_after_a_pause(kit: Kit, concurrency: int, key_concurrency: int) -> None:
+    rate = RateLimit(2, 10, per_key=True)
+    kit.define(concurrency=concurrency, key_concurrency=key_concurrency, rate_limit=rate)
+    made = [kit.create(concurrency_key="k") for _ in range(9)]
+    queue = Queue(kit)
+    queue.run(12)
+    kit.run(control.pause("work", Pause("deploy", "anna", kit.now), by="anna"))
+    queue.run(60)
+    kit.run(control.pause("work", None, by="anna"))
+
+    queue.run(60)
+
+    starts = [second for second, _ in queue.started]
+    assert [job_id for _, job_id in queue.started] == made
+    assert all(third - first >= 5 for first, third in zip(starts, starts[2:], strict=False))
+
+
+def test_a_job_that_runs_longer_than_the_period_delays_no_other_key(kit: Kit) -> None:
+    kit.define(concurrency=2, rate_limit=RateLimit(1, 10, per_key=True))
+    kit.create(concurrency_key="long")
+    queue = Queue(kit)
+    queue.claim()
+    made = [kit.create(concurrency_key="k") for _ in range(5)]
+
+    queue.run(60)
+
+    assert [job_id for _, job_id in queue.started] == made
+
+
+def test_keys_that_have_no_token_delay_no_other_key(kit: Kit) -> None:
+    kit.define(concurrency=250, rate_limit=RateLimit(1, HOUR, per_key=True))
+    kit.run(jobs.create([kit.draft(concurrency_key=f"k{n % 250}", priority=20) for n in range(500)]))
+    lanes = sorted(kit._lanes.values())
+    assert len(kit.claim(limit=250, lanes=lanes, limited=lanes)) == 250
+    kit.run(control.override("work", {"concurrency": 251}, by="anna"))
+    last = kit.create(concurrency_key="last")
+
+    assert [each.job_id for each in Queue(kit).claim()] == [last]
+
+
+def test_few_jobs_of_a_key_are_written_however_many_wait(kit: Kit) -> None:
+    kit.define(rate_limit=RateLimit(2, 10, per_key=True))
+    made = [kit.draft(concurrency_key="k") for _ in range(2_000)]
+    kit.run(jobs.create(made))
+
+    started = len(Queue(kit).run(60))
+
+    touched = query(kit.store, "SELECT count(*) FROM {s}job WHERE NOT blocked")[0][0]
+    assert 12 <= started <= 14
+    assert touched <= started + 2
+
+
+def test_a_rate_by_key_that_ends_lets_all_jobs_of_the_key_start(kit: Kit) -> None:
+    kit.define(rate_limit=RateLimit(1, HOUR, per_key=True))
+    made = [kit.create(concurrency_key="k") for _ in range(6)]
+    queue = Queue(kit)
+    queue.run(2)
+
+    kit.run(control.override("work", {"rate_count": 0}, by="anna"))
+
+    assert {job_id for _, job_id in queue.run(10)} == {*made} - {made[1]}

@@ -121,11 +121,11 @@ def test_a_job_put_off_by_the_rate_of_its_key_delays_nobody(kit: Kit) -> None:
     kit.define(rate_limit=RateLimit(1, period=60, per_key=True))
     kit.run(jobs.create([kit.draft(concurrency_key="busy", priority=20) for _ in range(20)]))
     idle = kit.create(concurrency_key="idle")
-    claim(kit, limit=10)
 
-    taken = [each.job_id for _ in range(5) for each in claim(kit, limit=10)]
+    taken = [each.job_id for each in claim(kit, limit=10)]
 
-    assert taken == [idle]
+    assert taken[1:] == [idle]
+    assert [each for _ in range(5) for each in claim(kit, limit=10)] == []
 
 
 @pytest.mark.parametrize("paused", ["work", "*"])

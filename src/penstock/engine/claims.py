@@ -169,8 +169,9 @@ class Claims:
             trail.note_front(claimed, full=full or bool(behind))
         if limited:
             pool.note_limited(claimed)
-        # What came from further on says nothing of what stands in front.
-        return claimed, full or bool(behind)
+        # What came from further on says nothing of what stands in front. The start of a job admits the next of its key.
+        admits = any(each.concurrency_key is not None and each.lane in pool.limited for each in claimed)
+        return claimed, full or bool(behind) or admits
 
     @property
     def owed(self) -> float:

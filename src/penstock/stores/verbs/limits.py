@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.core.job import FRONT, Draft, Place
 from penstock.core.plan import Plan, Rows, Statement, Steps, writes
+
+_LOOKED_AT = 100
+"""So many ready jobs of a definition with a rate by key a claim looks at together."""
+_LOOKS = 10
 
 
 @dataclass(slots=True)
@@ -32,7 +36,7 @@ class Bucket:
 
     def next_at(self, now: int) -> int:
         """When there is a token again."""
-        return max(now, self.full_at - self.period + self.period // self.count)
+        return max(now, self.full_at - self.period - -self.period // self.count)
 
 
 @dataclass(slots=True)
@@ -42,8 +46,8 @@ class Grant:
     shares: dict[int, int]
     """How many of it each lane may give; together they keep to the limit."""
     bucket: tuple[str, Bucket] | None = None
-    paid: bool = False
-    """Only jobs that have their token may start, or that have no key: others may come before the claim."""
+    keys: dict[str, Bucket] | None = None
+    """The buckets of a rate by key. Then only jobs that were chosen may start: others may come before the claim."""
 
 
 @dataclass(slots=True)
@@ -60,7 +64,7 @@ class Quotas:
         shares = [(lane, self.quota, False, False) for lane in self.free]
         for grant in self.grants:
             given = ((lane, min(share, self.quota)) for lane, share in grant.shares.items() if share > 0)
-            shares += [(lane, share, True, grant.paid) for lane, share in given]
+            shares += [(lane, share, True, grant.keys is not None) for lane, share in given]
         return {
             "lane": [lane for lane, *_ in shares],
             "quota": [quota for _, quota, _, _ in shares],
@@ -79,8 +83,6 @@ class Ripe:
     job_id: str
     lane: int
     limit_key: str | None
-    due_at: int
-    rate_paid: bool
 
 
 def scoped(draft: Draft, key: str | None) -> str | None:
@@ -149,28 +151,42 @@ def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int, behind: Map
                 bucket = name, Bucket(rate_count, rate_period, full_at)
                 allowance = min(allowance, bucket[1].tokens(now))
         shares = {by_key[key][0]: allowance}
-        if len(by_key[key]) > 1 or (rate_count and per_key):
+        keys: dict[str, Bucket] | None = None
+        ripe: list[Ripe] | None = None
+        if rate_count and per_key:
+            keys = {}
+            rate = Bucket(rate_count, rate_period, 0)
+            ripe = yield from _choose_by_key(by_key[key], min(limit, allowance), behind, rate, keys, now)
+        elif len(by_key[key]) > 1:
             ripe = yield from _ripest(by_key[key], min(limit, allowance), behind)
-            if rate_count and per_key:
-                ripe = yield from _pay_by_key(ripe, rate_count, rate_period, now)
+        if ripe is not None:
             shares = dict.fromkeys(by_key[key], 0) | Counter(each.lane for each in ripe)
-        answer.grants.append(Grant(shares, bucket, paid=bool(rate_count and per_key)))
+        answer.grants.append(Grant(shares, bucket, keys))
     granted = {lane for grant in answer.grants for lane in grant.shares}
     answer.free = [lane for lane in lanes if lane not in granted]
     return answer
 
 
 def spend(answer: Quotas, taken: Rows) -> Steps[None]:
-    """Take the tokens of what was claimed from the buckets."""
+    """Take the tokens of what was claimed from the buckets; concurrency keys whose rate was spent admit the next."""
     spent: dict[str, int] = {}
+    keys: list[str] = []
     for grant in answer.grants:
-        started = sum(1 for row in taken if row[1] in grant.shares)
+        started = [row for row in taken if row[1] in grant.shares]
         if grant.bucket is not None and started:
             name, bucket = grant.bucket
-            bucket.take(answer.now, started)
+            bucket.take(answer.now, len(started))
             spent[name] = bucket.full_at
+        if grant.keys is not None:
+            for key, n in Counter(row[-1] for row in started if row[-1] in grant.keys).items():
+                bucket = grant.keys[key]
+                bucket.take(answer.now, n)
+                spent[bucket_name(key, bucket.count, bucket.period)] = bucket.full_at
+                keys.append(key)
     if spent:
-        yield Statement("save_buckets", columns={"name": list(spent), "full_at": list(spent.values())})
+        names = sorted(spent)
+        yield Statement("save_buckets", columns={"name": names, "full_at": [spent[name] for name in names]})
+    yield from touch(keys)
 
 
 def _ripest(lanes: Sequence[int], limit: int, behind: Mapping[int, Place]) -> Steps[list[Ripe]]:
@@ -181,42 +197,57 @@ def _ripest(lanes: Sequence[int], limit: int, behind: Mapping[int, Place]) -> St
             place = behind.get(lane, FRONT)
             values = {"lane": lane, "limit": limit, "behind_rank": place.rank, "behind_id": place.job_id}
             rows = yield Statement("peek_keyed", values)
-            found += [Ripe(rank, job_id, lane, *facts) for job_id, rank, *facts in rows]
+            found += [Ripe(rank, job_id, lane, limit_key) for job_id, rank, limit_key in rows]
     return sorted(found)[:limit]
 
 
-def _pay_by_key(ripe: Sequence[Ripe], count: int, period: int, now: int) -> Steps[list[Ripe]]:
-    """Give jobs their tokens by key; those for which there is none are put off to their turn."""
-    names = {each.limit_key: bucket_name(each.limit_key, count, period) for each in ripe if each.limit_key is not None}
-    full_at = yield from _buckets(sorted(names.values()))
-    known = {key: full_at.get(name, 0) for key, name in names.items()}
-    buckets = {key: Bucket(count, period, full) for key, full in known.items() if full is not None}
-    paid: list[Ripe] = []
-    ids: list[str] = []
-    dues: list[int | None] = []
+def _choose_by_key(
+    lanes: Sequence[int], wanted: int, behind: Mapping[int, Place], rate: Bucket, buckets: dict[str, Bucket], now: int
+) -> Steps[list[Ripe]]:
+    """The best-ranked jobs whose keys have a token; those ranked before them whose keys have none are put off.
+
+    A job that is put off does not take a token: its key admits no other one before it has started.
+    """
+    chosen: list[Ripe] = []
+    for _ in range(_LOOKS if wanted > 0 else 0):
+        looked_at = max(wanted, _LOOKED_AT)
+        ripe = yield from _ripest(lanes, looked_at, behind)
+        keys = {each.limit_key for each in ripe if each.limit_key is not None} - {*buckets}
+        names = {bucket_name(key, rate.count, rate.period): key for key in sorted(keys)}
+        known = yield from _buckets(list(names))
+        # A bucket that another transaction holds is taken as empty.
+        full_at = {key: known.get(name, 0) for name, key in names.items()}
+        buckets |= {
+            key: replace(rate, full_at=now + rate.period if full is None else full) for key, full in full_at.items()
+        }
+        chosen, dues = _with_token(ripe, wanted, buckets, now)
+        if dues:
+            yield Statement("put_off", columns={"id": list(dues), "due": list(dues.values())})
+        if not dues or len(chosen) == wanted or len(ripe) < looked_at:
+            break
+    if chosen:
+        yield Statement("pay_rates", columns={"id": [each.job_id for each in chosen]})
+    return chosen
+
+
+def _with_token(
+    ripe: Sequence[Ripe], wanted: int, buckets: Mapping[str, Bucket], now: int
+) -> tuple[list[Ripe], dict[str, int]]:
+    """The first jobs whose keys have a token, and when those before them will have one."""
+    left = {key: replace(bucket) for key, bucket in buckets.items()}
+    chosen: list[Ripe] = []
+    dues: dict[str, int] = {}
     for each in ripe:
-        if each.limit_key is None or (each.rate_paid and each.due_at > now - period):
-            paid.append(each)
-            continue
-        bucket = buckets.get(each.limit_key)
-        if bucket is None:
-            continue
-        due = None if bucket.tokens(now) >= 1 else bucket.next_at(now)
-        bucket.take(now)
-        if due is None:
-            paid.append(each)
-        ids.append(each.job_id)
-        dues.append(due)
-    if ids:
-        yield Statement("pay_rates", columns={"id": ids, "due": dues})
-        yield Statement(
-            "save_buckets",
-            columns={
-                "name": [names[key] for key in sorted(buckets)],
-                "full_at": [buckets[key].full_at for key in sorted(buckets)],
-            },
-        )
-    return paid
+        if len(chosen) == wanted:
+            break
+        bucket = None if each.limit_key is None else left[each.limit_key]
+        if bucket is not None and bucket.tokens(now) < 1:
+            dues[each.job_id] = bucket.next_at(now)
+        else:
+            chosen.append(each)
+        if bucket is not None:
+            bucket.take(now)
+    return chosen, dues
 
 
 def follow_clock(limit: int) -> Steps[None]:
@@ -244,5 +275,9 @@ def _buckets(names: Sequence[str]) -> Steps[dict[str, int | None]]:
 
 def _hasten(leads: Mapping[str, int]) -> Statement:
     """Let the jobs that these buckets put off start earlier, by how far each bucket was ahead of the clock."""
-    keys = [name.rpartition("@")[0] for name in leads]
-    return Statement("hasten_put_off", columns={"limit_key": keys, "lead": list(leads.values())})
+    by_key: dict[str, int] = {}
+    for name, lead in leads.items():
+        # A key has several buckets while its rate changes.
+        key = name.rpartition("@")[0]
+        by_key[key] = max(lead, by_key.get(key, 0))
+    return Statement("hasten_put_off", columns={"limit_key": list(by_key), "lead": list(by_key.values())})

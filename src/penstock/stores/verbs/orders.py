@@ -55,7 +55,7 @@ def override(key: str, overrides: Mapping[str, object], *, by: str) -> Steps[Non
         )
     changed = {**wanted, **{name: overrides.get(name) for name in FOR_JOBS}, "overrides": json.dumps(dict(overrides))}
     yield from _save(key, control, changed, "definition.override", by)
-    if wanted["key_concurrency"] != control["key_concurrency"]:
+    if limits_of_keys(wanted) != limits_of_keys(control):
         yield from limits.touch(limit_key for (limit_key,) in (yield Statement("held_back_keys", {"key": key})))
 
 
@@ -69,6 +69,12 @@ def own_limits(definition: Definition) -> dict[str, Any]:
         "rate_period": round(rate.period * SECOND) if rate else 0,
         "rate_per_key": bool(rate and rate.per_key),
     }
+
+
+def limits_of_keys(wanted: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Those of the limits that decide how many jobs of a concurrency key are admitted."""
+    rate = (wanted["rate_count"], wanted["rate_period"]) if wanted["rate_per_key"] else None
+    return wanted["key_concurrency"], rate
 
 
 def limits_in_force(definition: Definition, overrides: Mapping[str, Any]) -> dict[str, Any]:

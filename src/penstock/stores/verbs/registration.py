@@ -13,7 +13,7 @@ from penstock.core.plan import Statement, Steps, reads, writes
 from penstock.stores.verbs import definitions as forms
 from penstock.stores.verbs import limits
 from penstock.stores.verbs.lifetimes import lifetimes
-from penstock.stores.verbs.orders import limits_in_force
+from penstock.stores.verbs.orders import limits_in_force, limits_of_keys
 from penstock.stores.verbs.rows import Row
 
 _LIMITS = ("concurrency", "key_concurrency", "rate_count", "rate_period", "rate_per_key")
@@ -80,7 +80,7 @@ def _take_over(held: Iterable[Row], newest: Mapping[str, Definition]) -> Steps[N
         before = dict(zip(_LIMITS, stored, strict=True))
         if wanted != before:
             changed[key] = wanted
-            if wanted["key_concurrency"] != before["key_concurrency"]:
+            if limits_of_keys(wanted) != limits_of_keys(before):
                 freed.append(key)
     if not changed:
         return

@@ -106,6 +106,9 @@ def _key_slots(row: dict[str, Any]) -> Steps[Full | None]:
     if not row["blocked"]:
         return None
     found = yield Statement("admitted_of", {"limit_key": row["limit_key"], "limit": max(1, row["key_concurrency"])})
+    if row["rate_count"] and row["rate_per_key"] and found and not 0 < row["key_concurrency"] <= len(found):
+        # The rate admits one job after the other.
+        return None
     return Full(row["key_concurrency"], len(found), [holder for (holder,) in found[:MOST_HOLDERS]])
 
 

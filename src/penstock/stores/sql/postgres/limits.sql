@@ -3,6 +3,10 @@
 -- let ageing: coalesce((SELECT value::bigint FROM {schema}.setting WHERE name = 'ageing'), 600000000)
 -- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status IN (1, 2, 3) OR (status = 0 AND rate_paid))
 
+-- let rate_by_key: control.rate_per_key AND control.rate_count > 0
+-- let missing: greatest(0, coalesce(bucket.full_at, 0) - {now})
+-- let tokens: (control.rate_period - {missing}) * control.rate_count / nullif(control.rate_period, 0)
+
 -- name: touch_keys
 -- Note that jobs of these concurrency keys have changed. Each note is a row of its own: nobody waits for another's key.
 INSERT INTO {schema}.key_note (limit_key) SELECT unnest(%(limit_key)s::text[]);
@@ -29,17 +33,23 @@ SELECT note.limit_key, string_agg(note.id::text, ',') FROM note LEFT JOIN held U
 GROUP BY note.limit_key HAVING count(*) = count(held.id);
 
 -- name: admit
--- Let as many waiting jobs of these concurrency keys through as their limit allows, and remove the notes that are held.
+-- Let as many waiting jobs of these concurrency keys through as their limit allows, of a key with a rate no more than it
+-- has tokens for, but always one; and remove the notes that are held.
 -- Keys of which another transaction holds a waiting job, or of which more can be admitted, keep them and are the answer.
 WITH room AS MATERIALIZED (
     SELECT input.limit_key,
-        CASE control.key_concurrency WHEN 0 THEN 1000 ELSE least(1000, greatest(0, control.key_concurrency - taken.n)) END AS free
+        least(1000, greatest(0, CASE control.key_concurrency WHEN 0 THEN 1000 ELSE control.key_concurrency - taken.n END),
+            CASE WHEN {rate_by_key} THEN greatest(0, greatest(1, {tokens}) - taken.waiting) ELSE 1000 END) AS free
     FROM unnest(%(limit_key)s::text[]) AS input (limit_key)
     CROSS JOIN LATERAL (
         SELECT lane FROM {schema}.job WHERE job.limit_key = input.limit_key AND blocked ORDER BY rank, id LIMIT 1
     ) AS first
     JOIN {schema}.definition ON definition.lane = first.lane JOIN {schema}.control ON control.key = definition.key
-    CROSS JOIN LATERAL (SELECT count(*) AS n FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted}) AS taken
+    CROSS JOIN LATERAL (
+        SELECT count(*) AS n, count(*) FILTER (WHERE status < 2) AS waiting
+        FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted}
+    ) AS taken
+    LEFT JOIN {schema}.bucket ON bucket.name = input.limit_key || '@' || control.rate_count || '/' || control.rate_period
 ),
 waiting AS MATERIALIZED (
     SELECT room.limit_key, count(*) AS n FROM room CROSS JOIN LATERAL (
@@ -83,9 +93,11 @@ CROSS JOIN LATERAL (
     SELECT lane FROM {schema}.job WHERE job.limit_key = input.limit_key AND blocked ORDER BY rank, id LIMIT 1
 ) AS first
 JOIN {schema}.definition ON definition.lane = first.lane JOIN {schema}.control ON control.key = definition.key
-WHERE control.key_concurrency = 0 OR control.key_concurrency > (
+WHERE (control.key_concurrency = 0 OR control.key_concurrency > (
     SELECT count(*) FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted}
-);
+)) AND NOT ({rate_by_key} AND EXISTS (
+    SELECT FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted} AND status < 2
+));
 
 -- name: lock_limited
 -- Hold the definitions with limits among these lanes; those that are paused or that another worker holds just now
@@ -140,23 +152,24 @@ WHERE job.limit_key = input.limit_key AND job.limit_key IS NOT NULL AND NOT bloc
 
 -- name: peek_keyed
 -- The first jobs of a lane from a place on, held, for limits that must know them before they are claimed.
-SELECT id::text, rank, limit_key, due_at, rate_paid FROM {schema}.job
+SELECT id::text, rank, limit_key FROM {schema}.job
 WHERE lane = %(lane)s AND status = 1 AND NOT blocked AND (rank, id) > (%(behind_rank)s::bigint, %(behind_id)s::uuid)
 ORDER BY rank, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: pay_rates
--- These jobs have their token: now (due is null), or at a later instant until which they are put off.
+-- These jobs may start in this claim: their keys have tokens for them.
+UPDATE {schema}.job SET rate_paid = true WHERE id = ANY(%(id)s::uuid[]);
+
+-- name: put_off
+-- Put jobs off to the instant at which their keys have a token again; they stay admitted.
 WITH clock AS (SELECT {now} AS now),
 input AS (SELECT * FROM unnest(%(id)s::uuid[], %(due)s::bigint[]) AS input (id, due)),
-paid AS (
-    UPDATE {schema}.job SET rate_paid = true, updated_at = now,
-        status = CASE WHEN due IS NULL THEN 1 ELSE 0 END,
-        due_at = coalesce(due, due_at),
-        rank = coalesce(due - priority * {ageing}, rank)
+later AS (
+    UPDATE {schema}.job SET rate_paid = true, updated_at = now, status = 0, due_at = due,
+        rank = due - priority * {ageing}
     FROM input CROSS JOIN clock WHERE job.id = input.id
-    RETURNING lane, job.status, updated_at
+    RETURNING lane, updated_at
 )
 INSERT INTO {schema}.tally_delta (lane, minute, status, n)
 SELECT lane, min(updated_at) / 60000000, step.status, step.n * count(*)
-FROM paid CROSS JOIN (VALUES (1, -1), (0, 1)) AS step (status, n)
-WHERE paid.status = 0 GROUP BY lane, step.status, step.n;
+FROM later CROSS JOIN (VALUES (1, -1), (0, 1)) AS step (status, n) GROUP BY lane, step.status, step.n;

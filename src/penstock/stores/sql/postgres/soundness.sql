@@ -37,6 +37,8 @@ JOIN {schema}.control ON control.key = definition.key
 WHERE waiting.blocked AND NOT EXISTS (SELECT FROM {schema}.key_note WHERE key_note.limit_key = waiting.limit_key)
 AND (key_concurrency = 0 OR key_concurrency > (
     SELECT count(*) FROM {schema}.job WHERE job.limit_key = waiting.limit_key AND {admitted}
+)) AND NOT (rate_per_key AND rate_count > 0 AND EXISTS (
+    SELECT FROM {schema}.job WHERE job.limit_key = waiting.limit_key AND {admitted} AND status < 2
 )) LIMIT %(limit)s;
 
 -- name: unsound_bundles

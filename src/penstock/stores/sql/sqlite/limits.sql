@@ -3,6 +3,10 @@
 -- let ageing: coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE name = 'ageing'), 600000000)
 -- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status BETWEEN 1 AND 3 OR (status = 0 AND rate_paid))
 
+-- let rate_by_key: control.rate_per_key AND control.rate_count > 0
+-- let full_at: coalesce((SELECT full_at FROM bucket WHERE name = :limit_key || '@' || control.rate_count || '/' || control.rate_period), 0)
+-- let tokens: (control.rate_period - max(0, {full_at} - :now)) * control.rate_count / control.rate_period
+
 -- name: touch_keys
 -- Nothing to note: jobs are admitted in the transaction that changes others of their concurrency key.
 SELECT 1 WHERE false;
@@ -16,13 +20,19 @@ SELECT NULL WHERE false LIMIT :limit;
 SELECT limit_key, '' FROM {input};
 
 -- name: admit
--- Let as many waiting jobs of these concurrency keys through as their limit allows.
+-- Let as many waiting jobs of these concurrency keys through as their limit allows; of a key with a rate no more than
+-- it has tokens for, but always one.
 UPDATE job SET blocked = 0 WHERE id IN (
     SELECT id FROM job WHERE limit_key = :limit_key AND blocked ORDER BY rank, id
     LIMIT coalesce((
-        SELECT CASE control.key_concurrency WHEN 0 THEN -1 ELSE max(0, control.key_concurrency - (
-            SELECT count(*) FROM job WHERE limit_key = :limit_key AND {admitted}
-        )) END
+        SELECT max(0, min(
+            CASE control.key_concurrency WHEN 0 THEN 1000000000 ELSE control.key_concurrency - (
+                SELECT count(*) FROM job WHERE limit_key = :limit_key AND {admitted}
+            ) END,
+            CASE WHEN {rate_by_key} THEN max(1, {tokens}) - (
+                SELECT count(*) FROM job WHERE limit_key = :limit_key AND {admitted} AND +status < 2
+            ) ELSE 1000000000 END
+        ))
         FROM definition JOIN control USING (key) WHERE definition.lane = (
             SELECT lane FROM job WHERE limit_key = :limit_key AND blocked ORDER BY rank, id LIMIT 1
         )
@@ -45,9 +55,11 @@ SELECT limit_key FROM held_back WHERE limit_key IS NOT NULL LIMIT :limit;
 SELECT input.limit_key FROM {input} AS input JOIN definition ON definition.lane = (
     SELECT lane FROM job WHERE job.limit_key = input.limit_key AND blocked ORDER BY rank, id LIMIT 1
 ) JOIN control USING (key)
-WHERE control.key_concurrency = 0 OR control.key_concurrency > (
+WHERE (control.key_concurrency = 0 OR control.key_concurrency > (
     SELECT count(*) FROM job WHERE limit_key = input.limit_key AND {admitted}
-);
+)) AND NOT ({rate_by_key} AND EXISTS (
+    SELECT 1 FROM job WHERE limit_key = input.limit_key AND {admitted} AND +status < 2
+));
 
 -- name: lock_limited
 -- The definitions with limits among these lanes; those that are paused are left out.
@@ -92,16 +104,19 @@ WHERE job.limit_key = input.limit_key AND job.limit_key IS NOT NULL AND NOT bloc
 
 -- name: peek_keyed
 -- The first jobs of a lane from a place on, held, for limits that must know them before they are claimed.
-SELECT id, rank, limit_key, due_at, rate_paid FROM job
+SELECT id, rank, limit_key FROM job
 WHERE lane = :lane AND status = 1 AND NOT blocked AND (rank, id) > (:behind_rank, :behind_id)
 ORDER BY rank, id LIMIT :limit;
 
 -- name: pay_rates
--- These jobs have their token: now (due is null), or at a later instant until which they are put off.
+-- These jobs may start in this claim: their keys have tokens for them.
+UPDATE job SET rate_paid = 1 WHERE id IN (SELECT id FROM {input});
+
+-- name: put_off
+-- Put jobs off to the instant at which their keys have a token again; they stay admitted.
 INSERT INTO tally_delta (lane, minute, status, n)
 SELECT lane, :now / 60000000, step.column1, step.column2 * count(*)
 FROM {input} AS input CROSS JOIN job ON job.id = input.id CROSS JOIN (VALUES (1, -1), (0, 1)) AS step
-WHERE input.due IS NOT NULL GROUP BY lane, step.column1;
-UPDATE job SET rate_paid = 1, updated_at = :now, status = CASE WHEN input.due IS NULL THEN 1 ELSE 0 END,
-    due_at = coalesce(input.due, due_at), rank = coalesce(input.due - priority * {ageing}, rank)
+GROUP BY lane, step.column1;
+UPDATE job SET rate_paid = 1, updated_at = :now, status = 0, due_at = input.due, rank = input.due - priority * {ageing}
 FROM {input} AS input WHERE job.id = input.id;

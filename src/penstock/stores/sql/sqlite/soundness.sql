@@ -35,6 +35,8 @@ SELECT job.id FROM job JOIN attempt ON attempt.job_id = job.id AND attempt.fence
 SELECT waiting.id FROM job AS waiting JOIN definition ON definition.lane = waiting.lane JOIN control USING (key)
 WHERE waiting.blocked AND (key_concurrency = 0 OR key_concurrency > (
     SELECT count(*) FROM job WHERE job.limit_key = waiting.limit_key AND {admitted}
+)) AND NOT (rate_per_key AND rate_count > 0 AND EXISTS (
+    SELECT 1 FROM job WHERE job.limit_key = waiting.limit_key AND {admitted} AND status < 2
 )) LIMIT :limit;
 
 -- name: unsound_bundles
