@@ -11,6 +11,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from penstock.core.definition import RateLimit
 from penstock.core.instant import DAY, SECOND
 from penstock.core.job import Claimed
 from penstock.core.schedule import Kind, Overlap, Schedule, Tick
@@ -21,6 +22,7 @@ from tests.stores.conftest import open_store
 from tests.stores.kit import LEASE, START, Kit
 from tests.stores.rivals import Arena, another
 from tests.stores.tables import check_soundness, query
+from tests.stores.test_rate_and_key import Queue
 
 
 @pytest.fixture
@@ -180,3 +182,22 @@ def test_a_slot_that_is_free_while_the_first_in_line_is_held_goes_to_the_next(ki
 
         assert not kit.job(third).blocked
     assert kit.job(second).blocked
+
+
+def test_a_rate_bucket_that_another_transaction_holds_delays_its_key_no_longer_than_that(kit: Kit) -> None:
+    kit.define(concurrency=1, rate_limit=RateLimit(1, 10, per_key=True))
+    queue = Queue(kit)
+    made = [kit.create(concurrency_key="a") for _ in range(2)]
+    queue.run(2)
+    kit.advance(10)
+    kit.run(jobs.promote())
+    other = kit.create(concurrency_key="b")
+
+    with psycopg.connect(kit.store.url) as stranger:
+        held = stranger.execute(f"SELECT name FROM {kit.store.schema}.bucket FOR UPDATE").fetchall()
+        assert len(held) == 1
+        queue.claim_and_settle()
+        assert queue.claim() == []
+
+    queue.claim_and_settle()
+    assert [job_id for _, job_id in queue.started] == [made[0], other, made[1]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from penstock.core.job import FRONT, Draft, Place
 from penstock.core.plan import Plan, Rows, Statement, Steps, writes
@@ -39,6 +39,10 @@ class Bucket:
         return max(now, self.full_at - self.period - -self.period // self.count)
 
 
+Buckets: TypeAlias = dict[str, Bucket | None]
+"""By concurrency key; None where another transaction holds the bucket."""
+
+
 @dataclass(slots=True)
 class Grant:
     """What a limited definition may start in this claim."""
@@ -46,7 +50,7 @@ class Grant:
     shares: dict[int, int]
     """How many of it each lane may give; together they keep to the limit."""
     bucket: tuple[str, Bucket] | None = None
-    keys: dict[str, Bucket] | None = None
+    keys: Buckets | None = None
     """The buckets of a rate by key. Then only jobs that were chosen may start: others may come before the claim."""
 
 
@@ -151,7 +155,7 @@ def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int, behind: Map
                 bucket = name, Bucket(rate_count, rate_period, full_at)
                 allowance = min(allowance, bucket[1].tokens(now))
         shares = {by_key[key][0]: allowance}
-        keys: dict[str, Bucket] | None = None
+        keys: Buckets | None = None
         ripe: list[Ripe] | None = None
         if rate_count and per_key:
             keys = {}
@@ -174,15 +178,15 @@ def spend(answer: Quotas, taken: Rows) -> Steps[None]:
     for grant in answer.grants:
         started = [row for row in taken if row[1] in grant.shares]
         if grant.bucket is not None and started:
-            name, bucket = grant.bucket
-            bucket.take(answer.now, len(started))
-            spent[name] = bucket.full_at
+            name, shared = grant.bucket
+            shared.take(answer.now, len(started))
+            spent[name] = shared.full_at
         if grant.keys is not None:
-            for key, n in Counter(row[-1] for row in started if row[-1] in grant.keys).items():
-                bucket = grant.keys[key]
-                bucket.take(answer.now, n)
-                spent[bucket_name(key, bucket.count, bucket.period)] = bucket.full_at
-                keys.append(key)
+            for key, n in Counter(row[-1] for row in started).items():
+                if (bucket := grant.keys.get(key)) is not None:
+                    bucket.take(answer.now, n)
+                    spent[bucket_name(key, bucket.count, bucket.period)] = bucket.full_at
+                    keys.append(key)
     if spent:
         names = sorted(spent)
         yield Statement("save_buckets", columns={"name": names, "full_at": [spent[name] for name in names]})
@@ -202,52 +206,57 @@ def _ripest(lanes: Sequence[int], limit: int, behind: Mapping[int, Place]) -> St
 
 
 def _choose_by_key(
-    lanes: Sequence[int], wanted: int, behind: Mapping[int, Place], rate: Bucket, buckets: dict[str, Bucket], now: int
+    lanes: Sequence[int], wanted: int, behind: Mapping[int, Place], rate: Bucket, buckets: Buckets, now: int
 ) -> Steps[list[Ripe]]:
     """The best-ranked jobs whose keys have a token; those ranked before them whose keys have none are put off.
 
-    A job that is put off does not take a token: its key admits no other one before it has started.
+    A job that is put off does not take a token: its key admits no other one before it has started. Jobs of keys whose
+    buckets another transaction holds are passed over and stay in the queue.
     """
     chosen: list[Ripe] = []
+    passed: list[Ripe] = []
     for _ in range(_LOOKS if wanted > 0 else 0):
         looked_at = max(wanted, _LOOKED_AT)
         ripe = yield from _ripest(lanes, looked_at, behind)
         keys = {each.limit_key for each in ripe if each.limit_key is not None} - {*buckets}
         names = {bucket_name(key, rate.count, rate.period): key for key in sorted(keys)}
         known = yield from _buckets(list(names))
-        # A bucket that another transaction holds is taken as empty.
-        full_at = {key: known.get(name, 0) for name, key in names.items()}
-        buckets |= {
-            key: replace(rate, full_at=now + rate.period if full is None else full) for key, full in full_at.items()
-        }
-        chosen, dues = _with_token(ripe, wanted, buckets, now)
+        for name, key in names.items():
+            full_at = known.get(name, 0)
+            buckets[key] = None if full_at is None else replace(rate, full_at=full_at)
+        chosen, passed, dues = _with_token(ripe, wanted, buckets, now)
         if dues:
             yield Statement("put_off", columns={"id": list(dues), "due": list(dues.values())})
         if not dues or len(chosen) == wanted or len(ripe) < looked_at:
             break
     if chosen:
-        yield Statement("pay_rates", columns={"id": [each.job_id for each in chosen]})
+        ids = [each.job_id for each in chosen + passed]
+        yield Statement("pay_rates", columns={"id": ids, "paid": [True] * len(chosen) + [False] * len(passed)})
     return chosen
 
 
 def _with_token(
-    ripe: Sequence[Ripe], wanted: int, buckets: Mapping[str, Bucket], now: int
-) -> tuple[list[Ripe], dict[str, int]]:
-    """The first jobs whose keys have a token, and when those before them will have one."""
-    left = {key: replace(bucket) for key, bucket in buckets.items()}
+    ripe: Sequence[Ripe], wanted: int, buckets: Buckets, now: int
+) -> tuple[list[Ripe], list[Ripe], dict[str, int]]:
+    """The first jobs whose keys have a token; before them, jobs of held buckets, and when the others have a token."""
+    left = {key: None if bucket is None else replace(bucket) for key, bucket in buckets.items()}
     chosen: list[Ripe] = []
+    passed: list[Ripe] = []
     dues: dict[str, int] = {}
     for each in ripe:
         if len(chosen) == wanted:
             break
-        bucket = None if each.limit_key is None else left[each.limit_key]
-        if bucket is not None and bucket.tokens(now) < 1:
-            dues[each.job_id] = bucket.next_at(now)
-        else:
+        if each.limit_key is None:
             chosen.append(each)
-        if bucket is not None:
+        elif (bucket := left[each.limit_key]) is None:
+            passed.append(each)
+        else:
+            if bucket.tokens(now) < 1:
+                dues[each.job_id] = bucket.next_at(now)
+            else:
+                chosen.append(each)
             bucket.take(now)
-    return chosen, dues
+    return chosen, passed, dues
 
 
 def follow_clock(limit: int) -> Steps[None]:

@@ -66,7 +66,7 @@ due AS MATERIALIZED (
 ),
 moved AS (
     UPDATE {schema}.job SET status = 1, queued_at = now, updated_at = now, blocked = limit_key IS NOT NULL AND NOT rate_paid,
-        rank = due_at - priority * {ageing}
+        rate_paid = false, rank = due_at - priority * {ageing}
     FROM clock WHERE job.id = ANY(ARRAY(SELECT id FROM due))
     RETURNING job.id, lane, limit_key, blocked, updated_at
 ),

@@ -157,8 +157,9 @@ WHERE lane = %(lane)s AND status = 1 AND NOT blocked AND (rank, id) > (%(behind_
 ORDER BY rank, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: pay_rates
--- These jobs may start in this claim: their keys have tokens for them.
-UPDATE {schema}.job SET rate_paid = true WHERE id = ANY(%(id)s::uuid[]);
+-- Which jobs may start in this claim, as their keys have tokens for them, and which may not.
+UPDATE {schema}.job SET rate_paid = paid FROM unnest(%(id)s::uuid[], %(paid)s::boolean[]) AS input (id, paid)
+WHERE job.id = input.id AND rate_paid <> paid;
 
 -- name: put_off
 -- Put jobs off to the instant at which their keys have a token again; they stay admitted.

@@ -80,7 +80,7 @@ DELETE FROM temp.taken;
 INSERT INTO temp.taken (id, lane)
 SELECT id, lane FROM job WHERE status = 0 AND due_at <= :now ORDER BY due_at, id LIMIT :limit;
 UPDATE job SET status = 1, queued_at = :now, updated_at = :now, blocked = limit_key IS NOT NULL AND NOT rate_paid,
-    rank = due_at - priority * {ageing}
+    rate_paid = 0, rank = due_at - priority * {ageing}
 WHERE id IN (SELECT id FROM temp.taken);
 INSERT INTO tally_delta (lane, minute, status, n)
 SELECT lane, :now / 60000000, step.column1, step.column2 * count(*)

@@ -109,8 +109,8 @@ WHERE lane = :lane AND status = 1 AND NOT blocked AND (rank, id) > (:behind_rank
 ORDER BY rank, id LIMIT :limit;
 
 -- name: pay_rates
--- These jobs may start in this claim: their keys have tokens for them.
-UPDATE job SET rate_paid = 1 WHERE id IN (SELECT id FROM {input});
+-- Which jobs may start in this claim, as their keys have tokens for them, and which may not.
+UPDATE job SET rate_paid = input.paid FROM {input} AS input WHERE job.id = input.id AND rate_paid <> input.paid;
 
 -- name: put_off
 -- Put jobs off to the instant at which their keys have a token again; they stay admitted.
