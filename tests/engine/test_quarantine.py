@@ -158,18 +158,21 @@ def test_a_worker_ticks_and_says_so_beside_rows_that_cannot_be_read(stage: Stage
 # --- housekeeping
 
 
+PARTS = ["fold", "apply_defaults", "retire", "tidy", "forget_attempts", "prune"]
+
+
 def test_housekeeping_goes_on_when_one_part_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = Failing(f"sqlite:///{tmp_path}/jobs.db", {"retire", "tidy"})
     housekeeper = Housekeeper(store, ports.admin, ports.feed, lambda: "")  # type: ignore[arg-type]
 
     assert asyncio.run(housekeeper.once()) is False
 
-    assert store.asked == ["fold", "apply_defaults", "retire", "tidy", "prune"]
+    assert store.asked == PARTS
     assert housekeeper.errors == {"retire": 1, "tidy": 1}
     assert "tidy failed as well" in caplog.text
     store.failing.clear()
     asyncio.run(housekeeper.once())
-    assert (housekeeper.problem, store.asked[5:]) == (None, ["fold", "apply_defaults", "retire", "tidy", "prune"])
+    assert (housekeeper.problem, store.asked[len(PARTS) :]) == (None, PARTS)
 
 
 def test_a_part_that_fails_is_an_error_of_the_duty(tmp_path: Path) -> None:
@@ -234,7 +237,9 @@ def test_a_hook_whose_row_cannot_be_read_costs_no_other(caplog: pytest.LogCaptur
     hooks = _hooks(calls)
     hooks.lanes = {1: definition}
     called: list[str] = []
-    hooks.call = lambda definition, name, task: called.append(task.job_id)  # type: ignore[method-assign]
+    hooks._begin = lambda definition, tasks: called.extend(  # type: ignore[method-assign]
+        task.job_id for task in tasks.values()
+    )
 
     asyncio.run(hooks.tick())
 
