@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from penstock.core.definition import RateLimit
 from penstock.core.errors import Conflict, NotFound
 from penstock.core.instant import HOUR, MINUTE, to_datetime
+from penstock.core.shape import iso
 from penstock.core.transitions import Status
-from penstock.stores.verbs import control, jobs
+from penstock.stores.verbs import control, feed, jobs
 from tests.stores.kit import Kit
 from tests.stores.tables import check_soundness, query
 
@@ -146,3 +149,12 @@ def test_who_moved_it_is_written_down(kit: Kit) -> None:
     kit.run(control.reschedule(job_id, delay=HOUR, by="ann"))
 
     assert query(kit.store, "SELECT actor, action, target FROM {s}audit") == [("ann", "job.reschedule", job_id)]
+
+
+def test_the_event_tells_the_new_time_as_all_events_do(kit: Kit) -> None:
+    job_id = kit.create()
+
+    kit.run(control.reschedule(job_id, due=kit.now + 60_000_000))
+
+    event = kit.run(feed.of_job(job_id))[-1]
+    assert json.loads(event.data or "")["due"] == iso(to_datetime(kit.now + 60_000_000))

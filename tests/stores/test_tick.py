@@ -12,6 +12,7 @@ from penstock.core.errors import Conflict
 from penstock.core.instant import DAY, HOUR, to_datetime
 from penstock.core.job import Draft, JobFilter
 from penstock.core.schedule import Kind, Overlap, Schedule, Tick, Ticked, Ticking
+from penstock.core.shape import iso
 from penstock.core.transitions import Status, Trigger
 from penstock.stores.verbs import control, feed, schedules
 from tests.stores.kit import START, Kit
@@ -87,7 +88,7 @@ def test_without_a_draft_the_instant_is_passed_over(kit: Kit) -> None:
     assert _jobs(kit) == []
     assert kit.run(schedules.get("nightly")).last_scheduled_at == to_datetime(START)
     assert query(kit.store, "SELECT kind, subject, data FROM {s}event") == [
-        ("schedule.missed", "nightly", f'{{"instant": {START}, "passedOver": 3}}')
+        ("schedule.missed", "nightly", f'{{"instant": "{iso(to_datetime(START))}", "passedOver": 3}}')
     ]
 
 
@@ -98,7 +99,7 @@ def test_instants_that_a_made_tick_passes_over_are_told_of(kit: Kit) -> None:
 
     assert answer.verdict == "made"
     assert query(kit.store, "SELECT kind, data FROM {s}event WHERE subject = 'nightly'") == [
-        ("schedule.missed", f'{{"instant": {START}, "passedOver": 7}}')
+        ("schedule.missed", f'{{"instant": "{iso(to_datetime(START))}", "passedOver": 7}}')
     ]
 
 
@@ -131,7 +132,7 @@ def test_a_skipped_tick_is_told_and_kept_on_record(kit: Kit) -> None:
     assert _tick(kit, overlap=Overlap.SKIP) == Ticked("skipped")
 
     assert query(kit.store, "SELECT subject, data FROM {s}event WHERE kind = 'schedule.skipped'") == [
-        ("nightly", f'{{"instant": {START}, "passedOver": 0, "overlap": "skip"}}')
+        ("nightly", f'{{"instant": "{iso(to_datetime(START))}", "passedOver": 0, "overlap": "skip"}}')
     ]
     (tick,) = kit.run(schedules.ticks("nightly"))
     assert (tick["verdict"], tick["jobId"]) == ("skipped", None)

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from penstock.core import event as kinds
 from penstock.core.definition import check_priority
 from penstock.core.errors import Conflict, NotFound
+from penstock.core.instant import to_datetime
 from penstock.core.job import JobFilter
 from penstock.core.plan import Statement, Steps, reads, writes, writes_once
+from penstock.core.shape import iso
 from penstock.core.transitions import BY_CODE, Status, Trigger, allowed
 from penstock.stores.verbs import audit, hooks, limits
 from penstock.stores.verbs.filters import filters
@@ -92,7 +94,7 @@ def reschedule(
         yield from _reprioritise([job], priority, by)
     at = max(job.now + delay if due is None else due, job.now)
     target = Status.SCHEDULED if at > job.now else Status.QUEUED
-    move = _Move(job, target, (kinds.RESCHEDULED,), due=at, facts={"due": at})
+    move = _Move(job, target, (kinds.RESCHEDULED,), due=at, facts={"due": iso(to_datetime(at))})
     yield from _carry_out([move], "job.reschedule", by)
     return target
 

@@ -16,6 +16,7 @@ from penstock.core.job import Draft
 from penstock.core.plan import Statement, Steps, reads, writes, writes_once
 from penstock.core.schedule import Kind, Missed, Overlap, Schedule, ScheduleRow, Tick, Ticked, Ticking
 from penstock.core.secrets import mask_params
+from penstock.core.shape import iso
 from penstock.stores.verbs import audit, definitions, jobs, rows
 
 _APART = ("key", "owner", "enabled", "next_run_at")
@@ -271,7 +272,7 @@ def _passed_over(turns: Sequence[Ticking], verdicts: Mapping[Tick, str]) -> Stat
 
 
 def _facts_of(tick: Tick) -> dict[str, object]:
-    return {"instant": tick.instant, "passedOver": tick.passed_over}
+    return {"instant": iso(to_datetime(tick.instant)), "passedOver": tick.passed_over}
 
 
 def _values(schedule: Schedule) -> dict[str, Any]:
