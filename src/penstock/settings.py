@@ -100,6 +100,10 @@ SETTINGS: tuple[Known, ...] = (
     Known("worker.lease", "Seconds after which a silent worker counts as dead.", 15.0, "--lease"),
     Known("worker.heartbeat", "Seconds between heartbeats.", 3.0, "--heartbeat"),
     Known("worker.poll", "Seconds after which a worker looks for jobs unasked.", 1.0, "--poll"),
+    Known(
+        "worker.cancel_grace", "Seconds to stop for a cancelled attempt whose definition does not say.", 10.0,
+        "--cancel-grace",
+    ),
     Known("worker.drain", "Seconds that running jobs may go on once the worker was told to stop.", 25.0, "--drain"),
     Known("worker.stop_grace", "Seconds between asking jobs to stop and killing them.", 5.0, "--stop-grace"),
     Known("worker.rescue", "Seconds between looks for jobs of workers that are gone.", 2.0),

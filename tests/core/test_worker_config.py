@@ -48,8 +48,8 @@ def test_what_is_written_is_read_again() -> None:
 
 def test_the_names_are_those_of_json() -> None:
     assert list(as_json(FULL)) == [
-        "enabled", "slots", "inlineSlots", "poll", "lease", "heartbeat", "drain", "ageing", "retention", "alerts",
-        "limits", "custom",
+        "enabled", "slots", "inlineSlots", "poll", "lease", "heartbeat", "drain", "cancelGrace", "ageing",
+        "retention", "alerts", "limits", "custom",
     ]  # fmt: skip
     thresholds = {"failureRate", "window", "leastSample", "depth", "stuck", "endpointFailures"}
     assert as_json(FULL)["alerts"].keys() == thresholds
@@ -81,6 +81,7 @@ def test_changes_leave_alone_what_they_do_not_name() -> None:
         ({"poll": float("nan")}, "poll of"),
         ({"drain": float("inf")}, "drain of"),
         ({"drain": -1}, "drain of"),
+        ({"cancelGrace": -1}, "cancelGrace of"),
         ({"ageing": None}, "ageing of"),
         ({"ageing": -1}, "ageing of"),
         ({"lease": 10**400}, "lease of"),

@@ -11,9 +11,13 @@ from typing import Any
 import pytest
 
 from penstock import JobHandle, Status
+from penstock.core.definition import Definition
+from penstock.core.instant import SECOND
 from penstock.core.worker import WorkerRow
 from penstock.core.worker_config import AlertThresholds, WorkerConfig
+from penstock.engine.controls import Controls
 from penstock.engine.settings import AT_START, LIVE, WorkerSettings, configured
+from penstock.stores.sqlite import SqliteStore
 from penstock.stores.verbs import admin
 from tests.engine.fleet import JobFolder, Stage, command
 
@@ -52,6 +56,22 @@ def heard(stage: Stage, text: str, count: int = 1) -> None:
 
 def running(jobs: list[JobHandle[Any]]) -> int:
     return sum(job.refresh().status == Status.RUNNING for job in jobs)
+
+
+@pytest.mark.parametrize(("own", "stored", "said", "grace"), [
+    (10.0, None, None, 10), (0.5, None, None, 0.5), (0.5, 3.0, None, 3), (0.5, 3.0, 7, 7), (10.0, 0.0, None, 0),
+])  # fmt: skip
+def test_the_grace_of_a_cancel_is_the_definitions_the_configurations_or_the_workers(
+    own: float, stored: float | None, said: int | None, grace: float
+) -> None:
+    controls = Controls(SqliteStore(":memory:"), admin, WorkerSettings(cancel_grace=own), lambda: None)
+    controls.settings = configured(controls.settings, WorkerConfig(cancel_grace=stored), LIVE)
+    declared = Definition(key="a") if said is None else Definition(key="a", cancel_grace=said * SECOND)
+
+    found = controls.in_force(1, declared)
+
+    assert found is not None
+    assert found.cancel_grace == grace * SECOND
 
 
 def test_an_overridden_timeout_holds_for_attempts_that_begin_later(pair: Stage) -> None:

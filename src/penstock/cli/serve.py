@@ -39,6 +39,7 @@ def serve(
     heartbeat: flag.Heartbeat = None,
     poll: flag.Poll = None,
     drain: flag.Drain = None,
+    cancel_grace: flag.CancelGrace = None,
     stop_grace: flag.StopGrace = None,
     user: flag.User = None,
     allow_root: flag.AllowRoot = None,
@@ -58,6 +59,7 @@ def serve(
         found = load()
         worker = chosen_settings(
             found, slots=slots, inline_slots=inline_slots, lease=lease, heartbeat=heartbeat, poll=poll, drain=drain,
+            cancel_grace=cancel_grace,
             stop_grace=stop_grace, user=user, allow_root=allow_root, environment=env, name=name,
         )  # fmt: skip
         told = {name: value for name, value in (("host", host), ("port", port)) if value is not None}

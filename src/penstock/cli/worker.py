@@ -35,6 +35,7 @@ def worker(
     heartbeat: flag.Heartbeat = None,
     poll: flag.Poll = None,
     drain: flag.Drain = None,
+    cancel_grace: flag.CancelGrace = None,
     stop_grace: flag.StopGrace = None,
     hook_timeout: Annotated[
         float | None, flag.setting("hook_timeout", "Seconds that a hook may take before it is killed.")
@@ -62,8 +63,8 @@ def worker(
     found = load()
     settings = chosen_settings(
         found, slots=slots, inline_slots=inline_slots, ahead=ahead, lease=lease, heartbeat=heartbeat, poll=poll,
-        drain=drain, stop_grace=stop_grace, hook_timeout=hook_timeout, user=user, allow_root=allow_root,
-        environment=env, allow_preload_threads=allow_preload_threads, name=name,
+        drain=drain, cancel_grace=cancel_grace, stop_grace=stop_grace, hook_timeout=hook_timeout, user=user,
+        allow_root=allow_root, environment=env, allow_preload_threads=allow_preload_threads, name=name,
     )  # fmt: skip
     source = chosen_source(found, target, jobs, store)
     with asyncio.Runner(loop_factory=new_loop) as runner:

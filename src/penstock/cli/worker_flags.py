@@ -26,6 +26,9 @@ Lease = Annotated[float | None, setting("lease", "Seconds after which a silent w
 Heartbeat = Annotated[float | None, setting("heartbeat", "Seconds between heartbeats.")]
 Poll = Annotated[float | None, setting("poll", "Seconds between unasked looks for jobs.")]
 Drain = Annotated[float | None, setting("drain", "Seconds that jobs may go on after a stop.")]
+CancelGrace = Annotated[
+    float | None, setting("cancel_grace", "Seconds to stop for a cancelled attempt whose definition does not say.")
+]
 StopGrace = Annotated[float | None, setting("stop_grace", "Seconds between asking jobs to stop and killing them.")]
 User = Annotated[str | None, Parameter(help="Run jobs as this user (needs root).")]
 AllowRoot = Annotated[bool | None, setting("allow_root", "Let jobs run as root.")]

@@ -74,6 +74,7 @@ class WorkerConfig:
     lease: float | None = None
     heartbeat: float | None = None
     drain: float | None = None
+    cancel_grace: float | None = None
     ageing: float = 600.0
     """Waiting for so long is worth one step of priority; 0: priorities are strict."""
     retention: RetentionDefaults = field(default_factory=RetentionDefaults)
@@ -226,6 +227,7 @@ _RANGES: dict[str, tuple[type, float, float]] = {
     "lease": (float, 1, 3600),
     "heartbeat": (float, 0.1, 1200),
     "drain": (float, 0, 86_400),
+    "cancel_grace": (float, 0, 86_400),
     "ageing": (float, 0, _YEAR),
 }
 _NEEDED = {"ageing", *(each.name for each in fields(AlertThresholds))}

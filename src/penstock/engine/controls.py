@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from penstock.core.definition import Definition, DefinitionRow
 from penstock.core.errors import InvalidInput, StoreUnavailable
+from penstock.core.instant import SECOND
 from penstock.core.overrides import in_force
 from penstock.core.ports import AdminPort, Store
 from penstock.core.worker_config import SETTING, WorkerConfig, from_text
 from penstock.engine.service import log
 from penstock.engine.settings import LIVE, WorkerSettings, configured
+
+_PLAIN = Definition(key="plain")
+"""What a definition has that says nothing."""
 
 
 class Controls:
@@ -51,8 +56,13 @@ class Controls:
 
     def in_force(self, lane: int, definition: Definition | None) -> Definition | None:
         """A definition as an attempt that begins now shall see it: with what operators want in place of the code's."""
+        if definition is None:
+            return None
+        grace = round(self.settings.cancel_grace * SECOND)
+        if definition.cancel_grace == _PLAIN.cancel_grace != grace:
+            definition = replace(definition, cancel_grace=grace)
         overrides = self._overrides.get(lane)
-        return definition if overrides is None or definition is None else in_force(definition, overrides)
+        return definition if overrides is None else in_force(definition, overrides)
 
     async def catch_up(self, lanes: Collection[int], version: int) -> None:
         """The same, unless the store does not answer; the next heartbeat asks for it again."""

@@ -14,7 +14,7 @@ from penstock.core.worker import WorkerInfo
 from penstock.core.worker_config import WorkerConfig
 from penstock.engine.service import log
 
-LIVE = ("slots", "inline_slots", "poll", "drain")
+LIVE = ("slots", "inline_slots", "poll", "drain", "cancel_grace")
 """What a running worker takes over from the stored configuration."""
 AT_START = ("lease", "heartbeat")
 """What a worker takes over when it starts, and keeps."""
@@ -38,6 +38,8 @@ class WorkerSettings:
     """How long running jobs may go on once the worker was told to stop."""
     stop_grace: float = 5.0
     """How long jobs have to clean up after they were asked to stop, before they are killed."""
+    cancel_grace: float = 10.0
+    """How long an attempt that is cancelled or timed out has to stop where its definition does not say."""
     rescue: float = 2.0
     """How often it looks for jobs of workers that are gone."""
     hook_timeout: float = 10.0
@@ -62,6 +64,8 @@ class WorkerSettings:
         for name in ("lease", "heartbeat", "poll", "rescue", "hook_timeout"):
             if not getattr(self, name) > 0:
                 raise InvalidInput(f"{name} must be more than 0 seconds, not {getattr(self, name)!r}.")
+        if not 0 <= self.cancel_grace <= 86_400:
+            raise InvalidInput(f"cancel_grace must be from 0 to 86400 seconds, not {self.cancel_grace!r}.")
         for name in ("slots", "inline_slots"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise InvalidInput(f"{name} must be an integer of at least 1, not {getattr(self, name)!r}.")

@@ -32,9 +32,9 @@ class RateLimitAsked(Asked):
 class ExponentialAsked(Asked):
     """The pause doubles from `base` seconds up to `max`, with up to `jitter` of it on top."""
 
-    base: float = Field(5, ge=0, le=_LONGEST, strict=False)
-    max: float = Field(3600, ge=0, le=_LONGEST, strict=False)
-    jitter: float = Field(0.2, ge=0, le=1, strict=False)
+    base: float = Field(5, ge=0, le=_LONGEST, strict=False, description="Seconds of the first pause.")
+    max: float = Field(3600, ge=0, le=_LONGEST, strict=False, description="Seconds of the longest pause.")
+    jitter: float = Field(0.2, ge=0, le=1, strict=False, description="The part of a pause that chance adds to it.")
 
 
 _Seconds = Annotated[float, Field(ge=0, le=_LONGEST, strict=False)]

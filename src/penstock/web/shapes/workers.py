@@ -110,6 +110,7 @@ class WorkerConfigAsked(Asked):
     lease: _Lease | None
     heartbeat: _Heartbeat | None
     drain: _Drain | None
+    cancel_grace: _Drain | None
     ageing: _Ageing
     retention: RetentionAsked
     alerts: AlertsAsked
@@ -155,6 +156,7 @@ class WorkerConfigPatch(ChangeAsked):
     lease: _Lease | None = None
     heartbeat: _Heartbeat | None = None
     drain: _Drain | None = None
+    cancel_grace: _Drain | None = None
     ageing: _Ageing = 0
     retention: RetentionPatch = RetentionPatch()
     alerts: AlertsPatch = AlertsPatch()
@@ -200,6 +202,7 @@ class WorkerConfig(Told):
     lease: float | None
     heartbeat: float | None
     drain: float | None
+    cancel_grace: float | None
     ageing: float = Field(description=_AGEING)
     retention: Retention
     alerts: AlertThresholds

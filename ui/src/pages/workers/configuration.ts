@@ -31,6 +31,7 @@ export const SECTIONS: readonly { title: string; unset: string; fields: readonly
       { name: "lease", label: "Lease", unit: "seconds", least: 1, most: 3600, help: "After so long a silent worker counts as dead: at least three heartbeats." },
       { name: "heartbeat", label: "Heartbeat", unit: "seconds", least: 0.1, most: 1200, help: "Between signs of life." },
       { name: "drain", label: "Drain", unit: "seconds", least: 0, most: 86_400, help: "So long jobs may go on after a worker was told to stop." },
+      { name: "cancelGrace", label: "Grace of a cancel", unit: "seconds", least: 0, most: 86_400, help: "For attempts whose definition does not say." },
       { name: "ageing", label: "Ageing", unit: "seconds", least: 0, most: YEAR, needed: true, help: "Waiting for so long is worth one step of priority; 0: priorities are strict." },
     ],
   },
