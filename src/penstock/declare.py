@@ -27,6 +27,8 @@ OPTIONS = (
 )  # fmt: skip
 """What `@app.job` takes."""
 
+_LONGEST_PLACE = 500
+
 _INTEGERS = ("version", "priority", "max_attempts", "concurrency", "files", "processes")
 _DURATIONS = ("timeout", "cancel_grace", "stale_after", "delete_after")
 _SIZES = ("memory", "file_size")
@@ -121,12 +123,32 @@ def _declared(
         cpu=_whole_seconds(given.pop("cpu", None), f"{key}: cpu"),
         environment=tuple(dict.fromkeys(several_texts(given.pop("env", ()), f"{key}: env"))),
         secret_environment=tuple(dict.fromkeys(several_texts(given.pop("secret_env", ()), f"{key}: secret_env"))),
+        handler=_handler(function),
+        source=_source(function),
         **numbers,
         **given,
     )
     if definition.isolation == "inline":
         check_inline(key, code.steps)
     return definition, code
+
+
+def _handler(function: Callable[..., Any]) -> str:
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    return payload.sanitise_text(f"{module or '?'}:{name or type(function).__qualname__}", _LONGEST_PLACE)
+
+
+def _source(function: Callable[..., Any]) -> str:
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        return ""
+    path = Path(code.co_filename)
+    try:
+        here = Path.cwd()
+    except OSError:
+        # The folder was removed.
+        here = path
+    return payload.sanitise_text(str(path.relative_to(here) if path.is_relative_to(here) else path), _LONGEST_PLACE)
 
 
 def _steps(

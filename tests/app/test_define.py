@@ -90,13 +90,14 @@ def test_the_options_become_the_definition(memory_app: Penstock) -> None:
         key_concurrency=2, rate_limit=RateLimit(10, 60.0), default_params='{"copies":2}', secret_fields=("copies",),
         stale_after=86_400_000_000, delete_after=0, memory=512_000_000, cpu=120, files=64, file_size=1_610_612_736,
         processes=8, environment=("HOME", "LANG"), hooks=("on_start", "on_end"),
+        handler="tests.app.shapes:plain", source="tests/app/shapes.py",
     )  # fmt: skip
 
 
 def test_without_options_the_definition_has_its_defaults(memory_app: Penstock) -> None:
     handle = memory_app.job("work", description="")(shapes.plain)
 
-    assert handle.definition == Definition(key="work")
+    assert handle.definition == Definition(key="work", handler="tests.app.shapes:plain", source="tests/app/shapes.py")
 
 
 def test_every_option_can_be_given(memory_app: Penstock) -> None:

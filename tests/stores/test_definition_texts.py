@@ -13,7 +13,7 @@ FULL = Definition(
     "mail", 3, "Sends mail.", '{"type": "object"}', ("write", "send"), '{"a": 1}', ("password",), 5, 7, Fixed(3),
     60, 5, "process", 2, "user", 1, RateLimit(2, 3.5, per_key=True), 10, 20, "abc", ("on_fail", "on_end"),
     memory=2**30, cpu=60, files=100, file_size=10**6, processes=10, environment=("HOME",),
-    secret_environment=("TOKEN",), reach="any", log_level="debug",
+    secret_environment=("TOKEN",), reach="any", log_level="debug", handler="mail:send", source="mail.py",
 )  # fmt: skip
 
 

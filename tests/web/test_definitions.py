@@ -36,6 +36,19 @@ def definitions(app: Penstock) -> Penstock:
     return app
 
 
+def test_a_definition_shows_its_handler_its_source_file_and_when_it_was_updated(
+    site: WebKit, definitions: Penstock
+) -> None:
+    (version,) = told(site.get("/v1/definitions/mail/send"))["versions"]
+
+    assert version["handler"] == "tests.web.test_definitions:definitions.<locals>.send"
+    assert version["source"].endswith("tests/web/test_definitions.py")
+    assert version["updatedAt"] == version["registeredAt"]
+    definitions.register()
+    (again,) = told(site.get("/v1/definitions/mail/send"))["versions"]
+    assert again["updatedAt"] == version["updatedAt"], "the same again is no update"
+
+
 @pytest.mark.parametrize("quoted", [False, True])
 @pytest.mark.parametrize("key", KEYS)
 def test_a_key_with_slashes_dots_and_colons_is_found_quoted_or_not(site: WebKit, key: str, quoted: bool) -> None:

@@ -190,7 +190,9 @@ def _version(told: Mapping[str, Any]) -> dict[str, Cell | None]:
         "  Memory": None if told["memory"] is None else f"{told['memory'] / 1e6:.0f} MB",
         "  Kept": f"{span(told['staleAfter'])}, then {span(told['deleteAfter'])} as stale",
         "  Live workers": str(told["liveWorkers"]),
-        "  Registered": full(told["registeredAt"]),
+        "  Handler": told["handler"] or None,
+        "  Source": told["source"] or None,
+        "  Updated": full(told["updatedAt"]),
         "  Error": (told["error"], "red") if told["error"] else None,
     }
 

@@ -94,6 +94,10 @@ class Definition:
     """Which other jobs its code may read and cancel, one of `REACHES`."""
     log_level: str = "info"
     """The lowest level of log lines that are kept, one of `LOG_LEVELS`."""
+    handler: str = ""
+    """Module and function of the handler; of a pipeline those of its first phase."""
+    source: str = ""
+    """The file that the handler is in; relative to the folder in which its process was started, if it is below it."""
 
     def __post_init__(self) -> None:
         # As JSON they are lists.

@@ -155,6 +155,7 @@ class _Surroundings:
         facts = {
             **_version_facts(definition),
             "registeredAt": iso(to_datetime(row.registered_at)),
+            "updatedAt": iso(to_datetime(row.registered_at)),
             "counts": _counted(self.counts.get((definition.key, definition.version), {})),
             "liveWorkers": self._workers([row.lane]),
             "error": row.error,
@@ -231,4 +232,6 @@ def _version_facts(definition: Definition) -> dict[str, Any]:
         "secretEnvironment": definition.secret_environment,
         "reach": definition.reach,
         "logLevel": definition.log_level,
+        "handler": definition.handler,
+        "source": definition.source,
     }

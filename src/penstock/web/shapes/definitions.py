@@ -118,7 +118,10 @@ class DefinitionVersion(Told):
     secret_environment: list[str]
     reach: Literal["own", "any"] = Field(description="Which other jobs its code may read and cancel.")
     log_level: Literal["debug", "info", "warning", "error"] = Field(description="The lowest level of lines kept.")
+    handler: str = Field(description="Module and function; of a pipeline those of its first phase.")
+    source: str = Field(description="The file that the handler is in.")
     registered_at: Moment
+    updated_at: Moment = Field(description="When its code was last declared otherwise than before.")
     counts: dict[StatusName, int]
     live_workers: int = Field(description="How many live workers have it loaded.")
     error: str | None = Field(description="Why what the store has of it cannot be read.")
