@@ -82,7 +82,7 @@ def _complete_operation(path: str, operation: dict[str, Any]) -> None:
     operation.setdefault("security", [])
     for parameter in operation.get("parameters", ()):
         text = parameter["schema"].pop("description", None) or parameter.get("description")
-        parameter["description"] = text or TEXTS[parameter["name"]]
+        parameter["description"] = text or TEXTS.get(parameter["name"], "")
         if "example" not in parameter:
             parameter["example"] = example(parameter["name"], parameter["schema"], {})
     for status in ("429", "503"):
@@ -96,7 +96,7 @@ def _complete_fields(schema: dict[str, Any], schemas: dict[str, Any]) -> None:
             # Generators demand a field that has a default, although null means that it is left out.
             del field["default"]
         if "description" not in field:
-            field["description"] = TEXTS[name]
+            field["description"] = TEXTS.get(name, "")
         if "examples" not in field and not any("$ref" in each for each in _alternatives(field)):
             field["examples"] = [example(name, field, schemas)]
 
