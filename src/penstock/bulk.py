@@ -9,6 +9,7 @@ from typing import Any
 from penstock import options as given
 from penstock.core.definition import check_priority
 from penstock.core.errors import InvalidInput
+from penstock.core.hints import Hint
 from penstock.core.job import JobFilter
 from penstock.core.plan import Plan
 from penstock.core.transitions import Status, Trigger, sources
@@ -76,7 +77,12 @@ class BulkChange:
         self.which = given.job_filter(which)
         if self.which == JobFilter() and not everything:
             raise InvalidInput(
-                f"{action} in bulk without a filter would speak of every job.", hint="Say everything=True to mean that."
+                f"{action} in bulk without a filter would speak of every job.",
+                hint=Hint(
+                    "Say everything=True to mean that.",
+                    cli="Say --all to mean that.",
+                    http='Send `"everything": true` to mean that.',
+                ),
             )
         self._limit = limit
         self._arguments: dict[str, Any] = {"by": given.actor(by)}

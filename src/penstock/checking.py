@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import PenstockError, SchemaError, StoreError
 from penstock.core.finding import Finding, Level, error, fine, warning
+from penstock.core.hints import hint_for
 from penstock.stores import migrations
 from penstock.stores.statements import fill
 from penstock.stores.verbs import admin
@@ -43,9 +44,15 @@ def schema(store: Store) -> list[Finding]:
             return _postgres_schema(store)  # type: ignore[arg-type]
         return _sqlite_schema(store)
     except SchemaError as problem:
-        return [error("store.schema", problem.message, problem.hint or _MIGRATE)]
+        return [error("store.schema", problem.message, hint_for("cli", problem.hint) or _MIGRATE)]
     except PenstockError as problem:
-        return [error("store.reachable", problem.message, problem.hint or "See that it is there and may be reached.")]
+        return [
+            error(
+                "store.reachable",
+                problem.message,
+                hint_for("cli", problem.hint) or "See that it is there and may be reached.",
+            )
+        ]
 
 
 def integrity(store: Store) -> list[Finding]:

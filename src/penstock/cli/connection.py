@@ -110,7 +110,11 @@ class Connection:
         """Make a request; one that can do no harm twice is made again when its answer is lost."""
         if not headers and (text := self._answered(method, path, _given(query), body)) is not None:
             return Answer(200, text, {})
-        arguments: dict[str, Any] = {"headers": dict(headers or {}), "params": _given(query), "timeout": patience}
+        arguments: dict[str, Any] = {
+            "headers": {"Penstock-Reader": "cli", **(headers or {})},
+            "params": _given(query),
+            "timeout": patience,
+        }
         if body is not None:
             arguments["content"] = _written(body)
             arguments["headers"]["Content-Type"] = "application/json"
@@ -145,7 +149,11 @@ class Connection:
         lost = 0
         while not self._closed.is_set():
             lines = Lines()
-            headers = {"Accept": "text/event-stream", **({} if after is None else {"Last-Event-ID": after})}
+            headers = {
+                "Accept": "text/event-stream",
+                "Penstock-Reader": "cli",
+                **({} if after is None else {"Last-Event-ID": after}),
+            }
             try:
                 with self._http.stream("GET", path, params=_given(query), headers=headers, timeout=_QUIET) as answer:
                     if answer.status_code != 200:

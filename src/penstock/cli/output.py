@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.cli.exits import Refused
 from penstock.cli.writing import mark, style
 from penstock.core.errors import InvalidInput, PenstockError
+from penstock.core.hints import hint_for
 from penstock.core.secrets import neutralise
 
 if TYPE_CHECKING:
@@ -161,7 +162,9 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def problem(error: PenstockError) -> dict[str, Any]:
     """An error in the shape that the API gives it."""
     details = error.details if isinstance(error, Refused) else {}
-    return {"error": {"code": error.code, "message": error.message, "hint": error.hint, "details": details}}
+    return {
+        "error": {"code": error.code, "message": error.message, "hint": hint_for("cli", error.hint), "details": details}
+    }
 
 
 def complain(error: PenstockError, as_json: bool) -> None:
@@ -172,8 +175,8 @@ def complain(error: PenstockError, as_json: bool) -> None:
     # What is wrong with somebody's code is told in several lines.
     text = "\n".join(neutralise(line) for line in error.message.split("\n"))
     print(f"error: {text}", file=sys.stderr)
-    if error.hint:
-        print(f"hint: {neutralise(error.hint)}", file=sys.stderr)
+    if hint := hint_for("cli", error.hint):
+        print(f"hint: {neutralise(hint)}", file=sys.stderr)
 
 
 def one_line(value: object) -> str:

@@ -26,6 +26,8 @@ PenstockError
 
 from __future__ import annotations
 
+from penstock.core import hints
+
 
 class PenstockError(Exception):
     """Anything that penstock raises on purpose; `hint` says what to do about it."""
@@ -111,7 +113,12 @@ class Unauthenticated(PenstockError):
 
     def __init__(self) -> None:
         super().__init__(
-            "The token is missing or not valid.", hint="A new one is made by `penstock tokens create NAME --role ROLE`."
+            "The token is missing or not valid.",
+            hint=hints.Hint(
+                "Make one: app.create_token(name, role).",
+                cli="A new one is made by `penstock tokens create NAME --role ROLE`.",
+                http="Send the header Authorization: Bearer pst_…; POST /v1/tokens makes a token.",
+            ),
         )
 
 

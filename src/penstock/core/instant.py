@@ -6,6 +6,7 @@ import math
 from datetime import UTC, datetime, timedelta
 
 from penstock.core.errors import InvalidInput
+from penstock.core.hints import Hint
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -37,7 +38,11 @@ def from_datetime(value: datetime, what: str) -> int:
     if value.tzinfo is None:
         raise InvalidInput(
             f"{what} has no time zone: {value.isoformat()}.",
-            hint="Give an aware datetime, such as datetime.now(UTC).",
+            hint=Hint(
+                "Give an aware datetime, such as datetime.now(UTC).",
+                cli="Write it with its offset: 2027-01-15T08:00:00Z.",
+                http="Write it with its offset: 2027-01-15T08:00:00Z.",
+            ),
         )
     instant = (value - _EPOCH) // timedelta(microseconds=1)
     if not EARLIEST <= instant <= LATEST:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from penstock import checking
 from penstock.core.errors import PenstockError
 from penstock.core.finding import Finding, Level, error
+from penstock.core.hints import hint_for
 from penstock.core.ports import Store
 from penstock.doctor import files, servers, work
 from penstock.doctor.host import Host, host_findings
@@ -31,5 +32,7 @@ def examine(store: Store, *, host: Host | None = None, limits: Limits | None = N
         with servers.told(store, found) as told:
             found += [work.clock_finding(told, host, limits), *work.work_findings(told, limits)]
     except PenstockError as problem:
-        found.append(error("store.reachable", problem.message, problem.hint or "See that it may be reached."))
+        found.append(
+            error("store.reachable", problem.message, hint_for("cli", problem.hint) or "See that it may be reached.")
+        )
     return found

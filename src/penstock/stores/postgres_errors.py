@@ -10,7 +10,14 @@ from psycopg import errors
 from psycopg_pool import PoolTimeout
 
 from penstock.core.errors import InvalidInput, PenstockError, SchemaError, StoreError, StoreFull, StoreUnavailable
+from penstock.core.hints import Hint
 from penstock.stores import INPUT_HINT, POOLER_HINT
+
+MIGRATE = Hint(
+    "Migrate it: Penstock(url, migrate=True).",
+    cli="Migrate it: `penstock db migrate`.",
+    http="The operator of this server must migrate it.",
+)
 
 _FULL = (errors.DiskFull, errors.OutOfMemory)
 _PREPARED = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatementName)
@@ -41,9 +48,7 @@ def translated(place: str) -> Iterator[None]:
     except _FULL as error:
         raise StoreFull(f"{place} has no room left; nothing was written.", hint="Make room.") from error
     except _SCHEMA as error:
-        raise SchemaError(
-            f"{place} is not set up: {_first_line(error)}.", hint="Migrate it: Penstock(url, migrate=True)."
-        ) from error
+        raise SchemaError(f"{place} is not set up: {_first_line(error)}.", hint=MIGRATE) from error
     except _PREPARED as error:
         raise StoreError(
             f"{place} mixes up prepared statements: a pooler in transaction mode stands in front of it.",

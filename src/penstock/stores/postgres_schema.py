@@ -9,6 +9,7 @@ import psycopg
 
 from penstock.core.errors import SchemaError
 from penstock.stores import migrations
+from penstock.stores.postgres_errors import MIGRATE
 from penstock.stores.statements import fill
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -38,7 +39,7 @@ def check(connection: Connection, schema: str, place: str) -> None:
         state = f"is at version {max(applied)}" if applied else "is not set up"
         raise SchemaError(
             f"{place} {state}, this penstock needs version {migrations.newest('postgres')}.",
-            hint="Migrate it: Penstock(url, migrate=True).",
+            hint=MIGRATE,
         )
 
 

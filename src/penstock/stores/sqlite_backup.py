@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock.core.errors import Conflict, InvalidInput, NotFound, StoreError
+from penstock.core.hints import Hint
 from penstock.stores import migrations, sqlite_files
 from penstock.stores.sqlite_errors import translated
 
@@ -25,7 +26,11 @@ def back_up(source: str, target: str | Path, tell: Tell = lambda done, pages: No
     if source == ":memory:":
         raise InvalidInput("What SQLite keeps in memory cannot be backed up.", hint="Use a file.")
     if not os.path.exists(source):
-        raise NotFound("SQLite file", source, hint="Name the store with --store.")
+        raise NotFound(
+            "SQLite file",
+            source,
+            hint=Hint("Name the file of a store.", cli="Name the store with --store.", http="Its operator must look."),
+        )
     if path.exists():
         raise Conflict(f"{path} is there already, and no backup is written over a file.", hint="Name another one.")
     try:
@@ -67,7 +72,10 @@ def _copy(source: str, draft: Path, tell: Tell) -> None:
             copy.execute("PRAGMA journal_mode = DELETE")
             ((verdict,),) = copy.execute("PRAGMA quick_check(1)").fetchall()
             if verdict != "ok":
-                raise StoreError(f"The copy of {source} is damaged: {verdict}.", hint="Run `penstock db check`.")
+                raise StoreError(
+                    f"The copy of {source} is damaged: {verdict}.",
+                    hint=Hint("Check the store.", cli="Run `penstock db check`.", http="Its operator must check it."),
+                )
         finally:
             copy.close()
     finally:

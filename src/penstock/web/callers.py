@@ -121,7 +121,7 @@ async def _admitted(request: Request, role: Role | None, again: bool) -> Caller:
             "A valid token is needed."
             if sign is None
             else f"A request through a proxy needs a token: {sign} is a sign of one.",
-            hint="Send the header Authorization: Bearer pst_…; `penstock tokens create` makes one.",
+            hint=Unauthenticated().hint,
             headers={"WWW-Authenticate": "Bearer"},
         )
     if caller.is_local:

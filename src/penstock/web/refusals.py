@@ -14,6 +14,7 @@ from starlette.routing import Match
 
 from penstock.core import errors
 from penstock.core.errors import PenstockError
+from penstock.core.hints import Reader, hint_for
 
 log = logging.getLogger("penstock.web")
 
@@ -46,6 +47,8 @@ CODES: dict[str, tuple[int, str]] = {
 """Every code that an error can have, with its status and what it means."""
 
 _BY_STATUS = {400: "malformed", 404: "not_found", 405: "method_not_allowed", 406: "not_acceptable", 413: "too_large"}
+READER = "penstock-reader"
+"""The header by which the command line says that hints should name commands."""
 _LATER = {"Retry-After": "1"}
 
 
@@ -66,8 +69,9 @@ class Refusal(HTTPException):
         self.hint = hint
         self.details = dict(details or {})
 
-    def answer(self) -> Response:
-        return error_response(self.code, self.detail, self.hint, self.details, self.headers)
+    def answer(self, reader: Reader = "http") -> Response:
+        hint = hint_for(reader, self.hint)
+        return error_response(self.code, self.detail, hint, self.details, self.headers)
 
 
 def refusal_of(error: PenstockError) -> Refusal:
@@ -100,13 +104,14 @@ def error_response(
 
 async def answer_refusal(request: Request, error: Exception) -> Response:
     """The exception handler for everything that is raised on purpose."""
+    reader: Reader = "cli" if request.headers.get(READER) == "cli" else "http"
     if isinstance(error, Refusal):
-        return error.answer()
+        return error.answer(reader)
     if isinstance(error, PenstockError):
         found = refusal_of(error)
         if found.code == "internal":
             log.error("unexpected %s: %s", type(error).__name__, error)
-        return found.answer()
+        return found.answer(reader)
     if isinstance(error, HTTPException):
         code = _BY_STATUS.get(error.status_code, "malformed" if error.status_code < 500 else "internal")
         headers = {**(error.headers or {}), "Allow": _allowed(request)} if error.status_code == 405 else error.headers

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from penstock.core.access import Holder, Role, Session, Token
 from penstock.core.errors import Conflict, InvalidInput, NotFound
+from penstock.core.hints import Hint
 from penstock.core.instant import maybe_datetime, to_datetime
 from penstock.core.plan import Statement, Steps, reads, writes, writes_once
 from penstock.stores.verbs import audit
 from penstock.stores.verbs.rows import Row
 
-_LIST = "`penstock tokens list` shows those that there are."
+_LIST = Hint(
+    "app.tokens() gives those that there are.",
+    cli="`penstock tokens list` shows those that there are.",
+    http="GET /v1/tokens lists those that there are.",
+)
 
 
 @writes
@@ -60,7 +65,11 @@ def open_access(*, by: str) -> Steps[bool]:
     if opened and usable:
         raise Conflict(
             f"{usable} token(s) are valid, so the store is not opened to callers without one.",
-            hint="Revoke them first: `penstock tokens list`, `penstock tokens revoke ID`.",
+            hint=Hint(
+                "Revoke them first: app.revoke_token(id).",
+                cli="Revoke them first: `penstock tokens list`, `penstock tokens revoke ID`.",
+                http="Revoke them first: GET /v1/tokens, DELETE /v1/tokens/{tokenId}.",
+            ),
         )
     if opened:
         yield audit.entry(by, "access.open", "access", {"closed": True}, {"closed": False})

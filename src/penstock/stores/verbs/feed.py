@@ -22,6 +22,7 @@ from itertools import pairwise
 
 from penstock.core.errors import FeedGone, InvalidInput
 from penstock.core.event import Event, News
+from penstock.core.hints import Hint
 from penstock.core.ids import is_id
 from penstock.core.instant import to_datetime
 from penstock.core.plan import Statement, Steps, reads
@@ -192,7 +193,12 @@ def _page(cursor: str, place: _Cursor, limit: int) -> Steps[_Page]:
 
 def _not_a_cursor(cursor: str) -> InvalidInput:
     return InvalidInput(
-        f"{cursor[:100]!r} is not a cursor of this feed.", hint="Use one that tip, origin or read has given."
+        f"{cursor[:100]!r} is not a cursor of this feed.",
+        hint=Hint(
+            "Use one that tip, origin or read has given.",
+            cli="Use `nextCursor` of a list with --json, or origin for all that is kept.",
+            http="Use `nextCursor` of a list or the id of an event of a stream, or `origin` for all that is kept.",
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from penstock.core.access import Role
 from penstock.core.errors import Conflict, InvalidInput
+from penstock.core.hints import Hint
 from penstock.core.job import Created, earlier
 from penstock.core.shape import attempt_text, created_text, listed, log_text, reason_text, spliced
 from penstock.core.transitions import Status
@@ -142,7 +143,12 @@ async def trigger(call: Call) -> Response:
     """One dispatch cycle now, for hosts that only have cron; nothing is done while the workers are disabled."""
     if call.site.trigger is None:
         raise Conflict(
-            "This server has no engine of its own.", hint="Start `penstock serve` with an application, or a worker."
+            "This server has no engine of its own.",
+            hint=Hint(
+                "Start a worker.",
+                cli="Start `penstock serve` with an application, or `penstock worker`.",
+                http="A worker runs the jobs, or a server that was started with an application.",
+            ),
         )
     done = await call.site.trigger()
     return json_text(spliced({"processed": done.processed, "errors": done.errors}, {}))
