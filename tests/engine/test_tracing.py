@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,26 @@ from tests.engine.traced import app
 with trace.get_tracer("the caller").start_as_current_span("request"):
     job = app.enqueue(sys.argv[1], json.loads(sys.argv[2]))
 print(job.id)
+"""
+
+
+_CONVENTIONS = """
+import json, sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from penstock import Penstock
+
+exporter, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+app = Penstock("sqlite://")
+send = app.job("mail.send")(lambda: None)
+jobs = app.enqueue_many([send.order() for _ in range(int(sys.argv[1]))])
+(span,) = exporter.get_finished_spans()
+scope = span.instrumentation_scope
+print(json.dumps([span.name, dict(span.attributes), scope.name, scope.version, [job.id for job in jobs]]))
 """
 
 
@@ -68,7 +89,7 @@ def test_enqueue_attempt_and_phases_are_one_trace_across_processes(traced: Trace
 
     assert traced.ended(job_id) is Status.SUCCEEDED
     spans = traced.spans()
-    request, enqueue, attempt = one(spans, "request"), one(spans, "traced enqueue"), one(spans, "traced attempt")
+    request, enqueue, attempt = one(spans, "request"), one(spans, "publish traced"), one(spans, "process traced")
     first, second, own = one(spans, "first"), one(spans, "second"), one(spans, "own work")
     assert len({each["trace"] for each in spans}) == 1
     assert (enqueue["parent"], attempt["parent"]) == (request["span"], enqueue["span"])
@@ -79,13 +100,30 @@ def test_enqueue_attempt_and_phases_are_one_trace_across_processes(traced: Trace
     assert attempt["attributes"]["penstock.outcome"] == "succeed"
 
 
+@pytest.mark.parametrize(("many", "facts"), [(1, {}), (3, {"messaging.batch.message_count": 3})], ids=["one", "batch"])
+def test_spans_follow_the_conventions_for_messaging(many: int, facts: dict[str, Any]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _CONVENTIONS, str(many)], cwd=ROOT, capture_output=True, text=True, check=True,
+        timeout=PATIENCE,
+    )  # fmt: skip
+    name, attributes, tracer, tracer_version, ids = json.loads(done.stdout)
+
+    assert (name, tracer, tracer_version) == ("publish mail.send", "penstock", version("penstock"))
+    if many == 1:
+        facts = {"messaging.message.id": ids[0], **facts}
+    assert {key: value for key, value in attributes.items() if key.startswith("messaging.")} == {
+        "messaging.system": "penstock", "messaging.operation.name": "publish", "messaging.operation.type": "send",
+        "messaging.destination.name": "mail.send", **facts,
+    }  # fmt: skip
+
+
 def test_a_retry_is_another_attempt_in_the_same_trace_with_a_link(traced: Traced) -> None:
     job_id = traced.enqueue("traced", {"fail": True})
 
     assert traced.ended(job_id) is Status.SUCCEEDED
     spans = traced.spans()
-    enqueue = one(spans, "traced enqueue")
-    first, again = [each for each in spans if each["name"] == "traced attempt"]
+    enqueue = one(spans, "publish traced")
+    first, again = [each for each in spans if each["name"] == "process traced"]
     assert first["trace"] == again["trace"] == enqueue["trace"]
     assert (first["links"], again["links"]) == ([], [enqueue["span"]])
     assert (first["status"], again["status"]) == ("ERROR", "UNSET")
@@ -102,9 +140,9 @@ def test_what_a_job_enqueues_belongs_to_its_trace(traced: Traced) -> None:
     assert traced.ended(child) is Status.SUCCEEDED
 
     spans = traced.spans()
-    inner = one(spans, "plain enqueue")
-    assert inner["parent"] == one(spans, "parent attempt")["span"]
-    assert one(spans, "plain attempt")["parent"] == inner["span"]
+    inner = one(spans, "publish plain")
+    assert inner["parent"] == one(spans, "process parent")["span"]
+    assert one(spans, "process plain")["parent"] == inner["span"]
     assert traced.stage.app.get(child).result().startswith(f"00-{inner['trace']}-{inner['span']}-")
 
 

@@ -10,6 +10,8 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 from penstock.core.outcome import Outcome
@@ -35,6 +37,7 @@ class Enqueuing:
     def end(self, job_ids: Sequence[str] = ()) -> None:
         if len(job_ids) == 1:
             self._span.set_attribute("penstock.job_id", job_ids[0])
+            self._span.set_attribute("messaging.message.id", job_ids[0])
         self._span.end()
 
 
@@ -62,9 +65,11 @@ def enqueue(keys: Sequence[str], parent: str | None) -> Enqueuing | None:
     if (trace := _trace()) is None:
         return None
     name = keys[0] if len(set(keys)) == 1 else "jobs"
-    span = trace.get_tracer(_NAME).start_span(
-        f"{name} enqueue", context=_context_of(trace, parent), kind=trace.SpanKind.PRODUCER,
-        attributes={"penstock.definition": name, "penstock.jobs": len(keys)},
+    facts = {"penstock.definition": name, "penstock.jobs": len(keys), **_messaging("publish", "send", name)}
+    if len(keys) > 1:
+        facts["messaging.batch.message_count"] = len(keys)
+    span = _tracer(trace).start_span(
+        f"publish {name}", context=_context_of(trace, parent), kind=trace.SpanKind.PRODUCER, attributes=facts,
     )  # fmt: skip
     found = span.get_span_context()
     if not found.is_valid:
@@ -100,6 +105,23 @@ def flush() -> None:
 _UNSEEN = Attempting()
 
 
+@cache
+def _version() -> str:
+    return version("penstock")
+
+
+def _tracer(trace: Any) -> Any:
+    return trace.get_tracer(_NAME, _version())
+
+
+def _messaging(name: str, kind: str, definition: str) -> dict[str, Any]:
+    """What the semantic conventions for messaging ask of a span: its operation, and a definition as the destination."""
+    return {
+        "messaging.system": _NAME, "messaging.operation.name": name, "messaging.operation.type": kind,
+        "messaging.destination.name": definition,
+    }  # fmt: skip
+
+
 def _trace() -> Any:
     """The API, if the application has imported it: who does not use it has no cost."""
     return sys.modules.get("opentelemetry.trace")
@@ -111,10 +133,11 @@ def _attempt(trace: Any, task: Task) -> Iterator[Attempting]:
     links = [trace.Link(parent, {"penstock.attempt": task.attempt})] if parent is not None and task.fence > 1 else []
     facts = {
         "penstock.job_id": task.job_id, "penstock.definition": task.key, "penstock.version": task.version,
-        "penstock.attempt": task.attempt, "penstock.fence": task.fence,
+        "penstock.attempt": task.attempt, "penstock.fence": task.fence, "messaging.message.id": task.job_id,
+        **_messaging("process", "process", task.key),
     }  # fmt: skip
-    with trace.get_tracer(_NAME).start_as_current_span(
-        f"{task.key} attempt", context=_context_of(trace, task.traceparent), kind=trace.SpanKind.CONSUMER, links=links,
+    with _tracer(trace).start_as_current_span(
+        f"process {task.key}", context=_context_of(trace, task.traceparent), kind=trace.SpanKind.CONSUMER, links=links,
         attributes=facts, record_exception=False, set_status_on_exception=False,
     ) as span:  # fmt: skip
         yield Attempting(span)
@@ -123,7 +146,7 @@ def _attempt(trace: Any, task: Task) -> Iterator[Attempting]:
 @contextmanager
 def _open(trace: Any, name: str, facts: Mapping[str, Any]) -> Iterator[None]:
     # What a handler raises may hold secrets: only its kind is told.
-    with trace.get_tracer(_NAME).start_as_current_span(
+    with _tracer(trace).start_as_current_span(
         name, attributes=facts, record_exception=False, set_status_on_exception=False
     ) as span:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from math import ceil
 from typing import Annotated, Any, Literal
 
@@ -39,6 +41,7 @@ _START_BATCH = {
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/BatchAsked"}}},
     }
 }
+_TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _NOT_FOR_EVERYBODY = {
     "webhook_url": "webhookUrl", "priority": "priority", "max_attempts": "maxAttempts", "parent": "parentId",
     "unique": "unique",
@@ -59,6 +62,7 @@ async def start_job(request: Request, call: Call) -> Response:
     async with call.site.bodies.reading(body) as reading:
         wanted = await reading.do(wanted_job, body)
         _check_rights(call, wanted)
+        wanted = _traced(request, wanted)
         order = await call.site.intake.order(*wanted, in_thread=reading.is_large)
     created = await call.site.intake.create(order, call.by, call.key_scope, in_thread=reading.is_large)
     headers = {"Location": f"{request.scope.get('root_path', '')}/v1/jobs/{created.job_id}"}
@@ -78,6 +82,7 @@ async def start_batch(request: Request, call: Call) -> Response:
         await _allow(call, len(wanted), taken=1)
         for index, each in enumerate(wanted):
             _check_rights(call, each, f"jobs[{index}].")
+        wanted = [_traced(request, each) for each in wanted]
         orders: list[Order] = []
         try:
             await call.site.intake.orders(wanted, orders, in_thread=reading.is_large)
@@ -86,6 +91,15 @@ async def start_batch(request: Request, call: Call) -> Response:
             raise
     created = await call.site.intake.create_many(orders, call.by, call.key_scope, in_thread=reading.is_large)
     return json_text(listed("jobs", [created_text(each) for each in created]), 201)
+
+
+def _traced(request: Request, wanted: Wanted) -> Wanted:
+    """A job below the span that the request's headers name; what its body says comes first."""
+    key, params, version, options = wanted
+    parent = request.headers.get("traceparent")
+    if parent is None or options.traceparent is not None or not _TRACEPARENT.fullmatch(parent):
+        return wanted
+    return key, params, version, replace(options, traceparent=parent)
 
 
 def _parted(given: Any) -> Any:
