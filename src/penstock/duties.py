@@ -16,7 +16,7 @@ from penstock.core.webhook_settings import WebhookSettings
 from penstock.core.worker import Duty
 from penstock.engine.alerts import Alerts
 from penstock.engine.archive import Archive
-from penstock.engine.duties import Promoter, Republisher, Rescuer
+from penstock.engine.duties import RESCUE_SECONDS, Promoter, Republisher, Rescuer
 from penstock.engine.housekeeper import Housekeeper
 from penstock.engine.pace import ALONE, Pace
 from penstock.engine.scheduler import Scheduler
@@ -27,7 +27,8 @@ from penstock.stores import ports
 _GRACE = 1_000_000
 _MOST_PASSES = 1000
 _RESCUE_EVERY = 1.0
-_RESCUE_PATIENCE = 5.0
+_IN_TOUCH = 5.0
+"""A process that has waited longer for an answer, or stood still for longer, may have missed an outage of the store."""
 _AFTER_OUTAGE = 15.0
 """So long after the store was out of reach the workers may not have found their way back to it either."""
 
@@ -53,8 +54,7 @@ class Duties:
         archive: Archive | None = None,
     ) -> None:
         store, me = app.store, _name()
-        # One that waits for the store through an outage would take for dead who only could not reach it.
-        self._rescuer = Rescuer(store.reserve(_RESCUE_PATIENCE), ports.jobs, _RESCUE_EVERY, self._is_in_touch)
+        self._rescuer = Rescuer(store.reserve(RESCUE_SECONDS), ports.jobs, _RESCUE_EVERY, self._is_in_touch)
         self._seen_at = time.monotonic()
         self._lost_touch_at = time.monotonic()
         promoter = Promoter(store, ports.jobs, app.guarded_queue.publish)
@@ -77,20 +77,22 @@ class Duties:
             await self._rescuer.close()
 
     async def _rescue(self) -> float:
-        now = time.monotonic()
-        if now - self._seen_at > _RESCUE_PATIENCE:
-            # This process stood still, so the workers of this host may have as well.
-            self._lost_touch_at = now
         try:
             return await self._rescuer.tick()
         except StoreUnavailable:
             self._lost_touch_at = time.monotonic()
             raise
         finally:
-            self._seen_at = time.monotonic()
+            self._is_in_touch()
 
     def _is_in_touch(self) -> bool:
-        return time.monotonic() - self._lost_touch_at >= _AFTER_OUTAGE
+        """Asked before and after each tick, and after each answer by which others are taken for dead."""
+        now = time.monotonic()
+        if now - self._seen_at > _IN_TOUCH:
+            # The store was out of reach, or this process stood still, and the workers of this host may have as well.
+            self._lost_touch_at = now
+        self._seen_at = now
+        return now - self._lost_touch_at >= _AFTER_OUTAGE
 
 
 def services(

@@ -1,4 +1,4 @@
-"""A store that is slow, and not down: no attempt that is alive is lost."""
+"""A store that is slow, and not down: no attempt that is alive is lost, and those of a dead worker are found."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.engine.faults import Proxy, slow_file
-from tests.engine.fleet import Stage
+from tests.engine.fleet import Stage, command
 
+BRIEF = ("--lease", "4", "--heartbeat", "0.8", "--poll", "0.2")
 _numbers = itertools.count()
 
 
@@ -74,3 +75,42 @@ def test_no_attempt_is_lost_while_each_statement_takes_a_third_of_the_lease(slow
     assert [(each.status, each.attempts, each.fence) for each in ended] == [("succeeded", 1, 1)] * 10
     assert all(len(stage.journal(job, "begin")) == 1 for job in (*jobs, *later))
     assert not any("lost its lease" in each.output or "is gone" in each.output for each in workers)
+
+
+@pytest.mark.timeout(300)
+def test_jobs_of_a_killed_worker_run_elsewhere_while_each_statement_is_slow(slow_stage: SlowStage) -> None:
+    stage = slow_stage
+    victim = stage.worker(*BRIEF, "--slots", "2", quick=False)
+    lost = [stage.enqueue("tried_again", [["sleep", 600]]) for _ in range(2)]
+    for job in lost:
+        stage.noted(job, "begin")
+    other = stage.worker(*BRIEF, quick=False)
+    kept = stage.enqueue("script", [["sleep", 12], ["return", 1]])
+    stage.noted(kept, "begin")
+    stage.eventually(lambda: all(each.heartbeat_at > each.started_at for each in stage.app.workers()), "both beat")
+
+    with stage.slow(1.0):
+        victim.kill()
+        begun = [stage.noted(job, "begin", 2, timeout=120)[-1] for job in lost]
+    ended = stage.end(kept)
+
+    assert [each["fence"] for each in begun] == [2, 2]
+    assert (ended.status, ended.attempts, ended.fence) == ("succeeded", 1, 1)
+    assert "lost its lease" not in other.output
+
+
+@pytest.mark.timeout(300)
+def test_a_server_without_a_worker_frees_jobs_while_each_statement_is_slow(slow_stage: SlowStage) -> None:
+    stage = slow_stage
+    victim = stage.worker(*BRIEF, quick=False)
+    job = stage.enqueue("tried_again", [["sleep", 600]])
+    stage.noted(job, "begin")
+    address = stage.environment["PENSTOCK_TEST_STORE"]
+    server = command(stage, "serve", "--store", address, "--no-worker", "--port", "0", wait=False)
+    stage.eventually(lambda: "penstock serving on" in server.output, "the server answers")
+
+    with stage.slow(1.0):
+        victim.kill()
+        stage.until(job, "scheduled", "queued", timeout=120)
+
+    assert [each.cause for each in stage.attempts(job)] == ["lost"]

@@ -55,6 +55,17 @@ def test_a_dead_worker_is_recorded_as_lost(kit: Kit) -> None:
     assert ("worker.lost", worker) in query(kit.store, "SELECT kind, subject FROM {s}event")
 
 
+def test_nothing_is_reclaimed_for_a_caller_that_has_lost_touch_while_it_waited_for_the_answer(kit: Kit) -> None:
+    _, claimed = _worker_with_a_job(kit)
+    kit.advance(60)
+    before = dump(kit.store)
+
+    assert kit.run(jobs.reclaim(GRACE, 0.5, still=lambda: False)) == NOTHING
+
+    assert dump(kit.store) == before
+    assert kit.run(jobs.reclaim(GRACE, 0.5, still=lambda: True)).lost == [claimed.job_id]
+
+
 def test_nothing_is_reclaimed_before_the_grace_is_over(kit: Kit) -> None:
     worker, claimed = _worker_with_a_job(kit)
 

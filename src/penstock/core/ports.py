@@ -20,7 +20,7 @@ transaction and gives the result. Rules for all of them:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from penstock.core.access_port import AccessPort as AccessPort
@@ -199,11 +199,16 @@ class JobsPort(Protocol):
         """Whether there is anything to reclaim."""
         ...
 
-    def reclaim(self, grace: int, random: float, limit: int = 10) -> Plan[Reclaimed]:
+    def reclaim(
+        self, grace: int, random: float, limit: int = 10, *, still: Callable[[], bool] = ...
+    ) -> Plan[Reclaimed]:
         """End workers whose lease ended more than `grace` ago, and free their jobs in the same transaction.
 
         A started attempt is lost, one that never started is released free, a cancelling job is cancelled. Live
         jobs whose worker has ended or is unknown are freed the same way.
+
+        `still` is asked once the store has named such workers: where its answer came so late that the caller may not
+        take others for dead, nothing is done.
         """
         ...
 

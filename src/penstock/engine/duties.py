@@ -18,6 +18,8 @@ _REPAIR_EVERY = 10.0
 _BATCH = 1000
 _FORGOTTEN = 15.0
 _REPUBLISH_EVERY = 15.0
+RESCUE_SECONDS = 60.0
+"""So long a rescue may take: it is a transaction of ten statements and more, and each of them may be slow."""
 _UNMOVED = 0.05
 """Seconds until the next look when another worker was faster, or a concurrency key is held."""
 
@@ -79,7 +81,9 @@ class Republisher:
 class Rescuer:
     """Free jobs of workers whose lease has ended; admit blocked jobs whose concurrency key has room.
 
-    It owns the store that it is given."""
+    It owns the store that it is given. `fit` says whether this process has been in touch with the store, so that it may
+    take others for dead; it is asked after each answer, because an answer may have come through an outage.
+    """
 
     def __init__(
         self,
@@ -106,19 +110,19 @@ class Rescuer:
     async def tick(self) -> float:
         if not self._fit():
             return min(self._every, 0.25)
-        freed = 0
-        if await self._store.arun(self._jobs.forsaken(_GRACE)):
-            freed = await self._reclaim()
+        more = False
+        if await self._store.arun(self._jobs.forsaken(_GRACE)) and self._fit():
+            more = await self._reclaim()
         if self._clock() - self._repaired_at >= _REPAIR_EVERY:
             looked_at = await self._store.arun(self._jobs.repair_limits(after=self._after))
             self._after = looked_at or ""
             if not self._after:
                 self._repaired_at = self._clock()
-        return 0.0 if freed >= _BATCH else self._pace.rest(self._every)
+        return 0.0 if more else self._pace.rest(self._every)
 
-    async def _reclaim(self) -> int:
-        """Free them; how many."""
-        freed = await self._store.arun(self._jobs.reclaim(_GRACE, random.random()))
+    async def _reclaim(self) -> bool:
+        """Free the jobs of one worker, so that a slow store can do it in time; whether there may be more."""
+        freed = await self._store.arun(self._jobs.reclaim(_GRACE, random.random(), 1, still=self._fit))
         for worker in freed.workers:
             log.warning("worker %s is gone; its jobs were freed", worker)
-        return len(freed.lost) + len(freed.released)
+        return bool(freed.workers) or len(freed.lost) + len(freed.released) >= _BATCH

@@ -24,6 +24,8 @@ _SETTLED_IN = 2.0
 """So long a worker's own heartbeats must have been answered before it takes others for dead."""
 _AFTER_OUTAGE = 15.0
 """So long after a heartbeat has failed the others may not have found their way back to the store either."""
+_HEARD = 0.6
+"""A heartbeat that began this part of a lease ago is recent enough: where statements are slow, none is more recent."""
 
 _REPORT_EVERY = 10.0
 _STAMPS = 4
@@ -89,7 +91,7 @@ class Lease:
             bool(self.worker)
             and self.beats > 0
             and now - self._begun >= _SETTLED_IN
-            and now - heard <= 2 * self._settings.heartbeat
+            and now - heard <= max(2 * self._settings.heartbeat, _HEARD * self._settings.lease)
             and now - self._failed >= _AFTER_OUTAGE
         )
 
@@ -204,7 +206,6 @@ class Lease:
         if not self._extended:
             log.warning("no heartbeat can be written, so the lease is extended next to the store: %s", error)
         self._extended = True
-        self._note_failure()
         # The next one begins soon: it may wait as long as this one has.
         self.poke()
         return replace(self._last, cancels=[])

@@ -21,7 +21,7 @@ from penstock.engine import hooks, processes, stopping
 from penstock.engine.attempt import Attempt, Stop
 from penstock.engine.claims import Claims
 from penstock.engine.controls import Controls
-from penstock.engine.duties import Promoter, Rescuer
+from penstock.engine.duties import RESCUE_SECONDS, Promoter, Rescuer
 from penstock.engine.handlers import Application
 from penstock.engine.holding import Holding, Means
 from penstock.engine.inline import InlineAttempt, take_records
@@ -114,9 +114,9 @@ class Worker:
         self._hooks = hooks.Hooks(
             store, jobs, admin, lambda: self._zygotes.present, self._surroundings, errands, self.settings.hook_timeout
         )
-        # A rescue that waits for the store through an outage would take for dead who only could not reach it.
+        # It has time for a slow store; after an outage it finds by its own heartbeats that it must not judge others.
         self._rescuer = Rescuer(
-            store.reserve(self.settings.lease / 3), jobs, self.settings.rescue, lambda: self._lease.settled_in,
+            store.reserve(RESCUE_SECONDS), jobs, self.settings.rescue, lambda: self._lease.settled_in,
             self.pace, clock=clock,
         )  # fmt: skip
         self.claimer = Service("claim", self._claim)

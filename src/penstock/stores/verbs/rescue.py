@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from penstock.core import event as kinds
 from penstock.core.job import Held
@@ -42,9 +42,14 @@ def forsaken(grace: int) -> Steps[bool]:
 
 
 @writes
-def reclaim(grace: int, random: float, limit: int = 10) -> Steps[Reclaimed]:
+def reclaim(
+    grace: int, random: float, limit: int = 10, *, still: Callable[[], bool] = lambda: True
+) -> Steps[Reclaimed]:
     answer = Reclaimed([], [], [], [], [])
-    for (worker,) in (yield Statement("expired_workers", {"grace": grace, "limit": limit})):
+    expired = yield Statement("expired_workers", {"grace": grace, "limit": limit})
+    if not still():
+        return answer
+    for (worker,) in expired:
         if (yield from _free(worker, random, answer)):
             yield Statement("end_worker", {"worker": worker, "ended": "lost"})
             yield rows.event(kinds.WORKER_LOST, subject=worker)
