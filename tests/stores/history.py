@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
@@ -20,6 +21,7 @@ from penstock.core.transitions import LIVE, TERMINAL, WAITING, Status, Trigger
 from penstock.core.worker import WorkerInfo
 from penstock.stores.verbs import admin, control, jobs, schedules
 from tests.stores.kit import LEASE, START
+from tests.stores.liveness import CROWD, LONG, POLLER, Deadlines, Terms, Workday
 from tests.stores.model import Move, World
 from tests.stores.model_control import AdminModel, ControlModel, SchedulesModel
 from tests.stores.model_jobs import JobsModel
@@ -27,15 +29,25 @@ from tests.stores.parties import CAUSES, Expectation, Party, Raised, answer
 
 T = TypeVar("T")
 
+_CROWDED = 30
+
 
 class History(RuleBasedStateMachine):
     """What all rules need. Things are picked by number, the newest first, so that any number picks something."""
 
     world_type: ClassVar[type[World]] = World
     jobs_type: ClassVar[type[JobsModel]] = JobsModel
-    open_stores: ClassVar[Callable[[], list[Party]]]
     steps: ClassVar[int] = 0
     moves: ClassVar[set[Move]] = set()
+
+    @staticmethod
+    def open_stores() -> list[Party]:
+        """Open stores in which nothing has happened."""
+        raise NotImplementedError
+
+    @staticmethod
+    def tamper(party: Party) -> None:
+        """Plant a fault into a store once its history is over; here none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,14 +62,68 @@ class History(RuleBasedStateMachine):
         self.drafts: list[Draft] = []
         self.ticked: list[tuple[Tick, Draft | None, str]] = []
         self.numbers = self.step = 0
+        self.parties: list[Party] = []
+        self.terms = Terms()
+        self.turns = Definition("turns")
+        self.crashes = 0
+        self.everywhere = False
+        self.resumes = False
+        self.outside = sys.exception()
+
+    def open(self, ageing: int) -> None:
+        self.world.ageing = ageing
         self.parties = type(self).open_stores()
         for party in self.parties:
-            party.begin(self.world.now)
+            party.begin(self.world.now, ageing)
 
     def teardown(self) -> None:
         type(self).moves.update(self.world.moves)
-        for party in self.parties:
-            party.end()
+        try:
+            if self.parties and sys.exception() is self.outside:
+                self.run_everything()
+        finally:
+            for party in self.parties:
+                party.end()
+
+    def run_everything(self) -> None:
+        """The clock runs on: every job that may run must start in time, and end.
+
+        It does so on all stores for some histories only, because they have come to the same.
+        """
+        if self.resumes and self.world.pause is not None:
+            self.same(lambda: self.control.pause("*", None), lambda _: control.pause("*", None, by="me"))
+        self.crowd()
+        self.expected.compare(self.parties, everything=False)
+        deadlines = Deadlines(self.world, self.terms)
+        for party in self.parties if self.everywhere else self.parties[:1]:
+            type(self).tamper(party)
+            Workday(party.store, self.new_id, deadlines, party.name).run()
+
+    def crowd(self) -> None:
+        """Create ordinary jobs without limits, jobs with the limits that were drawn, and soon an urgent one of each."""
+        self.crash()
+        for definition in (Definition(LONG), Definition(CROWD), self.turns):
+            self.register(definition)
+        lanes = {key: lane for lane, (key, _) in sorted(self.world.lanes.items())}
+        self.make([self.draft_of(lanes.pop(LONG), priority=20)])
+        self.make([self.draft_of(lanes[CROWD]) for _ in range(_CROWDED)])
+        self.make([self.draft_of(lanes["turns"], concurrency_key=key) for key in (*"aaaaaaaaab", None)])
+        for key, lane in lanes.items():
+            if self.world.definitions[key].enabled:
+                self.make([self.draft_of(lane, priority=20, concurrency_key="a", delay=5 * SECOND)])
+
+    def crash(self) -> None:
+        """Workers crash as often as was drawn while they run one job."""
+        self.register(Definition(POLLER))
+        lane = next(lane for lane, (key, _) in self.world.lanes.items() if key == POLLER)
+        self.make([self.draft_of(lane, priority=20)])
+        for _ in range(self.crashes):
+            self.new_worker(LEASE)
+            self.begin_all(self.take(next(reversed(self.world.workers)), [lane], 1, [], True))
+            self.world.now += LEASE + 2 * SECOND
+            self.rescue(0.5)
+            self.world.now += 10 * SECOND
+            self.same(lambda: self.jobs.promote(1000), lambda _: jobs.promote(1000), set)
 
     @invariant()
     def all_are_alike(self) -> None:
@@ -79,11 +145,12 @@ class History(RuleBasedStateMachine):
         worker = WorkerInfo(self.new_id(), "worker", "here", 1, lanes=())
         self.same(lambda: self.jobs.register_worker(worker, lease), lambda _: jobs.register_worker(worker, lease))
 
-    def draft(self, lane: int, **options: Any) -> Draft:
-        number = pick(list(self.world.lanes), lane)
+    def draft(self, number: int, **options: Any) -> Draft:
+        return self.draft_of(pick(list(self.world.lanes), number), **options)
+
+    def draft_of(self, lane: int, **options: Any) -> Draft:
         facts = {"params": "{}", "priority": 10, "max_attempts": 2, "params_digest": "same", "idempotency_life": DAY}
-        key = self.world.lanes[number][0]
-        return Draft(id=self.new_id(), lane=number, definition=key, **{**facts, **options})
+        return Draft(id=self.new_id(), lane=lane, definition=self.world.lanes[lane][0], **{**facts, **options})
 
     def save_phase(self, held: Held, position: int, status: str, message: str | None) -> None:
         name, result = f"phase-{position}", f'"{message}"' if status == "completed" else None
@@ -112,9 +179,7 @@ class History(RuleBasedStateMachine):
         self.same(self.schedules.due, lambda _: schedules.due(), lambda found: [row.schedule.key for row in found])
 
     def take(self, worker: str, lanes: list[int], limit: int, limited: list[int], start: bool) -> list[Claimed]:
-        """With nobody else about, a claim takes everything that it may, best first."""
-        claimable = self.jobs.claimable(lanes, limit, limited)
-        claimed = answer(lambda: self.jobs.claim(worker, claimable, start=start))
+        claimed = answer(lambda: self.jobs.claim(worker, lanes, limit, limited, start=start))
         for party in self.parties:
             plan = jobs.claim(worker, party.lane(lanes), limit, limited=party.lane(limited), start=start)
             found = party.ask(plan, self.world.now, party.claimed)

@@ -7,6 +7,7 @@ what there is; the ports that change it stand beside it, each a class of its own
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,7 +23,7 @@ from penstock.core.transitions import ACTIVE, LIVE, Status, Trigger, allowed
 from penstock.core.worker import WorkerInfo
 
 AGEING = 600 * SECOND
-ADMITTED = LIVE | {Status.QUEUED}
+STRICT_PRIORITY = 10**15
 HOOKED = {kinds.SUCCEEDED, kinds.FAILED, kinds.RETRYING, kinds.CANCELLED, kinds.STALE, kinds.DELETED}
 
 Move = tuple[Status | None, Trigger, Status | None]
@@ -53,7 +54,10 @@ class ModelJob:
     fence: int = 0
     generation: int = 1
     blocked: bool = False
+    rate_paid: bool = False
+    """Its rate has put it off, or has a token for it."""
     retired: bool = False
+    ageing: int = AGEING
     worker: str | None = None
     queued_at: int | None = None
     started_at: int | None = None
@@ -82,8 +86,15 @@ class ModelJob:
 
     @property
     def rank(self) -> tuple[int, str]:
-        """The place in the queue: one step of priority outweighs any waiting."""
-        return self.due_at - self.priority * AGEING, self.id
+        """The place in the queue: one step of priority outweighs any waiting, or so much as the store says."""
+        return self.due_at - self.priority * self.ageing, self.id
+
+    @property
+    def admitted(self) -> bool:
+        """Whether it takes a slot of its concurrency key: a job that its rate has put off keeps its slot."""
+        if self.status is Status.SCHEDULED:
+            return self.rate_paid
+        return not self.blocked and (self.status in LIVE or self.status is Status.QUEUED)
 
     @property
     def held(self) -> Held:
@@ -110,6 +121,11 @@ class ModelDefinition:
         return value
 
     @property
+    def limits_of_keys(self) -> tuple[int, RateLimit | None]:
+        """The limits that decide how many jobs of a concurrency key are admitted."""
+        return self.limit("key_concurrency"), self.rate if self.rate and self.rate.per_key else None
+
+    @property
     def rate(self) -> RateLimit | None:
         return self.versions[max(self.versions)].rate_limit
 
@@ -121,11 +137,32 @@ class ModelWorker:
     ended: str | None = None
 
 
+class Bucket(NamedTuple):
+    """A rate's bucket: of a definition, or of a concurrency key of one. Another rate has another bucket."""
+
+    definition: str
+    key: str | None
+    size: int
+    period: int
+
+    @staticmethod
+    def of(definition: str, key: str | None, rate: RateLimit) -> Bucket:
+        return Bucket(definition, key, rate.count, round(rate.period * SECOND))
+
+
+class Level(NamedTuple):
+    """When a bucket is full again, and when that was written."""
+
+    full_at: int
+    at: int
+
+
 @dataclass
 class World:
     """All there is, and the few things that every verb does to it."""
 
     now: int
+    ageing: int = AGEING
     jobs: dict[str, ModelJob] = field(default_factory=dict)
     definitions: dict[str, ModelDefinition] = field(default_factory=dict)
     lanes: dict[int, tuple[str, int]] = field(default_factory=dict)
@@ -135,7 +172,7 @@ class World:
     """(definition, idempotency key) → job, digest of the parameters, expiry."""
     schedules: dict[str, ScheduleRow] = field(default_factory=dict)
     ticks: dict[str, dict[int, dict[str, Any]]] = field(default_factory=dict)
-    buckets: dict[tuple[str, RateLimit], int] = field(default_factory=dict)
+    buckets: dict[Bucket, Level] = field(default_factory=dict)
     moves: set[Move] = field(default_factory=set)
     born: set[str] = field(default_factory=set)
     """Every job there ever was."""
@@ -170,7 +207,8 @@ class World:
             job.queued_at = self.now
         job.status = status
         job.updated_at = self.now
-        job.blocked = status is Status.QUEUED and job.limit_key is not None
+        job.rate_paid = job.rate_paid and trigger is Trigger.DUE
+        job.blocked = status is Status.QUEUED and job.limit_key is not None and not job.rate_paid
         if status not in LIVE:
             job.worker = None
         ended = status not in ACTIVE
@@ -188,20 +226,74 @@ class World:
         for key in {key for key in keys if key is not None}:
             mine = [job for job in self.jobs.values() if job.limit_key == key]
             limit = self.definitions[key[0]].limit("key_concurrency")
-            taken = sum(job.status in ADMITTED and not job.blocked for job in mine)
+            taken = sum(job.admitted for job in mine)
             waiting = sorted((job for job in mine if job.blocked), key=lambda job: job.rank)
-            for job in waiting[: max(0, limit - taken)] if limit else waiting:
+            room = max(0, limit - taken) if limit else len(waiting)
+            rate = self.definitions[key[0]].rate
+            if rate is not None and rate.per_key:
+                room = min(room, max(0, max(1, self.tokens(Bucket.of(*key, rate))) - self.unstarted(key)))
+            for job in waiting[:room]:
                 job.blocked = False
+
+    def unstarted(self, key: tuple[str, str]) -> int:
+        """How many admitted jobs of a concurrency key have not started."""
+        return sum(job.admitted and job.limit_key == key and job.status not in LIVE for job in self.jobs.values())
 
     def admit_all(self, definition: str) -> None:
         self.admit(job.limit_key for job in self.jobs.values() if job.draft.definition == definition)
 
-    def spend(self, definition: str) -> None:
-        """Take a token of the definition's rate; its bucket is known by the instant at which it is full again."""
-        rate = self.definitions[definition].rate
-        if rate is not None:
-            full_at = max(self.now, self.buckets.get((definition, rate), 0))
-            self.buckets[definition, rate] = full_at + period(rate) // rate.count
+    def spend(self, draft: Draft) -> None:
+        """Take a token of the rate of a job's definition, or of its key."""
+        rate = self.definitions[draft.definition].rate
+        if rate is not None and (draft.concurrency_key is not None or not rate.per_key):
+            self.take(Bucket.of(draft.definition, draft.concurrency_key if rate.per_key else None, rate))
+
+    def take(self, bucket: Bucket) -> None:
+        full_at = max(self.now, self.full_at(bucket))
+        self.buckets[bucket] = Level(full_at + bucket.period // bucket.size, self.now)
+
+    def tokens(self, bucket: Bucket) -> int:
+        """Whole tokens there are."""
+        missing = max(0, self.full_at(bucket) - self.now)
+        return (bucket.period - missing) * bucket.size // bucket.period
+
+    def full_at(self, bucket: Bucket) -> int:
+        return self.buckets[bucket].full_at if bucket in self.buckets else 0
+
+    def choose_by_key(self, jobs: Iterable[ModelJob], rate: RateLimit, wanted: int) -> list[ModelJob]:
+        """The first jobs whose keys have a token; those before them whose keys have none are put off."""
+        chosen: list[ModelJob] = []
+        looked_at: Counter[Bucket] = Counter()
+        for job in jobs:
+            if len(chosen) == wanted:
+                break
+            bucket = Bucket.of(job.draft.definition, job.draft.concurrency_key, rate)
+            if bucket.key is None:
+                chosen.append(job)
+                continue
+            interval = bucket.period // bucket.size
+            full_at = max(self.now, self.full_at(bucket)) + looked_at[bucket] * interval
+            looked_at[bucket] += 1
+            job.rate_paid = True
+            if (bucket.period - (full_at - self.now)) * bucket.size >= bucket.period:
+                chosen.append(job)
+            else:
+                job.due_at = max(self.now, full_at - bucket.period - -bucket.period // bucket.size)
+                job.status, job.updated_at = Status.SCHEDULED, self.now
+        return chosen
+
+    def follow_clock(self) -> None:
+        """After the clock was set back, rates and the jobs that they put off follow it."""
+        leads: dict[tuple[str, str | None], int] = {}
+        for bucket, level in self.buckets.items():
+            if level.at > self.now + SECOND:
+                lead = level.at - self.now
+                self.buckets[bucket] = Level(level.full_at - lead, self.now)
+                name = bucket.definition, bucket.key
+                leads[name] = max(lead, leads.get(name, 0))
+        for job in self.jobs.values():
+            if job.status is Status.SCHEDULED and job.rate_paid and job.limit_key in leads:
+                job.due_at -= leads[job.limit_key]
 
     def owned(self, held: Held) -> ModelJob | None:
         """The job that an attempt may still write to."""
@@ -255,10 +347,6 @@ class World:
             if attempt is None or job.started_at is None
             else max(0.0, (from_datetime(attempt.ended_at, "ended_at") - job.started_at) / 1e6),
         )  # fmt: skip
-
-
-def period(rate: RateLimit) -> int:
-    return round(rate.period * SECOND)
 
 
 def stands(pause: Pause | None, now: int) -> bool:

@@ -25,14 +25,16 @@ class ControlModel:
 
     def cancel(self, job_ids: Sequence[str]) -> dict[str, Status]:
         found = self._found(job_ids)
+        moved = []
         for job in found:
             for status in allowed(job.told(self.world.now), Trigger.CANCEL):
                 self.world.note(job.status, Trigger.CANCEL, status)
                 if status is not None and status is not job.status:
                     self._move(job, Trigger.CANCEL, status)
+                    moved.append(job)
                     job.cancel_at = self.world.now
                     self._tell(job, kinds.CANCELLING if status is Status.CANCELLING else kinds.CANCELLED)
-        self.world.admit(job.limit_key for job in found)
+        self.world.admit(job.limit_key for job in moved)
         return self._told(found)
 
     def reschedule(self, job_id: str, due: int | None, delay: int) -> Status:
@@ -107,9 +109,9 @@ class ControlModel:
 
     def override(self, key: str, overrides: Mapping[str, object]) -> None:
         definition = self._definition(key)
-        before = definition.limit("key_concurrency")
+        before = definition.limits_of_keys
         definition.overrides = dict(overrides)
-        if definition.limit("key_concurrency") != before:
+        if definition.limits_of_keys != before:
             self.world.admit_all(key)
 
     def _found(self, job_ids: Sequence[str]) -> list[ModelJob]:
@@ -257,10 +259,10 @@ class AdminModel:
         lanes = {pair: lane for lane, pair in self.world.lanes.items()}
         for each in definitions:
             known = self.world.definitions.setdefault(each.key, ModelDefinition())
-            before = known.limit("key_concurrency") if known.versions else 0
+            before = known.limits_of_keys if known.versions else None
             known.versions[each.version] = each
             lanes.setdefault((each.key, each.version), len(lanes) + 1)
-            if known.limit("key_concurrency") != before:
+            if known.limits_of_keys != before:
                 self.world.admit_all(each.key)
         self.world.lanes = {lane: pair for pair, lane in lanes.items()}
         return {(each.key, each.version): lanes[each.key, each.version] for each in definitions}
@@ -286,7 +288,7 @@ class AdminModel:
             job = world.jobs.get(job_id)
             if expires_at <= world.now and (job is None or job.status not in ACTIVE):
                 del world.keys[name]
-        world.buckets = {name: full_at for name, full_at in world.buckets.items() if full_at > world.now}
+        world.buckets = {name: level for name, level in world.buckets.items() if level.full_at > world.now}
         for ticks in world.ticks.values():
             for instant, tick in [*ticks.items()]:
                 if tick["at"] < to_datetime(world.now - age) and instant < max(ticks):

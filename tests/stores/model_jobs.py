@@ -12,7 +12,7 @@ from penstock.core.job import Attempt, Claimed, Created, Draft, Held, Phase, Rev
 from penstock.core.outcome import Cause, Failure, Outcome, Settlement, Standing, decide
 from penstock.core.transitions import ACTIVE, Status, Trigger
 from penstock.core.worker import Reclaimed, SettleReport, WorkerInfo
-from tests.stores.model import ModelJob, ModelWorker, World, period, stands
+from tests.stores.model import Bucket, ModelJob, ModelWorker, World, stands
 
 RELEASED = Outcome(Trigger.RELEASE, Cause.RELEASED)
 LOST = Outcome(
@@ -33,7 +33,8 @@ class JobsModel:
     def create(self, drafts: Sequence[Draft]) -> list[Created]:
         self._check(drafts)
         answers = [self._create(draft) for draft in drafts]
-        self.world.admit(self._limit_key(draft) for draft in drafts)
+        queued = [each.created and each.status is Status.QUEUED for each in answers]
+        self.world.admit(self._limit_key(draft) for draft, new in zip(drafts, queued, strict=True) if new)
         return answers
 
     def promote(self, limit: int) -> set[str]:
@@ -43,7 +44,7 @@ class JobsModel:
         moved = sorted(due, key=lambda job: (job.due_at, job.id))[:limit]
         for job in moved:
             self.world.move(job, Trigger.DUE, Status.QUEUED)
-        self.world.admit(job.limit_key for job in moved)
+        self.world.admit(job.limit_key for job in moved if job.blocked)
         return {job.id for job in moved}
 
     def next_due(self) -> int | None:
@@ -51,35 +52,30 @@ class JobsModel:
         return min((each - self.world.now for each in due), default=None)
 
     def repair_limits(self) -> None:
-        self.world.admit({job.limit_key for job in self.world.jobs.values() if job.blocked})
+        self.world.follow_clock()
+        keys = {job.limit_key for job in self.world.jobs.values() if job.blocked}
+        self.world.admit(
+            key for key in keys if key and not (self._has_rate_by_key(key[0]) and self.world.unstarted(key))
+        )
 
-    def claimable(self, lanes: Sequence[int], limit: int, limited: Sequence[int]) -> list[ModelJob]:
-        """What a worker may get, best first: nothing of what is paused, blocked or at its limit."""
-        world = self.world
-        queued = [job for job in world.jobs.values() if job.status is Status.QUEUED and not job.blocked]
-        room = {key: self._room(key, limit) for key in world.definitions}
-        best: list[ModelJob] = []
-        for job in sorted(queued, key=lambda job: job.rank):
-            lane, key = job.draft.lane, job.draft.definition
-            bounded = world.definitions[key].limit("concurrency") or world.definitions[key].rate
-            if lane in lanes and (lane in limited or not bounded) and room[key] > 0 and len(best) < limit:
-                room[key] -= 1
-                best.append(job)
-        return best
-
-    def claim(self, worker: str, jobs: Sequence[ModelJob], *, start: bool) -> list[Claimed]:
-        """Give these of the claimable jobs to the worker."""
+    def claim(
+        self, worker: str, lanes: Sequence[int], limit: int, limited: Sequence[int], *, start: bool
+    ) -> list[Claimed]:
+        """With no other worker about, a claim takes everything that it may, best first."""
         self.world.live(worker)
+        jobs = self._claimable(lanes, limit, limited)
         for job in jobs:
+            job.rate_paid = False
             self.world.move(job, Trigger.CLAIM, Status.RUNNING)
             job.fence += 1
             job.attempt += 1
             job.worker = worker
             # One with a loss behind it is started when its turn to run alone has come.
             job.started_at = self.world.now if start and job.lost == 0 else None
-            self.world.spend(job.draft.definition)
+            self.world.spend(job.draft)
             if job.started_at is not None:
                 self.world.tell(kinds.STARTED, job.id, job.fence)
+        self.world.admit({job.limit_key for job in jobs if self._has_rate_by_key(job.draft.definition)})
         return [
             Claimed(
                 job.id, job.draft.lane, job.fence, job.attempt, job.draft.max_attempts, job.lost, job.draft.params,
@@ -213,6 +209,31 @@ class JobsModel:
             found.ended = "stopped"
             self.world.tell(kinds.WORKER_STOPPED, worker)
 
+    def _claimable(self, lanes: Sequence[int], limit: int, limited: Sequence[int]) -> list[ModelJob]:
+        """What a worker may get, best first: nothing of what is paused, blocked or at its limit.
+
+        Of a definition with a rate by key, those whose keys have no token are put off.
+        """
+        world = self.world
+        found: list[ModelJob] = []
+        for key, definition in sorted(world.definitions.items()):
+            bounded = definition.limit("concurrency") or definition.rate
+            asked = {*lanes}.intersection(limited) if bounded else {*lanes}
+            best = [
+                job
+                for job in world.jobs.values()
+                if job.draft.definition == key and job.draft.lane in asked
+                if job.status is Status.QUEUED and not job.blocked
+            ]
+            best.sort(key=lambda job: job.rank)
+            room, rate = self._room(key, limit), definition.rate
+            found += world.choose_by_key(best, rate, room) if rate is not None and rate.per_key else best[:room]
+        return sorted(found, key=lambda job: job.rank)[:limit]
+
+    def _has_rate_by_key(self, definition: str) -> bool:
+        rate = self.world.definitions[definition].rate
+        return rate is not None and rate.per_key
+
     def _room(self, key: str, limit: int) -> int:
         """How many jobs of a definition may be claimed now."""
         world, definition = self.world, self.world.definitions[key]
@@ -221,9 +242,9 @@ class JobsModel:
         if concurrency := definition.limit("concurrency"):
             running = sum(job.worker is not None and job.draft.definition == key for job in world.jobs.values())
             limit = min(limit, concurrency - running)
-        if rate := definition.rate:
-            missing = max(0, world.buckets.get((key, rate), 0) - world.now)
-            limit = min(limit, (period(rate) - missing) * rate.count // period(rate))
+        rate = definition.rate
+        if rate is not None and not rate.per_key:
+            limit = min(limit, world.tokens(Bucket.of(key, None, rate)))
         return max(0, limit)
 
     def _check(self, drafts: Sequence[Draft]) -> None:
@@ -273,7 +294,7 @@ class JobsModel:
             if draft.unique is not None and other.unique_key == name and other.status in ACTIVE:
                 return Created(other.id, other.status, created=False)
         due_at = max(world.now, world.now + draft.delay if draft.due is None else draft.due)
-        job = ModelJob(draft, Status.SCHEDULED, draft.priority, due_at, world.now, world.now)
+        job = ModelJob(draft, Status.SCHEDULED, draft.priority, due_at, world.now, world.now, ageing=world.ageing)
         if due_at <= world.now:
             job.status, job.queued_at, job.blocked = Status.QUEUED, world.now, job.limit_key is not None
         world.note(None, Trigger.CREATE, job.status)

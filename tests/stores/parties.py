@@ -11,10 +11,10 @@ from typing import Any
 from penstock.core.errors import LeaseLost, PenstockError
 from penstock.core.job import Claimed, Draft, Job
 from penstock.core.outcome import MAX_LOSSES, Cause, Settlement
-from penstock.core.plan import Plan
+from penstock.core.plan import Plan, Statement, Steps, writes
 from penstock.core.transitions import ACTIVE, LIVE, Status, Trigger
 from penstock.stores.verbs import admin, feed, jobs, schedules
-from tests.stores.model import ADMITTED, Told, World, stands
+from tests.stores.model import Told, World, stands
 
 CAUSES = {
     Trigger.SUCCEED: Cause.RETURNED,
@@ -55,7 +55,8 @@ class Party:
         """What a verb answers or raises, in a form that can be compared."""
         return answer(lambda: form(self.run(plan, now)))
 
-    def begin(self, now: int) -> None:
+    def begin(self, now: int, ageing: int) -> None:
+        self.run(_keep_ageing(ageing), now)
         self.cursor = self.run(feed.tip(), now)
 
     def lane(self, lanes: Sequence[int]) -> list[int]:
@@ -199,7 +200,7 @@ def keep_promises(party: Party, read: Sequence[Job], world: World) -> None:
         assert job.lost <= MAX_LOSSES, "I7: losses have a limit"
         running[job.definition] += job.status in LIVE
         if job.concurrency_key is not None:
-            admitted[job.definition, job.concurrency_key] += job.status in ADMITTED and not job.blocked
+            admitted[job.definition, job.concurrency_key] += world.jobs[job.id].admitted
         if job.unique is not None:
             unique[job.definition, job.unique] += job.status in ACTIVE
     assert max(unique.values(), default=0) <= 1, f"I11: {unique}"
@@ -250,3 +251,8 @@ def _same(got: Any, expected: Any, what: str) -> None:
         what = f"{what}: job {got.id}"
         got, expected = ({name: getattr(each, name) for name in names} for each in (got, expected))
     raise AssertionError(f"{what}\n  store: {got}\n  model: {expected}")
+
+
+@writes
+def _keep_ageing(interval: int) -> Steps[None]:
+    yield Statement("save_ageing", {"interval": str(interval), "by": "me"})

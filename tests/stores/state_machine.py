@@ -16,8 +16,13 @@ from penstock.core.transitions import ACTIVE, ENDINGS, LIVE, TERMINAL, WAITING, 
 from penstock.stores.verbs import admin, control, feed, jobs, schedules
 from tests.stores.history import History, pick
 from tests.stores.kit import LEASE
+from tests.stores.liveness import Terms
+from tests.stores.model import AGEING, STRICT_PRIORITY
 
 KEYS = ("mail", "report")
+AHEAD = (0, 0, 1, 4)
+TURNS = Definition("turns")
+RATES = (RateLimit(1, 10), RateLimit(2, 10), RateLimit(1, 10, per_key=True), RateLimit(2, 10, per_key=True))
 some = st.integers(0, 11)
 few = st.lists(some, min_size=1, max_size=3, unique=True)
 maybe = st.sampled_from((None, "a", "a", "b"))
@@ -25,14 +30,41 @@ waits = st.sampled_from((0, HOUR, DAY, 8 * DAY))
 delays = st.sampled_from((0, 0, 0, SECOND, HOUR))
 phases = st.tuples(st.integers(0, 2), st.sampled_from(("running", "completed", "completed", "failed")))
 endings = st.lists(st.tuples(some, st.sampled_from(sorted(ENDINGS))), min_size=1, max_size=4)
+turns = st.builds(
+    Definition,
+    st.just("turns"),
+    concurrency=st.integers(0, 2),
+    key_concurrency=st.integers(0, 2),
+    rate_limit=st.sampled_from((None, RateLimit(1, 2), RateLimit(1, 2, per_key=True))),
+)
 schedule_keys = st.sampled_from(("daily", "daily", "later"))
 
 
 class StoreMachine(History):
     """What may happen: every verb, and some chains of verbs that chance alone would hardly bring about."""
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(
+        ageing=st.sampled_from((AGEING, STRICT_PRIORITY, 30 * SECOND)),
+        slots=st.integers(2, 4),
+        ahead=st.sampled_from(AHEAD),
+        inline=st.sampled_from(((), ("call",), (KEYS[1], "crowd"))),
+        crashes=st.sampled_from((0, 0, 1, 2)),
+        resumes=st.booleans(),
+        everywhere=st.sampled_from((*[False] * 9, True)),
+        turns=turns,
+    )
+    def begin(
+        self,
+        ageing: int = AGEING,
+        crashes: int = 0,
+        resumes: bool = False,
+        everywhere: bool = True,
+        turns: Definition = TURNS,
+        **terms: Any,
+    ) -> None:
+        self.open(ageing)
+        self.terms, self.turns, self.crashes = Terms(**terms), turns, crashes
+        self.resumes, self.everywhere = resumes, everywhere
         self.register(Definition(KEYS[0], backoff=Fixed(10), hooks=("on_fail", "on_end")))
         for version in (1, 2):
             self.register(Definition(KEYS[1], version, backoff=Fixed(10), concurrency=2, key_concurrency=1))
@@ -50,7 +82,7 @@ class StoreMachine(History):
         stale_after=st.sampled_from((HOUR, DAY, 7 * DAY)),
         delete_after=st.sampled_from((0, HOUR, 7 * DAY)),
         backoff=st.sampled_from((Fixed(10), Backoff(base=5, jitter=0.2))),
-        rate_limit=st.sampled_from((None, None, RateLimit(1, 10), RateLimit(2, 10))),
+        rate_limit=st.sampled_from((None, None, None, *RATES)),
         hooks=st.sampled_from(((), ("on_end",), ("on_fail", "on_end"))),
     )
     def define(self, key: str, **options: Any) -> None:
@@ -147,6 +179,37 @@ class StoreMachine(History):
         triggers = [trigger for _, trigger in endings]
         done = [self.ending(*each, retryable, delay) for each in zip(claimed, triggers, strict=False)]
         self.end(done)
+
+    @rule(
+        key=st.sampled_from(("a", "a", None)),
+        number=st.integers(2, 4),
+        rate=st.sampled_from((None, *RATES)),
+        key_concurrency=st.integers(0, 2),
+        priority=st.sampled_from((10, 10, 20)),
+        claims=st.lists(
+            st.tuples(st.sampled_from((-2 * SECOND, 0, 5 * SECOND, 10 * SECOND)), st.integers(1, 4), st.booleans()),
+            min_size=1,
+            max_size=4,
+        ),
+    )
+    def rush(
+        self,
+        key: str | None,
+        number: int,
+        rate: RateLimit | None,
+        key_concurrency: int,
+        priority: int,
+        claims: list[tuple[int, int, bool]],
+    ) -> None:
+        """Jobs of one key come together, and workers take them as their rate and their key allow."""
+        self.register(Definition("call", rate_limit=rate, key_concurrency=key_concurrency))
+        lane = next(lane for lane, (name, _) in self.world.lanes.items() if name == "call")
+        self.make([self.draft_of(lane, concurrency_key=key, priority=priority) for _ in range(number)])
+        for wait, limit, swept in claims:
+            self.promote(wait, 5)
+            if swept:
+                self.same(self.jobs.repair_limits, lambda _: jobs.repair_limits())
+            self.end([self.ending(each, Trigger.SUCCEED, True, None) for each in self.take_anything(limit)])
 
     @rule(numbers=few, other=st.booleans())
     def start(self, numbers: list[int], other: bool) -> None:

@@ -105,7 +105,8 @@ def test_a_model_and_sqlite_live_through_many_histories(counts: Counts, soak: bo
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_a_model_that_is_wrong_is_found_out(planted: dict[str, Any]) -> None:
-    Machine = type("Machine", (StoreMachine,), {**planted, "open_stores": staticmethod(lambda: [_memory()])})
+    facts = {"open_stores": staticmethod(lambda: [_memory()]), "run_everything": lambda machine: None}
+    Machine = type("Machine", (StoreMachine,), {**planted, **facts})
 
     with pytest.raises(AssertionError):
         run_state_machine_as_test(Machine, settings=_settings(400, derandomize=True, phases=[Phase.generate]))
