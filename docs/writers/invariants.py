@@ -122,6 +122,7 @@ TABLES = {
     "review": "What people were asked, and what they said.",
     "log": "Log lines of attempts.",
     "key_note": "PostgreSQL only: concurrency keys whose jobs have changed, until more of them are admitted.",
+    "unserved_lane": "Lanes that no live worker serves while another version is served.",
     "bucket": "Rate limits: the instant at which each bucket is full again.",
     "schedule": "Schedules.",
     "tick": "Instants of schedules that were made or passed over.",

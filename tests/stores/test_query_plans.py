@@ -112,6 +112,8 @@ VERBS: dict[str, Callable[[Filled], Plan[Any]]] = {
     "heartbeat": lambda it: jobs.heartbeat(it.workers[1], 10**9),
     "release unheld": lambda it: jobs.release_unheld(it.workers[1], _held(it, 10)),
     "repair limits": lambda it: jobs.repair_limits(),
+    "keys kept": lambda it: jobs.keys_kept(),
+    "give way": lambda it: jobs.give_way(),
     "progress": lambda it: jobs.save_progress([(held, 50.0, None, None) for held in _held(it, 50)]),
     "create one": lambda it: jobs.create([it.kit.draft()]),
     "create alike": lambda it: jobs.create([it.kit.draft() for _ in range(50)]),

@@ -89,6 +89,18 @@ class JobsPort(Protocol):
         that was set back."""
         ...
 
+    def keys_kept(self) -> Plan[bool]:
+        """Whether there may be anything to do for `give_way`."""
+        ...
+
+    def give_way(self, limit: int = 1000, after: str = "") -> Plan[str | None]:
+        """Of each concurrency key, block admitted jobs again that are queued in a lane that no live worker serves while
+        one serves another version of the definition, as many as jobs of served lanes are blocked; these are admitted.
+        From then on keys admit jobs of that lane after all others, until a live worker serves it: then the next call
+        returns them to their rank. Nothing changes while live workers serve no version. `limit`, `after` and the answer
+        are as with `repair_limits`."""
+        ...
+
     def claim(
         self,
         worker: str,

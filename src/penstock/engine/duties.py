@@ -15,6 +15,7 @@ from penstock.engine.service import log
 _GRACE = 1_000_000
 _SAFETY = 1.0
 _REPAIR_EVERY = 10.0
+_GIVE_WAY_EVERY = 2.0
 _BATCH = 1000
 _FORGOTTEN = 15.0
 _REPUBLISH_EVERY = 15.0
@@ -79,7 +80,8 @@ class Republisher:
 
 
 class Rescuer:
-    """Free jobs of workers whose lease has ended; admit blocked jobs whose concurrency key has room.
+    """Free jobs of workers whose lease has ended; admit blocked jobs whose concurrency key has room, or is
+    kept by jobs that no worker can run.
 
     It owns the store that it is given. `fit` says whether this process has been in touch with the store, so that it may
     take others for dead; it is asked after each answer, because an answer may have come through an outage.
@@ -102,6 +104,7 @@ class Rescuer:
         self._fit = fit
         self._clock = clock
         self._repaired_at = 0.0
+        self._gave_way_at = 0.0
         self._after = ""
 
     async def close(self) -> None:
@@ -113,12 +116,21 @@ class Rescuer:
         more = False
         if await self._store.arun(self._jobs.forsaken(_GRACE)) and self._fit():
             more = await self._reclaim()
+        if self._clock() - self._gave_way_at >= _GIVE_WAY_EVERY:
+            await self._give_way()
         if self._clock() - self._repaired_at >= _REPAIR_EVERY:
             looked_at = await self._store.arun(self._jobs.repair_limits(after=self._after))
             self._after = looked_at or ""
             if not self._after:
                 self._repaired_at = self._clock()
         return 0.0 if more else self._pace.rest(self._every)
+
+    async def _give_way(self) -> None:
+        """Let jobs that workers can run have the concurrency keys that others keep."""
+        after: str | None = "" if await self._store.arun(self._jobs.keys_kept()) else None
+        while after is not None:
+            after = await self._store.arun(self._jobs.give_way(after=after))
+        self._gave_way_at = self._clock()
 
     async def _reclaim(self) -> bool:
         """Free the jobs of one worker, so that a slow store can do it in time; whether there may be more."""

@@ -22,6 +22,8 @@ from penstock.stores.verbs.hooks import take_hooks as take_hooks
 from penstock.stores.verbs.rescue import forsaken as forsaken
 from penstock.stores.verbs.rescue import reclaim as reclaim
 from penstock.stores.verbs.rescue import release_unheld as release_unheld
+from penstock.stores.verbs.unserved import give_way as give_way
+from penstock.stores.verbs.unserved import keys_kept as keys_kept
 
 _PLAIN_COLUMNS = (
     "id", "lane", "priority", "max_attempts", "due", "delay", "params", "reference_type", "reference_id",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +13,7 @@ from penstock.core.transitions import BY_CODE, WAITING, Status
 from penstock.core.why import MOST_AHEAD, MOST_HOLDERS, Facts, Full, Reason, reasons
 from penstock.core.worker_config import SETTING, disabled_in
 from penstock.stores.verbs import limits, rows
+from penstock.stores.verbs.unserved import served_lanes
 
 _COLUMNS = (
     "key", "version", "lane", "status", "stored", "due_at", "rank", "blocked", "rate_paid", "limit_key", "worker",
@@ -36,7 +36,7 @@ def why(job_id: str) -> Steps[list[Reason]]:
 
 @reads
 def unserved() -> Steps[list[tuple[str, int, int]]]:
-    served = yield from _served()
+    served = yield from served_lanes()
     lanes = {(key, version): lane for key, version, lane in (yield Statement("all_lanes"))}
     waiting: dict[tuple[str, int], int] = {}
     for key, version, status, n in (yield Statement("read_counts")):
@@ -65,7 +65,7 @@ def _facts(row: dict[str, Any]) -> Facts:
 
 def _around(job_id: str, row: dict[str, Any], facts: Facts) -> Steps[Facts]:
     """What else keeps a waiting job: workers, limits, and what stands before it."""
-    served = yield from _served()
+    served = yield from served_lanes()
     lanes: dict[int, int] = dict((yield Statement("key_lanes", {"key": row["key"]})))
     setting = yield Statement("find_setting", {"name": SETTING})
     facts = replace(
@@ -80,11 +80,6 @@ def _around(job_id: str, row: dict[str, Any], facts: Facts) -> Steps[Facts]:
     )
     place = {"id": job_id, "rank": row["rank"], "lanes": sorted(served), "limit": MOST_AHEAD}
     return replace(facts, ahead=(yield Statement("count_ahead", place))[0][0])
-
-
-def _served() -> Steps[set[int]]:
-    found = yield Statement("served_lanes")
-    return {lane for (text,) in found for lane in json.loads(text)}
 
 
 def _failing() -> Steps[tuple[str, ...]]:

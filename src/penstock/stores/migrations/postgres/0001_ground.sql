@@ -239,6 +239,10 @@ CREATE TABLE {schema}.key_note (
     PRIMARY KEY (limit_key, id)
 );
 
+-- Lanes that no live worker serves while another version of their definition is served: concurrency keys admit their jobs
+-- after all others.
+CREATE TABLE {schema}.unserved_lane (lane integer PRIMARY KEY);
+
 -- A rate limit as the instant at which its bucket is full again.
 CREATE TABLE {schema}.bucket (
     name text PRIMARY KEY,

@@ -233,6 +233,10 @@ CREATE TABLE log (
 ) STRICT;
 CREATE INDEX log_job ON log (job_id, seq);
 
+-- Lanes that no live worker serves while another version of their definition is served: concurrency keys admit their jobs
+-- after all others.
+CREATE TABLE unserved_lane (lane INTEGER PRIMARY KEY) STRICT;
+
 -- A rate limit as the instant at which its bucket is full again.
 CREATE TABLE bucket (
     name TEXT PRIMARY KEY,

@@ -7,6 +7,14 @@
 -- let missing: greatest(0, coalesce(bucket.full_at, 0) - {now})
 -- let tokens: (control.rate_period - {missing}) * control.rate_count / nullif(control.rate_period, 0)
 
+-- let unserved:
+SELECT definition.lane FROM {schema}.definition JOIN {schema}.control USING (key)
+WHERE (key_concurrency > 0 OR rate_per_key) AND definition.lane <> ALL(%(served)s::integer[])
+    AND key IN (SELECT key FROM {schema}.definition WHERE lane = ANY(%(served)s::integer[]))
+    AND (
+        SELECT true FROM {schema}.job WHERE job.lane = definition.lane AND status = 1 AND NOT blocked ORDER BY rank, id LIMIT 1
+    )
+
 -- name: touch_keys
 -- Note that jobs of these concurrency keys have changed. Each note is a row of its own: nobody waits for another's key.
 INSERT INTO {schema}.key_note (limit_key) SELECT unnest(%(limit_key)s::text[]);
@@ -35,6 +43,7 @@ GROUP BY note.limit_key HAVING count(*) = count(held.id);
 -- name: admit
 -- Let as many waiting jobs of these concurrency keys through as their limit allows, of a key with a rate no more than it
 -- has tokens for, but always one; and remove the notes that are held.
+-- Jobs of unserved lanes come last.
 -- Keys of which another transaction holds a waiting job, or of which more can be admitted, keep them and are the answer.
 WITH room AS MATERIALIZED (
     SELECT input.limit_key,
@@ -56,11 +65,24 @@ waiting AS MATERIALIZED (
         SELECT FROM {schema}.job WHERE job.limit_key = room.limit_key AND blocked ORDER BY rank, id LIMIT room.free
     ) AS job GROUP BY room.limit_key
 ),
-next AS MATERIALIZED (
+first AS MATERIALIZED (
     SELECT room.limit_key, job.id FROM room CROSS JOIN LATERAL (
         SELECT id FROM {schema}.job WHERE job.limit_key = room.limit_key AND blocked
+            AND lane <> ALL(ARRAY(SELECT lane FROM {schema}.unserved_lane))
         ORDER BY rank, id LIMIT room.free FOR UPDATE SKIP LOCKED
     ) AS job
+),
+next AS MATERIALIZED (
+    SELECT limit_key, id FROM first
+    UNION ALL
+    SELECT * FROM (
+        SELECT room.limit_key, job.id FROM room CROSS JOIN LATERAL (
+            SELECT id FROM {schema}.job WHERE job.limit_key = room.limit_key AND blocked
+                AND lane = ANY(ARRAY(SELECT lane FROM {schema}.unserved_lane))
+            ORDER BY rank, id LIMIT room.free - (SELECT count(*) FROM first WHERE first.limit_key = room.limit_key)
+            FOR UPDATE SKIP LOCKED
+        ) AS job WHERE EXISTS (SELECT FROM {schema}.unserved_lane)
+    ) AS last
 ),
 let_through AS (UPDATE {schema}.job SET blocked = false FROM next WHERE job.id = next.id),
 unfinished AS MATERIALIZED (
@@ -98,6 +120,31 @@ WHERE (control.key_concurrency = 0 OR control.key_concurrency > (
 )) AND NOT ({rate_by_key} AND EXISTS (
     SELECT FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted} AND status < 2
 ));
+
+-- name: keys_kept
+-- Whether jobs of lanes that no live worker serves may keep concurrency keys from others, or such a lane is served again.
+SELECT 1 WHERE EXISTS (SELECT FROM {schema}.unserved_lane WHERE lane = ANY(%(served)s::integer[]))
+    OR ((SELECT true FROM {schema}.job WHERE blocked ORDER BY limit_key, rank, id LIMIT 1) AND EXISTS ({unserved}));
+
+-- name: note_unserved
+-- Lanes with ready jobs that no live worker serves while it serves another version are on record, those served are not.
+WITH served_again AS (DELETE FROM {schema}.unserved_lane WHERE lane = ANY(%(served)s::integer[]))
+INSERT INTO {schema}.unserved_lane (lane) {unserved} ORDER BY 1 ON CONFLICT DO NOTHING;
+
+-- name: give_way
+-- Block admitted jobs of unserved lanes again, as many as jobs of served lanes wait for their concurrency keys: the last
+-- ones first. The answer is these keys.
+WITH holder AS MATERIALIZED (
+    SELECT job.id FROM unnest(%(limit_key)s::text[]) AS input (limit_key) CROSS JOIN LATERAL (
+        SELECT id FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted} AND status = 1
+            AND lane = ANY(ARRAY(SELECT lane FROM {schema}.unserved_lane))
+        ORDER BY rank DESC, id DESC LIMIT (
+            SELECT count(*) FROM {schema}.job AS waiting WHERE waiting.limit_key = input.limit_key AND waiting.blocked
+                AND waiting.lane = ANY(%(served)s::integer[])
+        ) FOR UPDATE SKIP LOCKED
+    ) AS job
+)
+UPDATE {schema}.job SET blocked = true, rate_paid = false FROM holder WHERE job.id = holder.id RETURNING limit_key;
 
 -- name: lock_limited
 -- Hold the definitions with limits among these lanes; those that are paused or that another worker holds just now

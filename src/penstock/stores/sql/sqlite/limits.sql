@@ -7,6 +7,27 @@
 -- let full_at: coalesce((SELECT full_at FROM bucket WHERE name = :limit_key || '@' || control.rate_count || '/' || control.rate_period), 0)
 -- let tokens: (control.rate_period - max(0, {full_at} - :now)) * control.rate_count / control.rate_period
 
+-- let room:
+coalesce((
+    SELECT max(0, min(
+        CASE control.key_concurrency WHEN 0 THEN 1000000000 ELSE control.key_concurrency - (
+            SELECT count(*) FROM job WHERE limit_key = :limit_key AND {admitted}
+        ) END,
+        CASE WHEN {rate_by_key} THEN max(1, {tokens}) - (
+            SELECT count(*) FROM job WHERE limit_key = :limit_key AND {admitted} AND +status < 2
+        ) ELSE 1000000000 END
+    ))
+    FROM definition JOIN control USING (key) WHERE definition.lane = (
+        SELECT lane FROM job WHERE limit_key = :limit_key AND blocked ORDER BY rank, id LIMIT 1
+    )
+), 0)
+
+-- let unserved:
+SELECT definition.lane FROM definition JOIN control USING (key)
+WHERE (key_concurrency > 0 OR rate_per_key) AND definition.lane NOT IN (SELECT value FROM json_each(:served))
+    AND key IN (SELECT key FROM definition WHERE lane IN (SELECT value FROM json_each(:served)))
+    AND EXISTS (SELECT 1 FROM job WHERE job.lane = definition.lane AND status = 1 AND NOT blocked)
+
 -- name: touch_keys
 -- Nothing to note: jobs are admitted in the transaction that changes others of their concurrency key.
 SELECT 1 WHERE false;
@@ -21,22 +42,14 @@ SELECT limit_key, '' FROM {input};
 
 -- name: admit
 -- Let as many waiting jobs of these concurrency keys through as their limit allows; of a key with a rate no more than
--- it has tokens for, but always one.
+-- it has tokens for, but always one. Jobs of unserved lanes come last.
 UPDATE job SET blocked = 0 WHERE id IN (
-    SELECT id FROM job WHERE limit_key = :limit_key AND blocked ORDER BY rank, id
-    LIMIT coalesce((
-        SELECT max(0, min(
-            CASE control.key_concurrency WHEN 0 THEN 1000000000 ELSE control.key_concurrency - (
-                SELECT count(*) FROM job WHERE limit_key = :limit_key AND {admitted}
-            ) END,
-            CASE WHEN {rate_by_key} THEN max(1, {tokens}) - (
-                SELECT count(*) FROM job WHERE limit_key = :limit_key AND {admitted} AND +status < 2
-            ) ELSE 1000000000 END
-        ))
-        FROM definition JOIN control USING (key) WHERE definition.lane = (
-            SELECT lane FROM job WHERE limit_key = :limit_key AND blocked ORDER BY rank, id LIMIT 1
-        )
-    ), 0)
+    SELECT id FROM job WHERE limit_key = :limit_key AND blocked AND lane NOT IN (SELECT lane FROM unserved_lane)
+    ORDER BY rank, id LIMIT {room}
+);
+UPDATE job SET blocked = 0 WHERE EXISTS (SELECT 1 FROM unserved_lane) AND id IN (
+    SELECT id FROM job WHERE limit_key = :limit_key AND blocked AND lane IN (SELECT lane FROM unserved_lane)
+    ORDER BY rank, id LIMIT {room}
 );
 -- then
 
@@ -60,6 +73,31 @@ WHERE (control.key_concurrency = 0 OR control.key_concurrency > (
 )) AND NOT ({rate_by_key} AND EXISTS (
     SELECT 1 FROM job WHERE limit_key = input.limit_key AND {admitted} AND +status < 2
 ));
+
+-- name: keys_kept
+-- Whether jobs of lanes that no live worker serves may keep concurrency keys from others, or such a lane is served again.
+SELECT 1 WHERE EXISTS (SELECT 1 FROM unserved_lane WHERE lane IN (SELECT value FROM json_each(:served)))
+    OR (EXISTS (SELECT 1 FROM job WHERE blocked) AND EXISTS ({unserved}));
+
+-- name: note_unserved
+-- Lanes with ready jobs that no live worker serves while it serves another version are on record, those served are not.
+DELETE FROM unserved_lane WHERE lane IN (SELECT value FROM json_each(:served));
+INSERT OR IGNORE INTO unserved_lane (lane) {unserved};
+
+-- name: give_way
+-- Block admitted jobs of unserved lanes again, as many as jobs of served lanes wait for their concurrency keys: the last
+-- ones first. The answer is these keys.
+UPDATE job SET blocked = 1, rate_paid = 0 WHERE id IN (
+    SELECT holder.id FROM (
+        SELECT job.id, limit_key, row_number() OVER (PARTITION BY limit_key ORDER BY rank DESC, job.id DESC) AS place
+        FROM {input} AS input CROSS JOIN job USING (limit_key)
+        WHERE {admitted} AND status = 1 AND lane IN (SELECT lane FROM unserved_lane)
+    ) AS holder
+    WHERE place <= (
+        SELECT count(*) FROM job AS waiting WHERE waiting.limit_key = holder.limit_key AND waiting.blocked
+            AND waiting.lane IN (SELECT value FROM json_each(:served))
+    )
+) RETURNING limit_key;
 
 -- name: lock_limited
 -- The definitions with limits among these lanes; those that are paused are left out.
