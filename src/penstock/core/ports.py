@@ -45,6 +45,7 @@ from penstock.core.job import (
     Review,
     StoredLog,
 )
+from penstock.core.keys_port import KeysPort
 from penstock.core.outcome import Settlement
 from penstock.core.plan import Plan
 from penstock.core.retention_port import RetentionPort
@@ -59,7 +60,7 @@ Progress = tuple[Held, float, str | None, str | None]
 """What an attempt reports: who it is, percent, message, phase."""
 
 
-class JobsPort(Protocol):
+class JobsPort(KeysPort, Protocol):
     """What creators and workers do."""
 
     def create(self, drafts: Sequence[Draft]) -> Plan[list[Created]]:
@@ -81,24 +82,6 @@ class JobsPort(Protocol):
     def next_due(self) -> Plan[int | None]:
         """Microseconds until the next scheduled job is due; 0 or less when one is, or when a concurrency key was
         touched; None when there is nothing to promote."""
-        ...
-
-    def repair_limits(self, limit: int = 1000, after: str = "") -> Plan[str | None]:
-        """Admit blocked jobs whose concurrency key has room: up to `limit` keys after `after` are looked at. The last
-        of them, to go on after it; None when there were no more. Rates and the jobs that they put off follow a clock
-        that was set back."""
-        ...
-
-    def keys_kept(self) -> Plan[bool]:
-        """Whether there may be anything to do for `give_way`."""
-        ...
-
-    def give_way(self, limit: int = 1000, after: str = "") -> Plan[str | None]:
-        """Of each concurrency key, block admitted jobs again that are queued in a lane that no live worker serves while
-        one serves another version of the definition, as many as jobs of served lanes are blocked; these are admitted.
-        From then on keys admit jobs of that lane after all others, until a live worker serves it: then the next call
-        returns them to their rank. Nothing changes while live workers serve no version. `limit`, `after` and the answer
-        are as with `repair_limits`."""
         ...
 
     def claim(
