@@ -23,12 +23,7 @@ Faults = Mapping[str, tuple[str, str]]
 RARE: dict[str, Faults] = {
     "admits only urgent jobs": {"admit": ("AND blocked ORDER", "AND blocked AND priority > 10 ORDER")},
     "promotes only urgent jobs": {"promote": ("due_at <= :now", "due_at <= :now AND priority > 10")},
-    "keeps losses": {
-        "settle": ("lost = input.lost", "lost = max(job.lost, input.lost)"),
-        "settle_done": ("lost = 0", "lost = lost"),
-    },
     "resumes nothing": {"claim": ("pause_until <= :now", "false"), "claim_lane": ("pause_until <= :now", "false")},
-    "prefers what is not urgent": {"claim": ("ORDER BY rank, id LIMIT :limit", "ORDER BY rank DESC, id LIMIT :limit")},
     "counts what has ended as admitted": {"admit": ("(status BETWEEN 1 AND 3 OR", "(status > 0 OR")},
 }
 """Found after more histories, in a soak only."""
