@@ -10,7 +10,7 @@ from penstock.core.ports import Queue, Store
 from penstock.core.store_url import masked
 
 UNNAMED = ""
-"""Stands for a queue that was given as an object: another process cannot make it."""
+"""Marks a queue that was given as an object: another process cannot make it."""
 
 
 class Address(dict[str, Any]):

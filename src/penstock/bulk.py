@@ -77,7 +77,7 @@ class BulkChange:
         self.which = given.job_filter(which)
         if self.which == JobFilter() and not everything:
             raise InvalidInput(
-                f"{action} in bulk without a filter would speak of every job.",
+                f"{action} in bulk without a filter would change every job.",
                 hint=Hint(
                     "Say everything=True to mean that.",
                     cli="Say --all to mean that.",

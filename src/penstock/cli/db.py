@@ -32,7 +32,7 @@ AsJson = Annotated[bool, Parameter(name="--json", help="Print one JSON document.
 
 _TOLD_EVERY = 1.0
 _MARKS = 1000
-"""So many instants of each kind are shown or set back in one call."""
+"""The most instants of each kind that one call shows or sets back."""
 
 
 @app.command

@@ -1,4 +1,4 @@
-"""What operators want of a definition in place of what its code says, beside limits: how it is checked and applied."""
+"""What operators want of a definition instead of what its code says, limits apart: how it is checked and applied."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _SHORTEST_IN_BASE64 = 6
 _LONGEST_IN_ALL_FORMS = 10_000
 _MOST_IN_ALL_FORMS = 500
 _MOST_IN_ADDRESSES = 100_000
-"""So many characters of values are looked for in addresses and in base64 as well."""
+"""The number of characters of values that are looked for in addresses and in base64 as well."""
 _MOST_CHARACTERS = 4_000_000
 """Where all forms of the values have more characters together, whole texts are hidden."""
 _LEFT_OVER = 2

@@ -40,7 +40,7 @@ def masked(address: str) -> str:
 
 
 def scheme_of(address: str) -> str | None:
-    """What stands before :// if that can be the name of a kind of store."""
+    """The part before :// if that can be the name of a kind of store."""
     scheme, colon, _ = address.partition("://")
     return scheme if colon and _SCHEME.fullmatch(scheme) else None
 

@@ -45,7 +45,7 @@ class Heartbeat(threading.Thread):
         failed: Callable[[], None],
         unkillable: Callable[[], bool],
     ) -> None:
-        """`beat` extends the lease to so many seconds from now."""
+        """`beat` extends the lease to this number of seconds from now."""
         super().__init__(name="penstock-heartbeat", daemon=True)
         self._beat = beat
         self._settings = settings

@@ -232,7 +232,7 @@ class Holding:
         return kept
 
     def _share(self, done: int) -> float:
-        """How far a job is, in percent, after so many phases."""
+        """How far a job is, in percent, after this number of phases."""
         return min(100.0, max(0.0, 100 * done / len(self.definition.phases)))
 
     async def start(self) -> None:

@@ -49,7 +49,7 @@ class LoopProgress:
 
     @contextmanager
     def excused(self, seconds: float) -> Iterator[None]:
-        """Count what is done meanwhile as progress, for at most so many seconds; only from the loop's thread."""
+        """Count what is done meanwhile as progress, for at most these seconds; only from the loop's thread."""
         self._excused_until = boot_time() + seconds
         try:
             yield

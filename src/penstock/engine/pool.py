@@ -19,7 +19,7 @@ _PATIENCE = 30.0
 _MOST_AT_ONCE = 500
 
 _ASK_LIMITED = 0.2
-"""So many seconds after limited definitions had no job to give they are asked again."""
+"""Seconds after which limited definitions that had no job to give are asked again."""
 
 _FIRST_RANK = FRONT.rank
 

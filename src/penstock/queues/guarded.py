@@ -1,4 +1,4 @@
-"""An adapter of somebody else's: its failures are logged, and no caller sees them."""
+"""A user's adapter: its failures are logged, and no caller sees them."""
 
 from __future__ import annotations
 

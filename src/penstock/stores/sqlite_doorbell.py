@@ -213,7 +213,7 @@ def _seat(folder: Path) -> Iterator[tuple[socket.socket, Callable[[], bool]]]:
 
 
 def _address(folder: Path, descriptor: int, name: str) -> str:
-    """A path of a socket in an open folder: whoever moves the folder meanwhile leads it nowhere else."""
+    """A path of a socket in an open folder: a folder that is moved meanwhile leads it nowhere else."""
     return str((_HERE / str(descriptor) if _HERE.is_dir() else folder) / name)
 
 

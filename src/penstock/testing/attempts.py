@@ -228,7 +228,7 @@ class HookReporter(OwnErrands):
 
 @contextlib.contextmanager
 def _kept_logs(reporter: Any, ctx: AttemptContext, definition: Definition) -> Iterator[None]:
-    """What any logger is told meanwhile is kept with the job, from the level of its definition on."""
+    """What any logger writes meanwhile is kept with the job, from the level of its definition on."""
     root = logging.getLogger()
     level = root.level
     handler = JobRecords()

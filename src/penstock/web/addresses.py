@@ -53,7 +53,7 @@ def sign_of_proxy(scope: Scope) -> str | None:
     for name, _ in scope["headers"]:
         if name in _PROXY_HEADERS or name.startswith(_PROXY_FAMILIES):
             return f"the header {name.decode('latin-1')}"
-    # Programs of today speak 1.1; proxies speak 1.0 to servers unless they are told otherwise.
+    # Current programs use 1.1; proxies use 1.0 to servers unless they are configured otherwise.
     version = scope.get("http_version", "")
     return f"HTTP/{version}" if version in ("0.9", "1.0") else None
 

@@ -11,7 +11,7 @@ from penstock.web.refusals import Refusal
 from penstock.web.settings import MEGABYTE, WebSettings
 
 LARGE = 64 * 1024
-"""Bytes from which on a body is read in a thread: parsing so many takes less than other requests notice."""
+"""Bytes from which on a body is read in a thread: parsing fewer takes less time than other requests notice."""
 _CLOSE = {"Retry-After": "1", "Connection": "close"}
 
 T = TypeVar("T")
@@ -32,7 +32,7 @@ class Bodies:
         return self._of_all
 
     def take(self, caller: str, count: int, own: int) -> None:
-        """Count so many bytes more of a request that has `own` already; refuse what is too much.
+        """Count more bytes of a request that has `own` already; refuse what is too much.
 
         A body that is alone is never too much: how large one may be is another limit.
         """
@@ -57,7 +57,7 @@ class Bodies:
         self._of_all += count
 
     def give_back(self, caller: str, count: int) -> None:
-        """Count so many bytes less: their request is answered, or its caller has gone."""
+        """Count fewer bytes: their request is answered, or its caller has gone."""
         self._of_all -= count
         left = self._of_caller.pop(caller, 0) - count
         if left > 0:

@@ -88,7 +88,7 @@ class Doorkeeper:
 
 
 async def admit(request: Request, role: Role | None, *, again: bool = False) -> Caller:
-    """Find out who calls, and refuse whoever may not; `role` None lets everybody in.
+    """Find out who calls, and refuse callers that may not; `role` None lets everybody in.
 
     `again`: the request was let in before, so a token that has ended since then is not counted as a wrong one.
     """
@@ -163,7 +163,7 @@ def _nobody(request: Request, site: Site) -> Caller:
 
 
 def _local(request: Request, site: Site, address: str, request_id: str) -> Caller:
-    """While there is no token, this host and nobody else may do everything but what a super_admin does.
+    """While there is no token, callers of this host, and no others, may do everything but what a super_admin does.
 
     A proxy that says nothing of itself looks like a program of this host, so making tokens takes the setup code.
     """
@@ -233,7 +233,7 @@ def _bearer(header: str) -> str:
 
 
 def _refuse_foreign_pages(request: Request, *, of_a_browser: bool = False) -> None:
-    """A request that another site's page makes in somebody's browser changes nothing here.
+    """A request that another site's page makes in a user's browser changes nothing here.
 
     Browsers send Sec-Fetch-Site, or Origin where they are old. A cookie comes from a browser, so one of them must come
     with it; other programs send neither.

@@ -12,7 +12,7 @@ from penstock.core.errors import PenstockError
 from penstock.stores import ports
 
 _FRESH = 2.0
-"""For so many seconds an answer of the store is told again."""
+"""Seconds for which an answer of the store is given again."""
 _PATIENCE = 5.0
 _MANY = 1_000_000
 _ALWAYS = 2**62

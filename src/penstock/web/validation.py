@@ -15,7 +15,7 @@ from starlette.responses import Response
 from penstock.web.refusals import Refusal
 
 MOST_PROBLEMS = 20
-"""So many problems of a request are named."""
+"""The most problems of a request that are named."""
 _KINDS = {
     "missing": "is missing",
     "extra_forbidden": "is unknown here",
@@ -105,7 +105,7 @@ def _fields(shape: Any, steps: Sequence[str | int]) -> list[str]:
 
 
 def _models(shape: Any) -> Iterator[type[BaseModel]]:
-    """The models that an annotation speaks of."""
+    """The models that an annotation names."""
     if isinstance(shape, type) and issubclass(shape, BaseModel):
         yield shape
     for each in get_args(shape):

@@ -1,4 +1,4 @@
-"""How many wrong tokens are answered: so many of one network, and so many of all networks together, in a minute."""
+"""How many wrong tokens are answered in a minute: of one network, and of all networks together."""
 
 from __future__ import annotations
 

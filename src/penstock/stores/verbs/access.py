@@ -53,14 +53,14 @@ def count_usable_tokens() -> Steps[int]:
 @reads
 def needs_token() -> Steps[bool]:
     found = yield Statement("read_access")
-    # Without the row nobody knows whether there ever was a token.
+    # Without the row it is unknown whether there ever was a token.
     return not found or bool(found[0][0])
 
 
 @writes
 def open_access(*, by: str) -> Steps[bool]:
     opened = yield Statement("open_access")
-    # Only now: whoever makes a token holds the row until the token can be seen.
+    # Only now: a transaction that makes a token holds the row until the token can be seen.
     ((usable,),) = yield Statement("count_usable_tokens")
     if opened and usable:
         raise Conflict(

@@ -15,7 +15,7 @@ from penstock.core.job import FRONT, Draft, Place
 from penstock.core.plan import Plan, Rows, Statement, Steps, writes
 
 _LOOKED_AT = 100
-"""So many ready jobs of a definition with a rate by key a claim looks at together."""
+"""The number of ready jobs of a definition with a rate by key that a claim reads together."""
 _LOOKS = 10
 
 

@@ -19,7 +19,7 @@ _TIMES = 64
 
 @writes
 def prune(age: int, limit: int = 1000) -> Steps[int]:
-    """A job's events go together, once its `job.deleted` is older than `age`: nobody finds half a history. Those of
+    """A job's events go together, once its `job.deleted` is older than `age`: no reader finds half a history. Those of
     attempts that were removed go once the `job.pruned` that says so is older.
 
     In a bundle its id is nulled; the row goes with the last one."""

@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 _BEFORE_ALL_IDS = "00000000-0000-0000-0000-000000000000"
 _LOOKED_AT = 1000
-"""So many jobs that have run often are looked at in one call."""
+"""The number of jobs with many attempts that one call prunes."""
 
 _BY_AGE = (
     "drop_ended_workers", "drop_old_ticks", "drop_old_spans", "drop_old_lengths", "drop_old_hooks", "drop_old_tokens",

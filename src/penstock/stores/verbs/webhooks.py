@@ -36,7 +36,7 @@ from penstock.stores.verbs import audit, rows
 from penstock.stores.verbs.spreading import spread as spread
 
 LEAST_FAILURES = 10
-"""So many tries in a row must have failed before an endpoint is disabled for that."""
+"""Failed tries in a row before an endpoint is disabled."""
 SYSTEM = "penstock"
 """Who does what no operator asked for."""
 

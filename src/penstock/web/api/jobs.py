@@ -300,7 +300,7 @@ async def reject_job(call: Call, jobId: str, asked: shapes.RejectAsked | None = 
 
 
 async def _allow(call: Caller, count: int, *, taken: int = 0) -> None:
-    """Take from the allowance that all servers share; a caller that has used it up is told when to come back.
+    """Take from the allowance that all servers share; the refusal says when there is room again.
 
     A request takes one before its body is read, so that bodies are not free where jobs are not.
     """

@@ -80,7 +80,7 @@ export async function readConfiguration(): Promise<Stored> {
   return taken(await text("GET", path("worker", "config")));
 }
 
-/** Change what differs from what was read, unless somebody else has changed something since. */
+/** Change what differs from what was read, unless another user has changed something since. */
 export async function changeConfiguration(stored: Stored, { config, custom }: Stored): Promise<Stored> {
   const changes = JSON.stringify(differences(stored.config, config));
   const own = custom === stored.custom ? "" : `${changes === "{}" ? "" : ","}"custom":${custom}`;

@@ -105,7 +105,7 @@ CREATE TABLE {schema}.webhook_feed (
 );
 INSERT INTO {schema}.webhook_feed (one) VALUES (1);
 
--- What somebody should look at: since when, and until when. Of those that stand there is one of each kind and subject.
+-- Alerts: since when, and until when. At most one of each kind and subject is raised at a time.
 CREATE TABLE {schema}.alert (
     seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     kind text NOT NULL,

@@ -105,7 +105,7 @@ CREATE TABLE webhook_feed (
 ) STRICT;
 INSERT INTO webhook_feed (one) VALUES (1);
 
--- What somebody should look at: since when, and until when. Of those that stand there is one of each kind and subject.
+-- Alerts: since when, and until when. At most one of each kind and subject is raised at a time.
 CREATE TABLE alert (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     kind TEXT NOT NULL,

@@ -16,7 +16,7 @@ WHERE (key_concurrency > 0 OR rate_per_key) AND definition.lane <> ALL(%(served)
     )
 
 -- name: touch_keys
--- Note that jobs of these concurrency keys have changed. Each note is a row of its own: nobody waits for another's key.
+-- Note that jobs of these concurrency keys have changed. Each note is a row of its own: no transaction waits for another one's key.
 INSERT INTO {schema}.key_note (limit_key) SELECT unnest(%(limit_key)s::text[]);
 
 -- name: touched_keys

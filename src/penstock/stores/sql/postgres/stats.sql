@@ -98,7 +98,7 @@ GROUP BY span, status ORDER BY span, status;
 
 -- name: oldest_ready
 -- When the longest waiting job of each definition and priority was due, of those that are ready and come first: looked at
--- are so many of each definition, and the first one behind where each priority begins when priorities are strict.
+-- are that number of each definition, and the first one behind where each priority begins when priorities are strict.
 WITH place AS MATERIALIZED (
     SELECT CASE step WHEN -1 THEN -9223372036854775807
         ELSE {now} - {ageing} / 2 - step * {ageing} END AS rank

@@ -80,7 +80,7 @@ GROUP BY span, status ORDER BY span, status;
 
 -- name: oldest_ready
 -- When the longest waiting job of each definition and priority was due, of those that are ready and come first: looked at
--- are so many of each definition, and the first one behind where each priority begins when priorities are strict.
+-- are that number of each definition, and the first one behind where each priority begins when priorities are strict.
 WITH RECURSIVE priority (step) AS (SELECT -1 UNION ALL SELECT step + 1 FROM priority WHERE step < 20)
 SELECT key, priority, min(due_at) FROM (
     SELECT definition.key, job.priority, job.due_at FROM definition CROSS JOIN priority CROSS JOIN job ON job.id = (
