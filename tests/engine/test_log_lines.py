@@ -1,87 +1,45 @@
-"""Log lines: their details, how long something took, and the lowest level that is kept."""
+"""Our own log lines: one event, one line, whatever is filled in."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
+import io
+import logging
+from collections.abc import Iterator
 
 import pytest
 
-from tests.engine.fleet import Stage
-
-pytestmark = pytest.mark.xdist_group("engine-log-lines")
-
-LEVELS: list[list[Any]] = [["log", level, level] for level in ("debug", "info", "warning", "error")]
+from penstock.engine.log_lines import logger
 
 
-def test_the_details_of_a_line_are_kept_with_it(house: Stage) -> None:
-    job = house.enqueue("script", [["log_more", "stored", {"rows": 3, "tables": ["a", "b"]}]])
-
-    assert house.end(job).status == "succeeded"
-
-    (line,) = house.logs(job)
-    logger = "penstock.job.script"
-    assert (line.message, json.loads(line.details or "")) == (
-        "stored", {"rows": 3, "tables": ["a", "b"], "logger": logger}
-    )  # fmt: skip
-
-
-def test_a_line_whose_details_are_no_json_is_kept_all_the_same(house: Stage) -> None:
-    job = house.enqueue("script", [["log_strange", "odd"], ["log_more", "long", "x" * 100_000]])
-
-    assert house.end(job).status == "succeeded"
-
-    odd, long = house.logs(job)
-    assert (odd.message, odd.duration) == ("odd", None)
-    assert "object" in json.loads(odd.details or "")["details"]
-    assert json.loads(long.details or "")["details"].endswith("… cut here")
+@pytest.fixture
+def written() -> Iterator[io.StringIO]:
+    """What a logger of ours writes."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    log = logger("penstock.tests")
+    log.addHandler(handler)
+    yield stream
+    log.removeHandler(handler)
 
 
-def test_a_timed_block_logs_how_long_it_took(house: Stage) -> None:
-    job = house.enqueue("script", [["time", "extract", 0.05]])
+def test_what_is_filled_in_cannot_end_the_line_or_steer_a_terminal(written: io.StringIO) -> None:
+    logger("penstock.tests").warning("schedule %s fails %d times: %s", "a\nFATAL b", 2, ValueError("\x1b]0;\u202e\x85"))
 
-    assert house.end(job).status == "succeeded"
-
-    (line,) = house.logs(job)
-    (measured,) = house.journal(job, "timed")
-    assert (line.level, line.message, json.loads(line.details or "")["rows"]) == ("info", "extract", 3)
-    assert line.duration is not None
-    assert measured["least"] * 1e6 - 1 <= line.duration <= measured["most"] * 1e6 + 1
+    assert written.getvalue() == "WARNING schedule a\\nFATAL b fails 2 times: \\x1b]0;\\u202e\\x85\n"
 
 
-def test_a_timed_block_that_fails_says_so_and_lets_the_error_pass(house: Stage) -> None:
-    job = house.enqueue("script", [["time", "extract", 0, "LookupError"]])
+def test_no_line_of_a_traceback_looks_like_a_line_of_the_log(written: io.StringIO) -> None:
+    try:
+        raise ValueError("first\nFATAL second\rFATAL third")
+    except ValueError:
+        logger("penstock.tests").exception("it went wrong")
 
-    assert house.end(job).error_type == "LookupError"
-
-    (line,) = house.logs(job)
-    assert line.duration is not None
-    assert json.loads(line.details or "")["error"] == "LookupError"
-
-
-@pytest.mark.parametrize("key", ["timed", "inline_timed"])
-def test_a_coroutine_times_what_it_awaits(house: Stage, key: str) -> None:
-    job = house.app.enqueue(key)
-
-    assert house.end(job).status == "succeeded"
-
-    (line,) = house.logs(job)
-    assert line.message == "awaited"
-    assert (line.duration or 0) >= 10_000
+    first, *others = written.getvalue().rstrip("\n").split("\n")
+    assert first == "ERROR it went wrong"
+    assert all(line.startswith("  ") for line in others)
+    assert others[-2:] == ["  ValueError: first", "  FATAL second\\rFATAL third"]
 
 
-@pytest.mark.parametrize(
-    ("key", "kept"),
-    [
-        ("script", ["info", "warning", "error"]),
-        ("talkative", ["debug", "info", "warning", "error"]),
-        ("inline_talkative", ["debug", "info", "warning", "error"]),
-        ("taciturn", ["warning", "error"]),
-    ],
-)
-def test_the_definition_says_which_lines_are_kept(house: Stage, key: str, kept: list[str]) -> None:
-    job = house.enqueue(key, LEVELS)
-
-    assert house.end(job).status == "succeeded"
-
-    assert [(line.level, line.message) for line in house.logs(job)] == [(level, level) for level in kept]
+def test_a_logger_that_is_asked_for_again_is_not_filtered_twice() -> None:
+    assert len(logger("penstock.tests").filters) == len(logger("penstock.tests").filters) == 1
