@@ -123,7 +123,7 @@ def test_nothing_matched_is_no_error(app: Penstock) -> None:
     ("action", "how", "problem"),
     [
         ("explode", {"tag": "a"}, "'explode' cannot be done in bulk"),
-        ("cancel", {}, "cancel in bulk without a filter would speak of every job"),
+        ("cancel", {}, "cancel in bulk without a filter would change every job"),
         ("cancel", {"tag": None}, "without a filter"),
         ("cancel", {"tag": "a", "limit": 0}, "limit must be at least 1, not 0"),
         ("cancel", {"tag": "a", "limit": "all"}, "limit must be an integer"),

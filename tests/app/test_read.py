@@ -56,7 +56,7 @@ async def test_a_job_that_is_not_there_is_not_found_by_any_call(app: Penstock) -
     await app.aclose()
 
 
-@pytest.mark.parametrize("wrong", ["", "5", None, 5, UNKNOWN + "0", UNKNOWN.replace("-7", "-4"), "ä" * 36])
+@pytest.mark.parametrize("wrong", ["", "5", None, 5, UNKNOWN + "0", "ä" * 36])
 def test_what_is_no_id_is_refused(memory_app: Penstock, wrong: Any) -> None:
     with pytest.raises(InvalidInput, match="id"):
         memory_app.get(wrong)

@@ -42,8 +42,8 @@ KEPT_SMALL_BY = {
 }  # fmt: skip
 """The statement that removes rows of each table that grows with use."""
 GROWS_WITH_CODE_OR_OPERATORS = {
-    "access", "audit", "control", "definition", "feed_horizon", "migration", "schedule", "setting", "tally", "webhook",
-    "webhook_feed",
+    "access", "audit", "control", "definition", "feed_horizon", "migration", "schedule", "setting", "tally",
+    "unserved_lane", "webhook", "webhook_feed",
 }  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def kit(tmp_path: Path) -> Iterator[Kit]:
 def test_what_is_done_at_once_is_known_by_its_names() -> None:
     found = {name for name in statements.read("sqlite") if EVERY[name, (), ""].at_once}
 
-    assert found == {"claim", "claim_lane", "settle_done"}
+    assert found == {"claim", "claim_job", "claim_lane", "settle_done"}
     for name in found:
         entry = EVERY[name, (), ""]
         assert entry.given == ("lowest", "highest", "in_a_row", "alike")

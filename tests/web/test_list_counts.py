@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock import Penstock
-from penstock.web.api import jobs
+from penstock.web import answers
 from tests.app.hand import Hand
 from tests.web.kit import WebKit, told
 
@@ -28,7 +28,7 @@ def _counted(site: WebKit, query: str) -> tuple[int, bool, int]:
 def test_a_page_that_holds_everything_is_counted_whatever_the_cap(
     site: WebKit, hand: Hand, monkeypatch: pytest.MonkeyPatch, cap: int
 ) -> None:
-    monkeypatch.setattr(jobs, "_MOST_COUNTED", cap)
+    monkeypatch.setattr(answers, "_MOST_COUNTED", cap)
     for _ in range(3):
         site.app.enqueue("work", tags=["red"])
 
@@ -54,7 +54,7 @@ def test_the_last_page_is_not_taken_for_all_of_them(site: WebKit, hand: Hand) ->
 def test_a_count_that_ends_early_says_so_and_is_not_below_what_the_page_shows(
     site: WebKit, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jobs, "_MOST_COUNTED", 1)
+    monkeypatch.setattr(answers, "_MOST_COUNTED", 1)
     for _ in range(4):
         site.app.enqueue("work")
 

@@ -49,10 +49,6 @@ class Shaper:
         known = self._versions(key, version)
         return self._shown([name for pair in known for name in self._fields[pair]] if known else None, text)
 
-    async def job_now(self, job: Job, **more: str | None) -> str:
-        await self.learn([job])
-        return self.job(job, **more)
-
     async def phases(self, jobs: Sequence[Job]) -> dict[str, str]:
         """The phases of jobs as JSON text, by id; `learn` has been told of them."""
         names = {job.id: self._phases.get((job.definition, job.version), (ONLY,)) for job in jobs}
@@ -63,14 +59,16 @@ class Shaper:
     async def detail(self, job_id: str) -> str:
         """A job with its phases, its reviews and its worker's lease."""
         job = await self._app.aread_job(job_id)
-        phases = await self._app.aphases(job.id)
+        await self.learn([job])
+        # As far as they are known: a definition that cannot be read keeps no job from being shown.
+        phases = (await self.phases([job]))[job.id]
         reviews = await self._app.store.arun(admin.reviews(job.id))
         worker = None
         if job.worker is not None:
             worker = next((each for each in await self._app.aworkers() if each.id == job.worker), None)
-        return await self.job_now(
+        return self.job(
             job,
-            phases=phases_text(phases),
+            phases=phases,
             reviews=f"[{','.join(map(review_text, reviews))}]",
             heartbeatAt=json.dumps(None if worker is None else iso(worker.heartbeat_at)),
             leaseExpiresAt=json.dumps(None if worker is None else iso(worker.lease_until)),

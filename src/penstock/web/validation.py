@@ -81,9 +81,9 @@ def _problem(found: Any, where: Sequence[str | int], shape: Any) -> dict[str, st
     steps = [str(each).replace("~", "~0").replace("/", "~1")[:100] for each in place]
     path = "".join(f"/{each}" for each in steps) if kind == "body" else f"{kind} parameter {'.'.join(steps)}"
     message = _message(found)
-    if found["type"] == "extra_forbidden":
+    if found["type"] == "extra_forbidden" and found["loc"]:
         # The place of a body's field begins with the word "body" where the framework has read it.
-        steps_within = found["loc"][1:] if found["loc"][0] == "body" else found["loc"]
+        steps_within = found["loc"][1:] if found["loc"][0] == "body" and found["loc"][1:] else found["loc"]
         if near := nearest(str(steps_within[-1]), _fields(shape, steps_within[:-1])):
             message += f"; did you mean {near!r}?"
     return {"path": path, "message": message}
