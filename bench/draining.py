@@ -216,10 +216,10 @@ def _size(file: Path) -> int:
     return file.stat().st_size
 
 
-def until_done(app: Penstock, count: int, seconds: float, unfinished: str = "1, 2, 3") -> None:
+def until_done(app: Penstock, count: int, seconds: float, unfinished: str = "status IN {queued_or_live}") -> None:
     """Wait until no job is unfinished, which is cheap to ask, and then count once."""
     deadline = time.monotonic() + seconds
-    while query(app.store, f"SELECT 1 FROM {{s}}job WHERE status IN ({unfinished}) LIMIT 1"):
+    while query(app.store, f"SELECT 1 FROM {{s}}job WHERE {unfinished} LIMIT 1"):
         if time.monotonic() > deadline:
             raise TimeoutError(f"{count} jobs were not done within {seconds:g} s")
         time.sleep(0.2)

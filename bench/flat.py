@@ -151,7 +151,7 @@ def _beside_a_crowd(stores: _Stores, crowd: Crowd, ready: int, rounds: int) -> t
         for draining, drains in ((empty, alone), (full, beside)):
             draining.create(ready)
             drains.append(draining.drain(meter=stores.spent))
-    left = query(full.app.store, "SELECT count(*) FROM {s}job WHERE status < 5")
+    left = query(full.app.store, "SELECT count(*) FROM {s}job WHERE status IN {active}")
     if left != [(crowd.delayed + crowd.paused + crowd.foreign,)]:
         raise RuntimeError(f"The crowd was to be left alone: {left} are there.")
     return alone, beside

@@ -18,6 +18,7 @@ import httpx2
 from penstock import Penstock
 from penstock.core.definition import Definition
 from penstock.core.instant import DAY, HOUR, to_datetime
+from penstock.core.transitions import LIVE, PENDING, Status
 from penstock.stores.verbs import admin
 from penstock.web.application import create
 from penstock.web.settings import WebSettings
@@ -37,7 +38,9 @@ STATUSES = (
 )  # fmt: skip
 _WEEK = 7 * DAY
 # How many of them have not ended, by status.
-_LIVE = {1: 5000, 0: 3000, 2: 400, 3: 20, 4: 300}
+_LIVE = {
+    Status.QUEUED: 5000, Status.SCHEDULED: 3000, Status.RUNNING: 400, Status.CANCELLING: 20, Status.REVIEW_NEEDED: 300,
+}  # fmt: skip
 
 Query = Sequence[tuple[str, str]]
 
@@ -100,16 +103,18 @@ def fill(store: Any, count: int) -> None:
         first += n
 
 
-def _standing(filling: Filling, status: int) -> dict[str, str]:
+def _standing(filling: Filling, status: Status) -> dict[str, str]:
     now = filling.now
-    held = status in (2, 3)
+    held = status in LIVE
+    claims = "0" if status in PENDING else "1"
     worker = filling.id("0") if held else "NULL"
     facts = {
-        "fence": "1" if status >= 2 else "0", "status": str(status), "attempt": "1" if status >= 2 else "0",
+        "fence": claims, "status": str(status.code), "attempt": claims,
         "priority": "n % 21", "max_attempts": "3", "rank": f"{now} - (n % 21) * 1000000000000000",
-        "due_at": f"{now + (HOUR if status == 0 else 0)}", "created_at": filling.created, "updated_at": str(now),
+        "due_at": f"{now + (HOUR if status is Status.SCHEDULED else 0)}", "created_at": filling.created,
+        "updated_at": str(now),
         "queued_at": str(now), "started_at": str(now) if held else "NULL", "worker": worker,
-        "cancel_at": str(now) if status == 3 else "NULL",
+        "cancel_at": str(now) if status is Status.CANCELLING else "NULL",
     }  # fmt: skip
     return {name: text for name, text in facts.items() if text != "NULL"}
 
@@ -150,7 +155,8 @@ class _Asked:
 
 
 def _filters(app: Penstock) -> dict[str, Query]:
-    ((oldest, newest),) = query(app.store, "SELECT min(created_at), max(created_at) FROM {s}job WHERE status >= 5")
+    text = "SELECT min(created_at), max(created_at) FROM {s}job WHERE status IN {ended}"
+    ((oldest, newest),) = query(app.store, text)
     parent = str(query(app.store, "SELECT parent FROM {s}job_detail WHERE parent IS NOT NULL LIMIT 1")[0][0])
     middle = (oldest + newest) // 2
     ids = [str(row[0]) for row in query(app.store, "SELECT id FROM {s}job ORDER BY id DESC LIMIT 100")]
@@ -222,7 +228,8 @@ def _counts(app: Penstock, ask: _Asked) -> Iterator[Taken]:
 def _figures(app: Penstock, ask: _Asked) -> Iterator[Taken]:
     day_ago = _moment(time.time_ns() // 1000 - DAY + HOUR)
     month_ago = _moment(time.time_ns() // 1000 - 30 * DAY)
-    ids = [str(row[0]) for row in query(app.store, "SELECT id FROM {s}job WHERE status = 5 ORDER BY id LIMIT 1")]
+    text = "SELECT id FROM {s}job WHERE status = {succeeded} ORDER BY id LIMIT 1"
+    ids = [str(row[0]) for row in query(app.store, text)]
     for path in (
         "/v1/stats", f"/v1/stats?{urlencode([('since', day_ago)])}", f"/v1/stats?{urlencode([('since', month_ago)])}",
         "/v1/definitions", "/v1/definitions/job0", "/v1/errors", f"/v1/errors?{urlencode([('since', month_ago)])}",

@@ -9,7 +9,16 @@ import re
 import sys
 from pathlib import Path
 
-from docs.writers import cli_page, errors_page, events_page, protocol_page, python_page, schedule_rules, settings_page
+from docs.writers import (
+    cli_page,
+    errors_page,
+    events_page,
+    modules_table,
+    protocol_page,
+    python_page,
+    schedule_rules,
+    settings_page,
+)
 from penstock.core import transitions
 
 FOLDER = Path(__file__).parent
@@ -34,6 +43,8 @@ def pages() -> dict[Path, str]:
     )
     schedules = FOLDER / "guide" / "schedules.md"
     wanted[schedules] = _filled(schedules.read_text(encoding="utf-8"), schedule_rules.BLOCK, schedule_rules.write())
+    contributing = FOLDER.parent / "CONTRIBUTING.md"
+    wanted[contributing] = _filled(contributing.read_text(encoding="utf-8"), modules_table.BLOCK, modules_table.write())
     return wanted
 
 

@@ -1,11 +1,11 @@
-"""The page of event kinds."""
+"""The page of event types."""
 
 from __future__ import annotations
 
-from docs.writers.inspected import fields_of, table
+from docs.writers.inspected import FieldFacts, doc, fields_of, table
 from penstock.core import event
 
-# Each kind with when it is written and which keys its `data` may have.
+# Each type with when it is written and which keys its `data` may have.
 SENTENCES = {
     "job.enqueued": (
         "A job was created, due now or later; or an ended one was queued again by hand.",
@@ -31,9 +31,9 @@ SENTENCES = {
         "error, errorType, delaySeconds",
     ),
     "job.released": ("An attempt was given back before it had any effect; it does not count.", ""),
-    "job.rescheduled": ("A waiting job was given another time or priority.", "due, priority, by"),
+    "job.rescheduled": ("A waiting job was given another time or priority.", "runAt, priority, by"),
     "job.stale": ("Retention announced that the job is old.", ""),
-    "job.deleted": ("The job and all that belonged to it are gone; this event stays.", "definition, status"),
+    "job.deleted": ("The job and all that belonged to it are gone; this event stays.", "definitionKey, status"),
     "job.pruned": ("The attempts at the job up to the one named were removed, with their logs.", "attempts"),
     "job.webhook.delivered": (
         "A webhook about the job has reached its receiver.",
@@ -43,8 +43,11 @@ SENTENCES = {
         "A webhook about the job was given up.",
         "webhookId, endpoint, type, tries, statusCode, error",
     ),
-    "schedule.skipped": ("A tick made no job, because an earlier one was unfinished.", "instant, passedOver, overlap"),
-    "schedule.missed": ("A tick was passed over.", "instant, passedOver"),
+    "schedule.skipped": (
+        "A tick made no job, because an earlier one was unfinished.",
+        "scheduledFor, passedOver, overlap",
+    ),
+    "schedule.missed": ("A tick was passed over.", "scheduledFor, passedOver"),
     "worker.started": ("A worker introduced itself.", ""),
     "worker.stopped": ("A worker ended in good order.", ""),
     "worker.lost": ("A worker's lease ended and it was given up.", ""),
@@ -57,31 +60,41 @@ SENTENCES = {
 
 
 def write() -> str:
-    if SENTENCES.keys() != set(event.KINDS):
-        raise ValueError(f"event kinds and their sentences differ: {sorted(SENTENCES.keys() ^ set(event.KINDS))}")
-    kinds = table(("kind", "what happened", "keys of `data`"), (_row(kind) for kind in SENTENCES))
+    if SENTENCES.keys() != set(event.TYPES):
+        raise ValueError(f"event types and their sentences differ: {sorted(SENTENCES.keys() ^ set(event.TYPES))}")
+    types = table(("type", "what happened", "keys of `data`"), (_row(each) for each in SENTENCES))
     facts = table(
         ("field", "type", "meaning"),
-        ((f"`{each.name}`", f"`{each.type}`", each.note) for each in fields_of(event.Event)),
+        (_fact(each) for each in fields_of(event.Event)),
     )
     return "\n\n".join(
         [
             "# Events",
             "An event is a row that says what happened. It is written in the transaction of the change itself, so "
-            "there is no event without its change and no change without its event. Handlers may add kinds of their "
+            "there is no event without its change and no change without its event. Handlers may add types of their "
             "own.",
             "A reader takes the whole feed by a cursor, or the events of one job in their order: see `app.on` and "
             "`app.events` in the [guide](../guide/events.md), and the verbs of the store's "
             "[feed port](protocol.md#feedport).",
-            "## Kinds",
-            kinds,
+            "## Types",
+            types,
             "## One event",
             facts,
-            "`data` is the text of a JSON object, or nothing.",
+            "`data` is the text of a JSON object, or nothing; times in it are ISO 8601.",
+            "`attempt`, `duration`, `source`, `schedule` and `expression` are not stored with the event. They are "
+            "looked up when it is read, and are null when the attempt, the job or the schedule is gone. Over HTTP and "
+            "in webhooks the last two are called `scheduleId` and `scheduleExpression`.",
         ]
     )
 
 
-def _row(kind: str) -> tuple[str, str, str]:
-    sentence, keys = SENTENCES[kind]
-    return f"`{kind}`", sentence, ", ".join(f"`{key}`" for key in keys.split(", ")) if keys else ""
+def _row(name: str) -> tuple[str, str, str]:
+    sentence, keys = SENTENCES[name]
+    return f"`{name}`", sentence, ", ".join(f"`{key}`" for key in keys.split(", ")) if keys else ""
+
+
+def _fact(field: FieldFacts) -> tuple[str, str, str]:
+    """A field as it is read: what is stored as text is a value."""
+    if field.name == "data_text":
+        return "`data`", "`JsonObject`", doc(event.Event.data)
+    return f"`{field.name}`", f"`{field.type}`", field.note

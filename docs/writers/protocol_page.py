@@ -134,7 +134,8 @@ The two schemas have the same tables and columns, with these differences:
 | `event.xid`, `.ended`, `.begun`, `feed_horizon.xid` | – | transactions commit out of order: a cursor needs them |
 | – | `worker.boot` | leases count from the boot of the host there |
 
-In the text below `{schema}` is the schema's name, quoted."""
+In the text below `{schema}` is the schema's name, quoted, and states are named: see [status codes](#status-codes).
+`penstock db sql` prints the text with codes."""
 
 
 def write() -> str:
@@ -177,7 +178,27 @@ def _statuses() -> str:
         )
         for status in transitions.Status
     ]
-    return "## Status codes\n\n" + table(("code", "status", "live", "ended", ""), rows)
+    rows += [
+        (str(number), f"`{name}`", "", "", "reserved: a state to come; not stored yet")
+        for name, number in transitions.RESERVED.items()
+    ]
+    names = {**{status.code: str(status) for status in transitions.Status}, **_reserved()}
+    sets = [(f"`{name}`", ", ".join(f"`{names[each]}`" for each in codes)) for name, codes in transitions.SETS.items()]
+    return "\n\n".join(
+        [
+            "## Status codes",
+            table(("code", "status", "live", "ended", ""), rows),
+            "A state keeps its code for ever; the order of codes means nothing. The files of statements and migrations "
+            "name states: `{queued}` is a code, and `status IN {ended}` membership in one of these sets. PostgreSQL "
+            "gets a list, `status IN (5, 6, 7)`; so does SQLite for sets of two, and for others the bits of a number, "
+            "`(224 >> status & 1)`.",
+            table(("set", "its states"), sets),
+        ]
+    )
+
+
+def _reserved() -> dict[int, str]:
+    return {number: name for name, number in transitions.RESERVED.items()}
 
 
 def _transitions() -> str:
@@ -268,7 +289,7 @@ def _schema() -> str:
     ]
     for dialect in DIALECTS:
         for step in migrations.all_of(dialect):
-            parts += [f"### {dialect} {step.version:04}: {step.name}", code(step.text.strip(), "sql")]
+            parts += [f"### {dialect} {step.version:04}: {step.name}", code(step.source.strip(), "sql")]
     return "\n\n".join(parts)
 
 

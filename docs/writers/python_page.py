@@ -14,9 +14,15 @@ from docs.writers.inspected import code, doc, fields_of, public_members, signatu
 # The async calls whose name is not the sync one's with an "a" in front.
 _TWINS = {"awaited": "wait", "await_for": "wait_for"}
 
+_ALIASES = {
+    "JsonObject": "A type, the same as `dict[str, JsonValue]`: a JSON object.",
+    "JsonValue": "A type of pydantic's: None, `bool`, `int`, `float`, `str`, or a list or `dict` of such values.",
+}
+
 
 def write() -> str:
     things = {name: getattr(penstock, name) for name in penstock.__all__}
+    aliases = {name: things.pop(name) for name in list(things) if not inspect.isclass(things[name])}
     errors = {name: each for name, each in things.items() if issubclass(each, BaseException)}
     others = {name: each for name, each in things.items() if name not in errors}
     verdicts = {name: errors.pop(name) for name in list(errors) if not issubclass(errors[name], penstock.PenstockError)}
@@ -27,6 +33,7 @@ def write() -> str:
             "# Python",
             "Every public name of `penstock`. A call that begins with `a` is the same call for an event loop.",
             *(_section(name, others[name]) for name in ordered),
+            *(f"## {name}\n\n{_ALIASES[name]}" for name in aliases),
             *(_verdict(name, each) for name, each in verdicts.items()),
             "## penstock.testing",
             "For the tests of your own jobs; see the [guide](../guide/testing.md).",

@@ -8,6 +8,7 @@ from typing import Any
 
 from docs.writers.inspected import fields_of, table
 from penstock.core import worker_config
+from penstock.core.payload import camel
 from penstock.settings import SETTINGS, Known
 
 _TITLES = {
@@ -69,15 +70,10 @@ def _live() -> Iterator[tuple[str, str, str]]:
     plain = worker_config.as_json(worker_config.WorkerConfig())
     notes = {each.name: each.note for each in fields_of(worker_config.WorkerConfig)}
     for each in fields(worker_config.WorkerConfig):
-        name = _camel(each.name)
+        name = camel(each.name)
         if each.name not in _PARTS:
             yield f"`{name}`", _value(plain[name]), notes[each.name]
             continue
         inner = {one.name: one.note for one in fields_of(_PARTS[each.name])}
         for one in fields(_PARTS[each.name]):
-            yield f"`{name}.{_camel(one.name)}`", _value(plain[name][_camel(one.name)]), inner[one.name]
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(map(str.capitalize, rest))
+            yield f"`{name}.{camel(one.name)}`", _value(plain[name][camel(one.name)]), inner[one.name]

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     )
     from penstock.core.event import Event
     from penstock.core.job import Job, JobFilter, Page
+    from penstock.core.json_value import JsonObject, JsonValue
     from penstock.core.retry import Backoff
     from penstock.core.transitions import Status
     from penstock.core.verdicts import Cancelled, Fail, NeedsReview, Retry, Snooze
@@ -74,6 +75,8 @@ __all__ = [
     "JobFailed",
     "JobFilter",
     "JobHandle",
+    "JsonObject",
+    "JsonValue",
     "LeaseLost",
     "MalformedPayload",
     "NeedsReview",
@@ -113,6 +116,7 @@ _HOMES = {
     "SchemaError SchemaNewer StoreError StoreFull StoreUnavailable Unauthenticated WaitTimeout",
     "core.event": "Event",
     "core.job": "Job JobFilter Page",
+    "core.json_value": "JsonObject JsonValue",
     "core.retry": "Backoff",
     "core.transitions": "Status",
     "core.verdicts": "Cancelled Fail NeedsReview Retry Snooze",

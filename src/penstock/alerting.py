@@ -83,7 +83,7 @@ class Alerting(Figures):
         self, running: list[Running], stats: Stats
     ) -> Talk[tuple[dict[str, Durations], dict[str, float | None]]]:
         """What is known of definitions that run something and have had no success in the window."""
-        measured = {each.definition for each in stats.definitions if each.durations is not None}
+        measured = {each.definition_key for each in stats.definitions if each.durations is not None}
         if all(each.definition in measured or stats.at - each.started_at < rules.LATE for each in running):
             return {}, {}
         history: dict[str, Durations] = yield admin.usual_durations()

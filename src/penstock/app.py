@@ -70,15 +70,25 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
         super().close()
 
     def enqueue(
-        self, key: str, params: Mapping[str, Any] | None = None, *, version: int | None = None, **options: Any
+        self,
+        definition_key: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        definition_version: int | None = None,
+        **options: Any,
     ) -> JobHandle[Any]:
         """Create a job of a definition that this process need not have; the options are those of `options()`."""
-        return self._do(self._enqueue(key, params, version, options))
+        return self._do(self._enqueue(definition_key, params, definition_version, options))
 
     async def aenqueue(
-        self, key: str, params: Mapping[str, Any] | None = None, *, version: int | None = None, **options: Any
+        self,
+        definition_key: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        definition_version: int | None = None,
+        **options: Any,
     ) -> JobHandle[Any]:
-        return await self._ado(self._enqueue(key, params, version, options))
+        return await self._ado(self._enqueue(definition_key, params, definition_version, options))
 
     def enqueue_many(self, orders: Sequence[Order], *, connection: Any = None) -> list[JobHandle[Any]]:
         """Create jobs from `handle.order(...)`, all or none, with one commit."""
@@ -152,8 +162,8 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
             raise InvalidInput(f"Parameters must be a mapping by name, not {params!r:.80}.")
         job = yield from self._stored_job(job_id)
         chosen = given.enqueue_options({**given.as_before(job, same=not params), **options})
-        old: Any = payload.load(job.params)
-        order = yield from self._order(job.definition, {**old, **(params or {})}, job.version, chosen)
+        old = job.params
+        order = yield from self._order(job.definition_key, {**old, **(params or {})}, job.definition_version, chosen)
         (created,) = yield from self._create([order], rerun_of=job.id, actor=given.actor(by))
         return JobHandle(self, created)
 
@@ -188,21 +198,22 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
 
     def _schedule_order(self, schedule: Schedule, due: int | None) -> Talk[Order]:
         """The order for the job of a schedule that is due at an instant, or now."""
-        params: Any = payload.load(schedule.params)
+        params: Any = payload.load(schedule.params_text)
         options = tick_options(schedule, due)
-        return (yield from self._order(schedule.definition, params, schedule.version, options))
+        return (yield from self._order(schedule.definition_key, params, schedule.definition_version, options))
 
     def _create(self, orders: Sequence[Order], connection: Any = None, **facts: str | None) -> Talk[list[Created]]:
         """Create jobs and tell the workers, unless it is the caller's commit that makes the jobs."""
         if not orders:
             return []
         connection = _one_connection(orders, connection)
-        seen = tracing.enqueue([order.key for order in orders], orders[0].options.traceparent)
+        first = orders[0].options
+        seen = tracing.enqueue([order.key for order in orders], first.traceparent, first.tracestate)
         if seen is None:
             return (yield from self._create_unseen(orders, connection, facts))
         created: list[Created] = []
         try:
-            traced = [order.below(seen.traceparent) for order in orders]
+            traced = [order.below(seen.traceparent, seen.tracestate) for order in orders]
             created = yield from self._create_unseen(traced, connection, facts)
         except BaseException as error:
             seen.fail(error)

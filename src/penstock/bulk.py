@@ -74,7 +74,7 @@ class BulkChange:
         if (priority is not None) != (action == "reprioritise"):
             raise InvalidInput("reprioritise needs a priority, and nothing else takes one.")
         self.action = action
-        self.which = given.job_filter(which)
+        self.which: JobFilter = given.job_filter(which)
         if self.which == JobFilter() and not everything:
             raise InvalidInput(
                 f"{action} in bulk without a filter would change every job.",
@@ -96,7 +96,7 @@ class BulkChange:
 
     def fitting(self, job_ids: Sequence[str]) -> JobFilter:
         """Those of these jobs whose status allows the change."""
-        return JobFilter(ids=tuple(job_ids), status=tuple(sorted(_ACTIONS[self.action].fits)))
+        return JobFilter(job_id=tuple(job_ids), status=tuple(sorted(_ACTIONS[self.action].fits)))
 
     def plan(self, job_ids: Sequence[str]) -> Plan[Any]:
         return _ACTIONS[self.action].plan(job_ids, **self._arguments)

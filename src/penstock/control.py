@@ -76,25 +76,25 @@ class Control(Reading):
         self,
         job_id: str,
         *,
-        at: datetime | None = None,
+        run_at: datetime | None = None,
         delay: Duration = 0,
         priority: int | None = None,
         by: str | None = None,
     ) -> Status:
-        """Give a job that waits another time, and another priority at once; without `at` and `delay` it is due now. The
-        status it has now."""
-        return self._do(self._reschedule_job(job_id, at, delay, priority, by))
+        """Give a job that waits another time, and another priority at once; without `run_at` and `delay` it is due
+        now. The status it has now."""
+        return self._do(self._reschedule_job(job_id, run_at, delay, priority, by))
 
     async def areschedule_job(
         self,
         job_id: str,
         *,
-        at: datetime | None = None,
+        run_at: datetime | None = None,
         delay: Duration = 0,
         priority: int | None = None,
         by: str | None = None,
     ) -> Status:
-        return await self._ado(self._reschedule_job(job_id, at, delay, priority, by))
+        return await self._ado(self._reschedule_job(job_id, run_at, delay, priority, by))
 
     def reprioritise_job(self, job_id: str, priority: int, *, by: str | None = None) -> None:
         """Change the priority of a job that waits; it keeps its place in time."""
@@ -164,10 +164,12 @@ class Control(Reading):
         return statuses[job.id]
 
     def _position(self, job: Job, phase: str) -> Talk[int]:
-        row = yield from self._definition(job.definition, job.version)
+        row = yield from self._definition(job.definition_key, job.definition_version)
         names = row.definition.phases
         if phase not in names:
-            raise InvalidInput(f"{job.definition} has no phase {phase!r:.80}.", hint=f"There are: {', '.join(names)}.")
+            raise InvalidInput(
+                f"{job.definition_key} has no phase {phase!r:.80}.", hint=f"There are: {', '.join(names)}."
+            )
         return names.index(phase)
 
     def _approve_job(self, job_id: str, by: str, note: str | None, result: Any | EllipsisType) -> Talk[Status]:
@@ -184,7 +186,7 @@ class Control(Reading):
 
         The phases that are on record tell; the current phase alone may be a stage that the handler made up.
         """
-        row = yield from self._definition(job.definition, job.version)
+        row = yield from self._definition(job.definition_key, job.definition_version)
         names = row.definition.phases
         if len(names) == 1:
             return True
@@ -205,9 +207,9 @@ class Control(Reading):
             raise _cannot((yield from self._stored_job(asked)), "be deleted")
 
     def _reschedule_job(
-        self, job_id: str, at: datetime | None, delay: Duration, priority: int | None, by: str | None
+        self, job_id: str, run_at: datetime | None, delay: Duration, priority: int | None, by: str | None
     ) -> Talk[Status]:
-        due, later = given.due(at, delay)
+        due, later = given.due(run_at, delay)
         asked = given.job_id(job_id)
         if priority is not None:
             check_priority(priority, asked)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from penstock.address import address_of
+from penstock.address import Address, address_of
 from penstock.core.context import Errands
 from penstock.core.errors import Conflict, PenstockError
 from penstock.core.plan import Plan
@@ -68,7 +68,7 @@ class Conversation:
         self._make_store = store_maker(store, migrate=migrate, schema=schema, pooler=pooler)
         if isinstance(queue, str):
             named.check_name(queue)
-        self.address = address_of(store, migrate=migrate, schema=schema, pooler=pooler, queue=queue)
+        self.address: Address | None = address_of(store, migrate=migrate, schema=schema, pooler=pooler, queue=queue)
         """What another process needs to open the same store; None when a URL does not tell it."""
         self._queue = queue
         self._guard: GuardedQueue | None = None

@@ -22,7 +22,8 @@ from penstock.steps import Named, Step, check_inline, plain_step, steps_from
 OPTIONS = (
     "version", "description", "priority", "max_attempts", "backoff", "retry_on", "fatal_on", "timeout", "cancel_grace",
     "isolation", "phases", "concurrency", "concurrency_key", "key_concurrency", "rate_limit", "default_params",
-    "secret", "stale_after", "delete_after", "memory", "cpu", "files", "file_size", "processes", "env", "secret_env",
+    "secret", "stale_after", "delete_after", "memory", "cpu", "files", "file_size", "processes", "environment",
+    "secret_environment",
     "reach", "log_level", *HOOKS,
 )  # fmt: skip
 """What `@app.job` takes."""
@@ -121,8 +122,10 @@ def _declared(
         secret_fields=secret,
         hooks=tuple(code.hooks),
         cpu=_whole_seconds(given.pop("cpu", None), f"{key}: cpu"),
-        environment=tuple(dict.fromkeys(several_texts(given.pop("env", ()), f"{key}: env"))),
-        secret_environment=tuple(dict.fromkeys(several_texts(given.pop("secret_env", ()), f"{key}: secret_env"))),
+        environment=tuple(dict.fromkeys(several_texts(given.pop("environment", ()), f"{key}: environment"))),
+        secret_environment=tuple(
+            dict.fromkeys(several_texts(given.pop("secret_environment", ()), f"{key}: secret_environment"))
+        ),
         handler=_handler(function),
         source=_source(function),
         **numbers,

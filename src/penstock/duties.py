@@ -59,7 +59,7 @@ class Duties:
         self._lost_touch_at = time.monotonic()
         promoter = Promoter(store, ports.jobs, app.guarded_queue.publish)
         first = [Service("promote", promoter.tick), Service("rescue", self._rescue)]
-        self.services = [*first, *services(app, lambda: me, webhooks, secrets, archive, before=first)]
+        self.services: list[Service] = [*first, *services(app, lambda: me, webhooks, secrets, archive, before=first)]
 
     def duties(self) -> list[Duty]:
         """How it goes with each of them: the last success, the errors."""

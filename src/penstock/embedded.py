@@ -99,7 +99,7 @@ class Engine:
         """The newest jobs of a file, the newest first."""
         if name not in {each.name for each in self.list()}:
             raise NotFound("job file", name)
-        return (await self._node.app.ajobs(definition=name, limit=limit)).jobs
+        return (await self._node.app.ajobs(definition_key=name, limit=limit)).jobs
 
     async def shutdown(self, timeout: float | None = None) -> None:
         """Claim nothing more and wait for what runs, without bound unless told; then it is stopped and given back."""

@@ -11,6 +11,7 @@ from penstock.core.context import Asker
 from penstock.core.errors import Forbidden, InvalidDefinition, NotFound
 from penstock.core.job import Created, Job
 from penstock.core.secrets import SecretPolicy
+from penstock.core.trace_context import split_trace
 from penstock.core.transitions import Status
 from penstock.core.webhook_url import without_path
 from penstock.orders import Order
@@ -49,7 +50,7 @@ class JobErrands:
     def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]:
         """Create the jobs that orders in JSON ask for, all or none; each is a descendant of this job."""
         read = [self._below(Order.from_json(each)) for each in orders]
-        for parent in {order.options.parent for order in read} - {self._asker.job_id}:
+        for parent in {order.options.parent_id for order in read} - {self._asker.job_id}:
             self._check(self._app.read_job(str(parent)), "be the parent of what it creates")
         created = self._app._do(self._app._create_for_job(read))
         for each in created:
@@ -61,16 +62,20 @@ class JobErrands:
         job = self._app.read_job(job_id)
         if job.id not in self._found:
             self._check(job, "be read")
-        return job if job.definition == self._asker.definition else self._masked(job)
+        return job if job.definition_key == self._asker.definition else self._masked(job)
 
     def cancel(self, job_id: str) -> Status:
         self._check(self._app.read_job(job_id), "be cancelled")
         return self._app.cancel_job(job_id)
 
     def _below(self, order: Order) -> Order:
-        if order.options.parent is not None:
+        """An order of this job: below its span, unless the code that asks has a span of its own."""
+        if order.options.traceparent is None and self._asker.trace is not None:
+            traceparent, tracestate = split_trace(self._asker.trace)
+            order = order.below(str(traceparent), tracestate)
+        if order.options.parent_id is not None:
             return order
-        return order._replace(options=replace(order.options, parent=self._asker.job_id))
+        return order._replace(options=replace(order.options, parent_id=self._asker.job_id))
 
     def _check(self, job: Job, what: str) -> None:
         if not self._reaches(job):
@@ -82,11 +87,11 @@ class JobErrands:
 
     def _reaches(self, job: Job) -> bool:
         asker = self._asker
-        if asker.reach == "any" or asker.job_id in (job.id, job.parent):
+        if asker.reach == "any" or asker.job_id in (job.id, job.parent_id):
             return True
         if asker.reference is not None and _reference(job) == asker.reference and self._may_use_reference():
             return True
-        return any(each.parent == asker.job_id for each in self._ancestors(job))
+        return any(each.parent_id == asker.job_id for each in self._ancestors(job))
 
     def _may_use_reference(self) -> bool:
         """Whether the job's reference came from outside of jobs. Otherwise code would reach all jobs, by creating
@@ -101,16 +106,16 @@ class JobErrands:
                         break
             except NotFound:
                 last = None
-            self._reference_counts = last is not None and last.parent is None
+            self._reference_counts = last is not None and last.parent_id is None
         return self._reference_counts
 
     def _ancestors(self, job: Job) -> Iterator[Job]:
         """The ancestors that are there, the nearest first."""
         for _ in range(_GENERATIONS):
-            if job.parent is None:
+            if job.parent_id is None:
                 return
             try:
-                job = self._app.read_job(job.parent)
+                job = self._app.read_job(job.parent_id)
             except NotFound:
                 return
             yield job
@@ -119,10 +124,10 @@ class JobErrands:
         """A job of another definition as this job may see it."""
         url = None if job.webhook_url is None else without_path(job.webhook_url)
         try:
-            definition = self._app._do(self._app._definition(job.definition, job.version)).definition
+            definition = self._app._do(self._app._definition(job.definition_key, job.definition_version)).definition
         except (NotFound, InvalidDefinition):
-            return replace(job, params="{}", webhook_url=url)
-        return replace(job, params=self._secrets.mask(definition.secret_fields, job.params), webhook_url=url)
+            return replace(job, params_text="{}", webhook_url=url)
+        return replace(job, params_text=self._secrets.mask(definition.secret_fields, job.params_text), webhook_url=url)
 
 
 def _reference(job: Job) -> tuple[str, str] | None:

@@ -39,8 +39,8 @@ class FilesApp(Penstock):
 
     def __init__(self, store: str, folder: str, *, name: str | None = None, **options: Any) -> None:
         super().__init__(store, **options)
-        self.folder = os.path.abspath(folder)
-        self.name = name or Path(self.folder).name
+        self.folder: str = os.path.abspath(folder)
+        self.name: str = name or Path(self.folder).name
         self.problems: list[Problem] = []
         self.sources: dict[str, str] = {}
         """The text of each file that is loaded, by its path in the folder."""

@@ -12,7 +12,8 @@ from typing import Any
 from penstock import options as given
 from penstock.conversation import Pause, Talk, not_inside_a_job
 from penstock.core.errors import InvalidInput, NotFound
-from penstock.core.event import KINDS, Event, News
+from penstock.core.event import TYPES, Event, News
+from penstock.core.hints import Hint
 from penstock.core.instant import Duration, microseconds
 from penstock.core.job import Job
 from penstock.core.transitions import ACTIVE
@@ -32,10 +33,10 @@ class Following(Reading):
 
     _listeners: Listeners
 
-    def on(self, kind: str, function: Listener) -> Callable[[], None]:
-        """Have a function called with each event of a kind from now on; what is given back ends that.
+    def on(self, type: str, function: Listener) -> Callable[[], None]:
+        """Have a function called with each event of a type from now on; what is given back ends that.
 
-        `"job.*"` means all kinds that begin so, `"*"` every kind. The function is called in this process, in a thread
+        `"job.*"` means all types that begin so, `"*"` every type. The function is called in this process, in a thread
         of penstock's, whichever process caused the event. What it raises is logged. A forked child hears nothing until
         it calls `on` itself; `close()` ends all listening.
         """
@@ -45,7 +46,7 @@ class Following(Reading):
                 f"A listener is a plain function that takes an event, not {function!r:.80}.",
                 hint="In an event loop, iterate over app.aevents().",
             )
-        return self._listeners.add(_pattern(kind), function)
+        return self._listeners.add(_pattern(type), function)
 
     def events(
         self,
@@ -53,17 +54,17 @@ class Following(Reading):
         snapshot: bool = False,
         *,
         job_id: str | None = None,
-        kinds: str | Sequence[str] | None = None,
+        type: str | Sequence[str] | None = None,
         timeout: Duration | None = None,
     ) -> Events:
         """Follow durable events from now on, or from a cursor on; each comes once.
 
         `after` is the `cursor` of an earlier iteration, or `"origin"` for all that is kept; `FeedGone` when events
-        behind it were deleted already. With `job_id` it is the events of one job, from its first one on. `kinds` are
+        behind it were deleted already. With `job_id` it is the events of one job, from its first one on. `type` names
         those to be given, as in `on`. The iteration ends when nothing came for `timeout` seconds; 0: with what is
         there. `snapshot` adds the jobs that had not ended when it began.
         """
-        place, seconds = self._place("app.events", after, snapshot, job_id, kinds, timeout)
+        place, seconds = self._place("app.events", after, snapshot, job_id, type, timeout)
         self._do(place.begin())
         return Events(self, place, seconds)
 
@@ -73,10 +74,10 @@ class Following(Reading):
         snapshot: bool = False,
         *,
         job_id: str | None = None,
-        kinds: str | Sequence[str] | None = None,
+        type: str | Sequence[str] | None = None,
         timeout: Duration | None = None,
     ) -> AsyncEvents:
-        place, seconds = self._place("app.aevents", after, snapshot, job_id, kinds, timeout)
+        place, seconds = self._place("app.aevents", after, snapshot, job_id, type, timeout)
         await self._ado(place.begin())
         return AsyncEvents(self, place, seconds)
 
@@ -95,7 +96,7 @@ class Following(Reading):
         after: str | None,
         snapshot: bool,
         job_id: str | None,
-        kinds: str | Sequence[str] | None,
+        type: str | Sequence[str] | None,
         timeout: Duration | None,
     ) -> tuple[Place, float | None]:
         self._refuse_inside_any_job(call)
@@ -105,7 +106,7 @@ class Following(Reading):
             )
         if after is not None and snapshot:
             raise InvalidInput("A snapshot begins now: give `after` or `snapshot`, not both.")
-        wanted = None if kinds is None else patterns(kinds)
+        wanted = None if type is None else patterns(type)
         seconds = None if timeout is None else microseconds(timeout, "timeout") / 1e6
         place = FeedPlace(after, snapshot, wanted) if job_id is None else JobPlace(job_id, after, snapshot, wanted)
         return place, seconds
@@ -119,9 +120,9 @@ class Place:
     """How far a reader of events has come."""
 
     def __init__(self, after: str | None, snapshot: bool, wanted: Sequence[Pattern] | None) -> None:
-        self.cursor = after or ""
+        self.cursor: str = after or ""
         self.snapshot = snapshot
-        self.more = True
+        self.more: bool = True
         self._wanted = wanted
 
     def begin(self) -> Talk[None]:
@@ -157,9 +158,11 @@ class Place:
 class FeedPlace(Place):
     """A place in the feed of all events."""
 
+    more: bool
+
     def begin(self) -> Talk[None]:
         if self.cursor in ("", ORIGIN):
-            self.cursor = yield feed.origin() if self.cursor else feed.tip()
+            self.cursor: str = yield feed.origin() if self.cursor else feed.tip()
 
     def page(self) -> Talk[list[tuple[Event, str]]]:
         news: News = yield feed.read(self.cursor, _PAGE)
@@ -173,6 +176,8 @@ class FeedPlace(Place):
 class JobPlace(Place):
     """A place among the events of one job, whose numbers rise."""
 
+    more: bool
+
     def __init__(self, job_id: str, after: str | None, snapshot: bool, wanted: Sequence[Pattern] | None) -> None:
         super().__init__(after, snapshot, wanted)
         self._job_id = given.job_id(job_id)
@@ -180,7 +185,7 @@ class JobPlace(Place):
         self._seq = self._number(after) if self._known else 0
 
     def begin(self) -> Talk[None]:
-        self.cursor = str(self._seq)
+        self.cursor: str = str(self._seq)
         if not self._known:
             first: list[Event] = yield feed.of_job(self._job_id, 0, 1)
             if not first:
@@ -195,7 +200,7 @@ class JobPlace(Place):
         return [(event, str(event.seq)) for event in events]
 
     def jobs(self) -> dict[str, Any]:
-        return {"ids": [self._job_id]}
+        return {"job_id": [self._job_id]}
 
     def _number(self, after: str | None) -> int:
         if after is None or not (after.isascii() and after.isdigit()) or len(after) > 18:
@@ -209,7 +214,7 @@ class Events(Iterator[Event]):
     """Durable events, one after the other; where the time ran out, another loop goes on."""
 
     def __init__(self, app: Following, place: Place, seconds: float | None) -> None:
-        self.cursor = place.cursor
+        self.cursor: str = place.cursor
         """Behind the last event that was given; `app.events(after=…)` goes on from there."""
         self._app = app
         self._place = place
@@ -235,7 +240,7 @@ class AsyncEvents(AsyncIterator[Event]):
     """The same for event loops."""
 
     def __init__(self, app: Following, place: Place, seconds: float | None) -> None:
-        self.cursor = place.cursor
+        self.cursor: str = place.cursor
         """Behind the last event that was given; `app.aevents(after=…)` goes on from there."""
         self._app = app
         self._place = place
@@ -259,25 +264,32 @@ class AsyncEvents(AsyncIterator[Event]):
         return event
 
 
-def patterns(kinds: str | Sequence[str]) -> list[Pattern]:
-    """The kinds of events that are wanted, as users write them."""
-    names = given.several_texts([kinds] if isinstance(kinds, str) else kinds, "kinds")
+def patterns(types: str | Sequence[str]) -> list[Pattern]:
+    """The event types that are wanted, as users write them."""
+    names = given.several_texts([types] if isinstance(types, str) else types, "type")
     if not names:
-        raise InvalidInput("Of no kind there are no events.", hint="Leave `kinds` out to get every one.")
+        raise InvalidInput(
+            "Of no type there are no events.",
+            hint=Hint(
+                "Leave `type` out to get every one.",
+                cli="Leave --type out to get every one.",
+                http="Leave `type` out to get every one.",
+            ),
+        )
     return [_pattern(each) for each in names]
 
 
-def _pattern(kind: object) -> Pattern:
-    """A kind as users write it; of those that are penstock's own, one that does not exist is refused."""
-    text = given.short_text(kind, "kind")
+def _pattern(name: object) -> Pattern:
+    """An event type as users write it; of those that are penstock's own, one that does not exist is refused."""
+    text = given.short_text(name, "type")
     if text is None:
-        raise InvalidInput("An event's kind is a text.", hint='Write "job.failed", "job.*" or "*".')
+        raise InvalidInput("An event's type is a text.", hint='Write "job.failed", "job.*" or "*".')
     start = text.removesuffix("*")
     if "*" in start or (text.endswith("*") and start and not start.endswith(".")):
-        raise InvalidInput(f"{text!r:.80} is no kind of event.", hint='Write "job.failed", "job.*" or "*".')
+        raise InvalidInput(f"{text!r:.80} is no event type.", hint='Write "job.failed", "job.*" or "*".')
     pattern = Pattern(start, whole=start == text)
-    if start.startswith(_OURS) and not any(pattern.means(each) for each in KINDS):
-        near = get_close_matches(text, KINDS, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(KINDS)}."
+    if start.startswith(_OURS) and not any(pattern.means(each) for each in TYPES):
+        near = get_close_matches(text, TYPES, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(TYPES)}."
         raise InvalidInput(f"There is no event {text!r:.80}.", hint=hint)
     return pattern

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
@@ -57,15 +56,15 @@ class DefinitionHandle(Generic[P, R]):
         functools.update_wrapper(self, code.function)
         self.function: Callable[P, R] = code.function
         self.definition = definition
-        self.signature = code.signature
-        self.steps = code.steps
+        self.signature: Signature = code.signature
+        self.steps: tuple[Step, ...] = code.steps
         """The functions of its phases, in order; a plain job has one, called `run`."""
-        self.bare = _bare(code)
+        self.bare: Callable[[], Any] | None = _bare(code)
         """Its function, when a job without parameters is a call without arguments."""
-        self.hooks = code.hooks
-        self.retry_on = code.retry_on
+        self.hooks: Mapping[str, Callable[..., Any]] = code.hooks
+        self.retry_on: tuple[type[Exception], ...] = code.retry_on
         """Only these errors are tried again; empty: any."""
-        self.fatal_on = code.fatal_on
+        self.fatal_on: tuple[type[Exception], ...] = code.fatal_on
         """These errors are never tried again."""
         self._app = app
         self._code = code
@@ -97,7 +96,7 @@ class DefinitionHandle(Generic[P, R]):
     def options(
         self,
         *,
-        at: datetime | None = None,
+        run_at: datetime | None = None,
         delay: Duration = 0,
         priority: int | None = None,
         max_attempts: int | None = None,
@@ -107,20 +106,21 @@ class DefinitionHandle(Generic[P, R]):
         reference: tuple[str, str] | None = None,
         tags: Sequence[str] = (),
         webhook_url: str | None = None,
-        parent: str | None = None,
+        parent_id: str | None = None,
         traceparent: str | None = None,
+        tracestate: str | None = None,
         connection: Any = None,
     ) -> Self:
         """The same definition with options for the jobs that are created through it.
 
-        `at` or `delay` make it due later. `idempotency_key`: the same key gives the same job back. `unique`: while a
-        job with the same parameters (True) or the same text is active, that one is given back. `connection`: create
+        `run_at` or `delay` make it due later. `idempotency_key`: the same key gives the same job back. `unique`: while
+        a job with the same parameters (True) or the same text is active, that one is given back. `connection`: create
         it inside the transaction of this psycopg, SQLAlchemy or apsw connection. Options given in turn add up.
         """
         given = EnqueueOptions(
-            at=at, delay=delay, priority=priority, max_attempts=max_attempts, idempotency_key=idempotency_key,
+            run_at=run_at, delay=delay, priority=priority, max_attempts=max_attempts, idempotency_key=idempotency_key,
             unique=unique, concurrency_key=concurrency_key, reference=reference, tags=tags, webhook_url=webhook_url,
-            parent=parent, traceparent=traceparent, connection=connection,
+            parent_id=parent_id, traceparent=traceparent, tracestate=tracestate, connection=connection,
         )  # fmt: skip
         added = {each.name: value for each in fields(given) if (value := getattr(given, each.name)) is not each.default}
         return self._with_options(replace(self._options, **added))
@@ -186,8 +186,8 @@ class JobHandle(Generic[R]):
     def __init__(self, app: Penstock, created: Created, job: Job | None = None) -> None:
         self._app = app
         self._job = job
-        self.id = created.job_id
-        self.created = created.created
+        self.id: str = created.job_id
+        self.created: bool = created.created
         """Whether the call that gave this handle made the job, or found it."""
         self.status: Status = created.status
         """The status as it was last read; `refresh()` reads it anew."""
@@ -298,5 +298,7 @@ def _result(job: Job) -> Any:
     ended = job.outcome or job.status
     if ended is not Status.SUCCEEDED:
         why = f": {job.error_type}: {job.error}" if job.error else "."
-        raise JobFailed(f"Job {job.id} of {job.definition!r} ended as {ended}{why}", job_id=job.id, status=ended.value)
-    return None if job.result is None else json.loads(job.result)
+        raise JobFailed(
+            f"Job {job.id} of {job.definition_key!r} ended as {ended}{why}", job_id=job.id, status=ended.value
+        )
+    return job.result

@@ -30,16 +30,16 @@ _log = logger("penstock.listeners")
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """The kinds of events that somebody wants: one kind, or all that begin so."""
+    """The event types that somebody wants: one type, or all that begin so."""
 
     start: str
     whole: bool
 
-    def means(self, kind: str) -> bool:
-        return kind == self.start if self.whole else kind.startswith(self.start)
+    def means(self, type: str) -> bool:
+        return type == self.start if self.whole else type.startswith(self.start)
 
     def fits(self, event: Event) -> bool:
-        return self.means(event.kind)
+        return self.means(event.type)
 
 
 class Listeners:
@@ -80,7 +80,7 @@ class Listeners:
                 try:
                     function(event)
                 except Exception:
-                    _log.exception("The listener %r failed at event %s of job %s.", function, event.kind, event.job_id)
+                    _log.exception("The listener %r failed at event %s of job %s.", function, event.type, event.job_id)
 
     def stop(self) -> None:
         """Forget all listeners and end the thread; one that is being called is waited for."""
@@ -124,7 +124,7 @@ class Follower:
     """Reads the feed in a thread of its own: at each ring, and unasked every now and then."""
 
     def __init__(self, store: Store, cursor: str, tell: Callable[[Event], None]) -> None:
-        self.cursor = cursor
+        self.cursor: str = cursor
         self._store = store
         self._tell = tell
         self._pause = FIRST_LOOK

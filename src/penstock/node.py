@@ -79,7 +79,7 @@ class Node:
         queue: Queue | None = None,
     ) -> None:
         self.source = source
-        self.settings = replace(settings or WorkerSettings(), secrets=secrets or SecretPolicy())
+        self.settings: WorkerSettings = replace(settings or WorkerSettings(), secrets=secrets or SecretPolicy())
         self.problems: Sequence[Mapping[str, Any]] = ()
         """What could not be loaded: file, line and error of each."""
         self._store = store
@@ -88,7 +88,7 @@ class Node:
         self._archive = archive
         self._jobs = jobs
         self._timed = timed
-        """Whether the worker keeps house, sends webhooks and looks for alerts."""
+        """Whether the node keeps house, sends webhooks and looks for alerts while its worker runs."""
         self._outlet = queue
         """Where what jobs create is published, by a worker that takes no messages itself."""
         self._ticking = ticking
@@ -224,8 +224,10 @@ class Node:
             return Pass(0, 0, 0)
         done = await duties.once(self.app, self._archive, self._served if drain else ())
         if drain:
+            # Read before the worker starts: jobs that others create while it works are for the next pass.
+            begun = await self.app.store.arun(ports.admin.clock())
             working = asyncio.ensure_future(self.worker.run())
-            finished = asyncio.ensure_future(self._work_off())
+            finished = asyncio.ensure_future(self._work_off(begun))
             await asyncio.wait([working, finished], return_when=asyncio.FIRST_COMPLETED)
             # Nobody waits for jobs beyond the pass itself: each runs to its end.
             self.worker.claiming = False
@@ -235,7 +237,8 @@ class Node:
             await working
             if not finished.cancel():
                 finished.result()
-        await duties.send_webhooks(self.app, self._webhooks, self._secrets)
+        if self._timed:
+            await duties.send_webhooks(self.app, self._webhooks, self._secrets)
         counts = self.worker.counts
         return Pass(counts["settled"], counts["failed"] + done.errors, done.ticks)
 
@@ -277,12 +280,12 @@ class Node:
         while claimer.succeeded_at == before:  # noqa: ASYNC110 (a service says no more than when it succeeded)
             await asyncio.sleep(_GLANCE)
 
-    async def _work_off(self) -> None:
+    async def _work_off(self, begun: int) -> None:
         """Until a look for jobs was in vain and none has ended since the look before: it might have made room.
 
-        What is there now has to be done, its children included; what others create meanwhile prolongs nothing.
+        Jobs that were there when the pass began are done, their children included; those that others create later do
+        not prolong it.
         """
-        begun = await self.app.store.arun(ports.admin.clock())
         seen: Mapping[str, int] | None = None
         while seen != self.worker.counts:
             seen = dict(self.worker.counts)

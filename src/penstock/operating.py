@@ -12,6 +12,7 @@ from penstock.conversation import Conversation, Talk
 from penstock.core.clock_mark import ClockMark
 from penstock.core.definition import Pause, RateLimit
 from penstock.core.errors import InvalidInput
+from penstock.core.hints import Hint
 from penstock.core.instant import SECOND, Duration, microseconds
 from penstock.core.plan import Plan
 from penstock.core.retry import RetryPolicy, backoff_from
@@ -39,6 +40,29 @@ class Operating(Conversation):
 
     async def adisable(self, key: str, *, by: str = PYTHON) -> None:
         return await self._ado(self._disable(key, by))
+
+    def retire_definition(self, key: str, *, by: str = PYTHON) -> None:
+        """Refuse the creation of jobs of a definition that no code declares any more.
+
+        Schedules that code has declared for it are disabled. Jobs that wait keep waiting, and can be cancelled. Code
+        that declares it again, or `enable`, brings it back. `Conflict` names live workers that have it loaded, and
+        enabled schedules of operators.
+        """
+        return self._do(self._retire_definition(key, by))
+
+    async def aretire_definition(self, key: str, *, by: str = PYTHON) -> None:
+        return await self._ado(self._retire_definition(key, by))
+
+    def remove_definition(self, key: str, *, version: int | None = None, by: str = PYTHON) -> None:
+        """List a definition no longer, or one version of it, with the schedules that code has declared for it.
+
+        Its ended jobs stay readable until retention deletes them. Code that declares it again brings it back, as new.
+        `Conflict` names unfinished jobs, live workers that have it loaded, and enabled schedules of operators.
+        """
+        return self._do(self._remove_definition(key, version, by))
+
+    async def aremove_definition(self, key: str, *, version: int | None = None, by: str = PYTHON) -> None:
+        return await self._ado(self._remove_definition(key, version, by))
 
     def pause(self, key: str, reason: str, *, until: datetime | None = None, by: str = PYTHON) -> None:
         """Start no job of a definition until it is resumed, or until a time; those that run go on."""
@@ -102,15 +126,17 @@ class Operating(Conversation):
         max_attempts: int | None = None,
         backoff: float | Sequence[float] | RetryPolicy | None = None,
         timeout: Duration | None = None,
+        log_level: str | None = None,
         by: str = PYTHON,
     ) -> None:
         """Hold other limits and options than the code's; what is left out returns to the code's own.
 
-        A limit or a timeout of 0 means that there is none. Limits hold at once, `backoff` and `timeout` for attempts
-        that begin later, `priority` and `max_attempts` for jobs that are created later and choose none themselves.
+        A limit or a timeout of 0 means that there is none. Limits hold at once, `backoff`, `timeout` and `log_level`
+        for attempts that begin later, `priority` and `max_attempts` for jobs that are created later and choose none
+        themselves.
         """
         limits = (concurrency, key_concurrency, rate_limit)
-        return self._do(self._override(key, limits, priority, max_attempts, backoff, timeout, by))
+        return self._do(self._override(key, limits, priority, max_attempts, backoff, timeout, log_level, by))
 
     async def aoverride(
         self,
@@ -123,16 +149,24 @@ class Operating(Conversation):
         max_attempts: int | None = None,
         backoff: float | Sequence[float] | RetryPolicy | None = None,
         timeout: Duration | None = None,
+        log_level: str | None = None,
         by: str = PYTHON,
     ) -> None:
         limits = (concurrency, key_concurrency, rate_limit)
-        return await self._ado(self._override(key, limits, priority, max_attempts, backoff, timeout, by))
+        return await self._ado(self._override(key, limits, priority, max_attempts, backoff, timeout, log_level, by))
 
     def _enable(self, key: str, by: str) -> Talk[None]:
         yield from self._say(control.enable(_definition(key), True, by=_who(by)))
 
     def _disable(self, key: str, by: str) -> Talk[None]:
         yield from self._say(control.enable(_definition(key), False, by=_who(by)))
+
+    def _retire_definition(self, key: str, by: str) -> Talk[None]:
+        yield from self._say(control.retire_definition(_definition(key), by=_who(by)))
+
+    def _remove_definition(self, key: str, version: int | None, by: str) -> Talk[None]:
+        wanted = None if version is None else given.integer(version, "version")
+        yield from self._say(control.remove_definition(_definition(key), version=wanted, by=_who(by)))
 
     def _pause(self, key: str, reason: str, until: datetime | None, by: str) -> Talk[None]:
         yield from self._say(control.pause(_definition(key), _pause(reason, until, by), by=_who(by)))
@@ -167,6 +201,7 @@ class Operating(Conversation):
         max_attempts: int | None,
         backoff: float | Sequence[float] | RetryPolicy | None,
         timeout: Duration | None,
+        log_level: str | None,
         by: str,
     ) -> Talk[None]:
         concurrency, key_concurrency, rate_limit = limits
@@ -174,6 +209,7 @@ class Operating(Conversation):
             "concurrency": concurrency, "key_concurrency": key_concurrency, "priority": priority,
             "max_attempts": max_attempts, "backoff": None if backoff is None else _policy(backoff, key),
             "timeout": None if timeout is None else microseconds(timeout, f"{key}: timeout"),
+            "log_level": log_level,
         }  # fmt: skip
         wanted = {name: value for name, value in wanted.items() if value is not None} | _rate(rate_limit, key)
         yield from self._say(control.override(_definition(key), wanted, by=_who(by)))
@@ -193,7 +229,14 @@ def _policy(backoff: float | Sequence[float] | RetryPolicy, key: str) -> dict[st
 def _definition(key: object) -> str:
     """A definition's key; the one that stands for the whole system has calls of its own."""
     if not isinstance(key, str) or key == SYSTEM:
-        raise InvalidInput(f"A definition is named by its key, not by {key!r:.80}.", hint="See pause_all, resume_all.")
+        raise InvalidInput(
+            f"A definition is named by its key, not by {key!r:.80}.",
+            hint=Hint(
+                "Call pause_all(reason) or resume_all() for all definitions.",
+                cli="Say --all in place of a key for all definitions.",
+                http="POST /v1/system/pause and POST /v1/system/resume are for all definitions.",
+            ),
+        )
     return key
 
 

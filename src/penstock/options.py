@@ -13,9 +13,11 @@ from urllib.parse import urlsplit
 from penstock.core import payload
 from penstock.core.definition import DEFAULT_PRIORITY, Definition, Routed, check_priority
 from penstock.core.errors import InvalidInput
+from penstock.core.hints import Hint
 from penstock.core.ids import parse_id, parse_uuid
 from penstock.core.instant import Duration, from_datetime, microseconds
 from penstock.core.job import Alike, Draft, Job, JobFilter
+from penstock.core.trace_context import kept_trace
 from penstock.core.transitions import Status
 from penstock.orders import PLAIN, EnqueueOptions, Order
 
@@ -25,6 +27,7 @@ _LONGEST_TEXT = 500
 _LONGEST_URL = 2000
 _LONGEST_NOTE = 2000
 _MOST_TAGS = 100
+_MOST_SEARCHED = 20
 
 
 def routed(lane: int, definition: Definition) -> Routed:
@@ -91,15 +94,42 @@ def job_filter(which: Mapping[str, Any]) -> JobFilter:
     for name, value in given.items():
         if name == "status":
             given[name] = tuple(_status(each) for each in ([value] if isinstance(value, str) else value))
-        elif name == "ids":
+        elif name == "job_id":
             given[name] = tuple(job_id(each) for each in ([value] if isinstance(value, str) else value))
         elif name in ("created_from", "created_to"):
             given[name] = _instant(value, name)
-        elif name == "parent":
+        elif name == "parent_id":
             given[name] = job_id(value)
+        elif name == "params":
+            given[name] = _searched_params(value)
         else:
             given[name] = short_text(value, name)
     return JobFilter(**given)
+
+
+def _searched_params(value: object) -> tuple[tuple[str, str], ...]:
+    """Names of parameters with the values looked for, as texts."""
+    if not isinstance(value, Mapping) or not 1 <= len(value) <= _MOST_SEARCHED:
+        raise InvalidInput(f"params must be 1 to {_MOST_SEARCHED} parameters with their values, not {value!r:.80}.")
+    return tuple((_parameter(name), _searched_value(name, each)) for name, each in value.items())
+
+
+def _parameter(name: object) -> str:
+    found = short_text(name, "The name of a parameter")
+    if found is None:
+        raise InvalidInput("The name of a parameter must be a text, not None.")
+    return found
+
+
+def _searched_value(name: object, value: object) -> str:
+    if isinstance(value, str):
+        return short_text(value, f"The value of {name!r:.80}") or "" if value else ""
+    if value is None or isinstance(value, bool | int | float):
+        return payload.encode(value, f"the value of {name!r:.80}")
+    raise InvalidInput(
+        f"The value of {name!r:.80} must be a text, a number, true, false or null, not {type(value).__name__}.",
+        hint="Objects and lists cannot be searched for.",
+    )
 
 
 def job_id(text: object) -> str:
@@ -133,12 +163,12 @@ def instant(value: datetime | None, what: str) -> int | None:
     return None if value is None else _instant(value, what)
 
 
-def due(at: datetime | None, delay: Duration) -> tuple[int | None, int]:
+def due(run_at: datetime | None, delay: Duration) -> tuple[int | None, int]:
     """When a job shall be due: an instant, or a length of time from now."""
     later = microseconds(delay, "delay")
-    if at is not None and later:
-        raise InvalidInput("Give `at` or `delay`, not both.")
-    return instant(at, "at"), later
+    if run_at is not None and later:
+        raise InvalidInput("Give `run_at` or `delay`, not both.")
+    return instant(run_at, "run_at"), later
 
 
 def integer(value: object, what: str) -> int:
@@ -157,8 +187,8 @@ def _checked_draft(
     if not 1 <= integer(attempts, f"{what}: max_attempts") <= 1000:
         raise InvalidInput(f"{what}: max_attempts must be 1 to 1000, not {attempts!r}.")
     delay = microseconds(options.delay, f"{what}: delay")
-    if options.at is not None and delay:
-        raise InvalidInput(f"{what}: give `at` or `delay`, not both.")
+    if options.run_at is not None and delay:
+        raise InvalidInput(f"{what}: give `run_at` or `delay`, not both.")
     key = short_text(options.idempotency_key, f"{what}: idempotency_key")
     digest = payload.digest(order.params) if key is not None or options.unique is True else None
     reference_type, reference_id = _reference(options.reference, what)
@@ -169,7 +199,7 @@ def _checked_draft(
         params=order.params,
         priority=priority,
         max_attempts=attempts,
-        due=None if options.at is None else _instant(options.at, f"{what}: at"),
+        due=None if options.run_at is None else _instant(options.run_at, f"{what}: run_at"),
         delay=delay,
         idempotency_key=key,
         params_digest=digest,
@@ -179,8 +209,8 @@ def _checked_draft(
         reference_id=reference_id,
         tags=_tags(options.tags, what),
         webhook_url=_url(options.webhook_url, f"{what}: webhook_url"),
-        parent=None if options.parent is None else parent_id(options.parent),
-        traceparent=short_text(options.traceparent, f"{what}: traceparent"),
+        parent=None if options.parent_id is None else parent_id(options.parent_id),
+        traceparent=_trace(options, what),
         priority_given=options.priority is not None,
         attempts_given=options.max_attempts is not None,
         **facts,
@@ -199,6 +229,22 @@ def _reference(value: object, what: str) -> tuple[str | None, str | None]:
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2 or None in value:
         raise InvalidInput(f"{what}: a reference is a pair of texts (type, id), not {value!r:.80}.")
     return short_text(value[0], f"{what}: the reference's type"), short_text(value[1], f"{what}: the reference's id")
+
+
+def _trace(options: EnqueueOptions, what: str) -> str | None:
+    parent, state = short_text(options.traceparent, f"{what}: traceparent"), options.tracestate
+    if parent is not None and " " in parent:
+        raise InvalidInput(
+            f"{what}: traceparent must have no spaces, not {parent!r:.80}.",
+            hint=Hint(
+                "Give the trace state as tracestate=….",
+                cli="Leave the trace state out.",
+                http="Send the trace state as `tracestate`.",
+            ),
+        )
+    if not isinstance(state, str | None):
+        raise InvalidInput(f"{what}: tracestate must be a text, not {state!r:.80}.")
+    return kept_trace(parent, state)
 
 
 def _tags(value: object, what: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from penstock.core import payload
 from penstock.core.errors import InvalidInput
+from penstock.core.hints import Hint
 from penstock.core.instant import Duration
 from penstock.signature import KeyOf, Validator, concurrency_key
 
@@ -17,7 +18,7 @@ from penstock.signature import KeyOf, Validator, concurrency_key
 class EnqueueOptions:
     """How a job is to be created, beside its parameters."""
 
-    at: datetime | None = None
+    run_at: datetime | None = None
     delay: Duration = 0
     priority: int | None = None
     max_attempts: int | None = None
@@ -27,8 +28,9 @@ class EnqueueOptions:
     reference: tuple[str, str] | None = None
     tags: Sequence[str] = ()
     webhook_url: str | None = None
-    parent: str | None = None
+    parent_id: str | None = None
     traceparent: str | None = None
+    tracestate: str | None = None
     connection: Any = field(default=None, compare=False)
 
 
@@ -61,9 +63,9 @@ class Order(NamedTuple):
             "options": {name: _written(value) for name, value in named if value != getattr(PLAIN, name)},
         }
 
-    def below(self, traceparent: str) -> Order:
-        """The same with the span from which it comes."""
-        return self._replace(options=replace(self.options, traceparent=traceparent))
+    def below(self, traceparent: str, tracestate: str | None) -> Order:
+        """The same with the span from which it comes, and the trace state of that span."""
+        return self._replace(options=replace(self.options, traceparent=traceparent, tracestate=tracestate))
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Order:
@@ -116,7 +118,11 @@ class OrderMaker:
         if not key_of:
             raise InvalidInput(
                 f"Only the code of {self.key!r} can tell the concurrency key of its jobs, and it is not here.",
-                hint="Give the key: concurrency_key=…",
+                hint=Hint(
+                    "Give the key: concurrency_key=….",
+                    cli="Give the key: --concurrency-key KEY.",
+                    http="Send the key as `concurrencyKey`.",
+                ),
             )
         return concurrency_key(params, key_of, self.validator)
 
@@ -141,11 +147,11 @@ def _params(text: object, key: str) -> str:
 def _options(written: Mapping[str, Any], key: str) -> EnqueueOptions:
     """Only what JSON cannot say is made anew here; the rest is checked like what users write."""
     given = dict(written)
-    if given.get("at") is not None:
+    if given.get("run_at") is not None:
         try:
-            given["at"] = datetime.fromisoformat(given["at"])
+            given["run_at"] = datetime.fromisoformat(given["run_at"])
         except (TypeError, ValueError):
-            raise InvalidInput(f"{key}: {given['at']!r:.80} is no date and time.", hint="Write ISO 8601.") from None
+            raise InvalidInput(f"{key}: {given['run_at']!r:.80} is no date and time.", hint="Write ISO 8601.") from None
     if isinstance(given.get("reference"), list):
         given["reference"] = tuple(given["reference"])
     if isinstance(given.get("tags"), list):

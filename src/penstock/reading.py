@@ -11,13 +11,14 @@ from penstock import options as given
 from penstock.conversation import Conversation, Errand, Pause, Talk
 from penstock.core import paging
 from penstock.core.definition import DefinitionRow
-from penstock.core.errors import InvalidInput, NotFound, WaitTimeout
+from penstock.core.errors import InvalidDefinition, InvalidInput, NotFound, WaitTimeout
 from penstock.core.instant import Duration, microseconds
-from penstock.core.job import Attempt, Count, Job, Page, Phase, StoredLog
-from penstock.core.phases import all_phases
+from penstock.core.job import Attempt, Count, Job, JobFilter, Page, Phase, StoredLog
+from penstock.core.phases import ONLY, all_phases, with_phases
 from penstock.core.transitions import Status
 from penstock.core.why import Reason
 from penstock.core.worker import WorkerRow
+from penstock.secret_search import refuse_secrets
 from penstock.stores.verbs import admin
 from penstock.stores.verbs import jobs as verbs
 
@@ -37,7 +38,12 @@ class Reading(Conversation):
     _rows: dict[tuple[str, int | None], tuple[float, DefinitionRow]]
 
     def jobs(self, *, limit: int = 50, sort: str = "-createdAt", cursor: str | None = None, **which: Any) -> Page:
-        """One page of jobs; the filters are the fields of `JobFilter`, such as `status=["failed"]` or `tag="x"`."""
+        """One page of jobs; the filters are the fields of `JobFilter`, such as `status=["failed"]` or `tag="x"`.
+
+        `error="timed out"` searches the errors and `params={"orderId": 7}` the parameters of the 10,000 newest jobs
+        that the other filters select; a search also stops after 50,000 jobs or 64 MB. `Page.searched` says how many
+        jobs it was, and `Page.cursor` goes on after them.
+        """
         return self._do(self._jobs(which, limit, sort, cursor))
 
     async def ajobs(
@@ -50,7 +56,7 @@ class Reading(Conversation):
 
         Where several filters are given, about `cap` of the jobs that one of them leaves are looked at; half as many
         where a reference, schedule, parent or failure has to be looked up for each. `capped` says so when there may
-        be more.
+        be more. A search by `error` or `params` counts what it finds in one go.
         """
         return self._do(self._count_jobs(which, cap))
 
@@ -93,10 +99,10 @@ class Reading(Conversation):
         limit: int = 500,
         level: str | None = None,
         phase: str | None = None,
-        fence: int | None = None,
+        attempt: int | None = None,
     ) -> list[StoredLog]:
         """What a job's attempts wrote, after the line whose `seq` is `after`; `level` is the lowest one shown."""
-        return self._do(self._logs(job_id, after, limit, level, phase, fence))
+        return self._do(self._logs(job_id, after, limit, level, phase, attempt))
 
     async def alogs(
         self,
@@ -106,9 +112,9 @@ class Reading(Conversation):
         limit: int = 500,
         level: str | None = None,
         phase: str | None = None,
-        fence: int | None = None,
+        attempt: int | None = None,
     ) -> list[StoredLog]:
-        return await self._ado(self._logs(job_id, after, limit, level, phase, fence))
+        return await self._ado(self._logs(job_id, after, limit, level, phase, attempt))
 
     def phases(self, job_id: str) -> list[Phase]:
         """All phases of a job in their order; those that have not begun are pending."""
@@ -147,14 +153,26 @@ class Reading(Conversation):
 
     def _jobs(self, which: Mapping[str, Any], limit: int, sort: str, cursor: str | None) -> Talk[Page]:
         chosen = given.job_filter(which)
+        yield from self._refuse_secrets(chosen)
         page: Page = yield admin.page(chosen, limit=given.integer(limit, "limit"), sort=sort, cursor=cursor)
         return page
 
     def _count_jobs(self, which: Mapping[str, Any], cap: int) -> Talk[Count]:
         if given.integer(cap, "cap") < 1:
             raise InvalidInput(f"cap must be at least 1, not {cap}.")
-        counted: Count = yield admin.count(given.job_filter(which), cap)
+        chosen = given.job_filter(which)
+        yield from self._refuse_secrets(chosen)
+        counted: Count = yield admin.count(chosen, cap)
         return counted
+
+    def _refuse_secrets(self, which: JobFilter) -> Talk[None]:
+        """Refuse a search for a value that is secret, for answers would tell whether a guess is right."""
+        if which.params is None:
+            return
+        known: list[DefinitionRow] = yield admin.definitions()
+        for row in known:
+            if which.definition_key in (None, row.definition.key):
+                refuse_secrets([name for name, _ in which.params], row)
 
     def _read_job(self, job_id: str) -> Talk[Job]:
         asked = given.job_id(job_id)
@@ -191,25 +209,32 @@ class Reading(Conversation):
     def _attempts(self, job_id: str) -> Talk[list[Attempt]]:
         job = yield from self._stored_job(job_id)
         found: list[Attempt] = yield admin.attempts(job.id)
-        return found
+        return with_phases(job, found, (yield from self._phase_names(job)))
 
     def _logs(
-        self, job_id: str, after: int, limit: int, level: str | None, phase: str | None, fence: int | None
+        self, job_id: str, after: int, limit: int, level: str | None, phase: str | None, attempt: int | None
     ) -> Talk[list[StoredLog]]:
         if not 1 <= given.integer(limit, "limit") <= _MOST_LINES:
             raise InvalidInput(f"limit must be 1 to {_MOST_LINES}, not {limit}.")
         job = yield from self._stored_job(job_id)
         after = given.integer(after, "after")
         found: list[StoredLog] = yield admin.logs(
-            job.id, after=after, limit=limit, level=level, phase=phase, fence=fence
+            job.id, after=after, limit=limit, level=level, phase=phase, fence=attempt
         )
         return found
 
     def _phases(self, job_id: str) -> Talk[list[Phase]]:
         job = yield from self._stored_job(job_id)
-        row = yield from self._definition(job.definition, job.version)
+        names = yield from self._phase_names(job)
         found: list[Phase] = yield verbs.phases(job.id)
-        return all_phases(job, row.definition.phases, found)
+        return all_phases(job, names, found)
+
+    def _phase_names(self, job: Job) -> Talk[tuple[str, ...]]:
+        """As far as they are known: a definition that cannot be read keeps no job from being shown."""
+        try:
+            return (yield from self._definition(job.definition_key, job.definition_version)).definition.phases
+        except (NotFound, InvalidDefinition):
+            return (ONLY,)
 
     def _why(self, job_id: str) -> Talk[list[Reason]]:
         reasons: list[Reason] = yield admin.why(given.job_id(job_id))
@@ -225,7 +250,7 @@ class Reading(Conversation):
 
     def _definitions_known(self) -> Talk[list[DefinitionRow]]:
         found: list[DefinitionRow] = yield admin.definitions()
-        return found
+        return [row for row in found if not row.removed]
 
     def _definition(self, key: str, version: int | None) -> Talk[DefinitionRow]:
         """A definition as the store has it, read not long ago."""

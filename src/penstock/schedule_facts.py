@@ -12,6 +12,7 @@ from typing import Any, TypedDict
 from penstock import options as given
 from penstock.core import rhythm
 from penstock.core.errors import InvalidInput, InvalidSchedule
+from penstock.core.hints import Hint
 from penstock.core.instant import Duration, microseconds, to_datetime
 from penstock.core.schedule import Kind, Missed, Overlap, Schedule
 from penstock.handles import DefinitionHandle
@@ -22,6 +23,9 @@ SCHEDULE_OPTIONS = ("schedule", "timezone", "missed", "missed_max", "missed_wind
 """What `@app.job` takes about a schedule."""
 
 _RHYTHMS = ("cron", "every", "at")
+_ONE_RHYTHM = Hint(
+    "Give one of cron, every and at.", cli="Give one of --cron, --every and --at.", http="Send `kind` and `expression`."
+)
 _KEPT_OPTIONS = ("priority", "concurrency_key")
 _INTERVAL = re.compile(r"\s*\d+[dhms]")
 
@@ -34,7 +38,7 @@ class ScheduleFacts(TypedDict, total=False):
     at: datetime | None
     start: datetime | None
     params: Mapping[str, Any] | None
-    version: int | None
+    definition_version: int | None
     priority: int | None
     concurrency_key: str | None
     timezone: str
@@ -69,7 +73,7 @@ def schedule_from(key: str, definition: object, facts: Mapping[str, Any]) -> Sch
     with naming(name):
         given.refuse_unknown(facts, FACTS, "a fact of a schedule")
         if all(facts.get(each) is None for each in _RHYTHMS):
-            raise InvalidSchedule("it does not say when.", hint="Give one of cron, every and at.")
+            raise InvalidSchedule("it does not say when.", hint=_ONE_RHYTHM)
         made = Schedule(name, definition_key(definition), Kind.CRON, "", **_from_handle(definition))
         # What is left out must not hide what the handle says.
         return changed(made, {each: facts[each] for each in facts if facts[each] is not None})
@@ -109,7 +113,7 @@ def declared_with_job(key: str, options: dict[str, Any]) -> dict[str, Any] | Non
 def tick_options(schedule: Schedule, due: int | None) -> EnqueueOptions:
     """How the job of a tick is created, beside its parameters."""
     return EnqueueOptions(
-        at=None if due is None else to_datetime(due),
+        run_at=None if due is None else to_datetime(due),
         priority=schedule.priority,
         concurrency_key=schedule.concurrency_key,
     )
@@ -137,9 +141,16 @@ def _when(facts: Mapping[str, Any]) -> dict[str, Any]:
     said = [name for name in _RHYTHMS if facts.get(name) is not None]
     start = facts.get("start")
     if len(said) > 1:
-        raise InvalidSchedule(f"{' and '.join(said)} are both given.", hint="Give one of cron, every and at.")
+        raise InvalidSchedule(f"{' and '.join(said)} are both given.", hint=_ONE_RHYTHM)
     if start is not None and said != ["every"]:
-        raise InvalidSchedule("start goes with every.", hint="Say every=… as well.")
+        raise InvalidSchedule(
+            "start goes with every.",
+            hint=Hint(
+                "Give every=… as well.",
+                cli="Give --every as well.",
+                http='Send "kind": "interval" with an `expression`.',
+            ),
+        )
     if not said:
         return {}
     (name,) = said
@@ -157,9 +168,11 @@ def _when(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
     """The facts that are fields of the schedule, checked as far as it does not do so itself."""
-    found: dict[str, Any] = {name: facts[name] for name in ("timezone", "priority", "version") if name in facts}
-    if found.get("version") is not None:
-        given.integer(found["version"], "version")
+    found: dict[str, Any] = {
+        name: facts[name] for name in ("timezone", "priority", "definition_version") if name in facts
+    }
+    if found.get("definition_version") is not None:
+        given.integer(found["definition_version"], "definition_version")
     if "concurrency_key" in facts:
         found["concurrency_key"] = given.short_text(facts["concurrency_key"], "concurrency_key")
     if "missed_max" in facts:
@@ -178,7 +191,7 @@ def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
         window = facts["missed_window"]
         found["missed_window"] = None if window is None else microseconds(window, "missed_window")
     if facts.get("params") is not None:
-        found["params"] = _params(facts["params"])
+        found["params_text"] = _params(facts["params"])
     return found
 
 

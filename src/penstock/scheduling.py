@@ -13,6 +13,7 @@ from penstock.conversation import Conversation, Talk
 from penstock.core import pausing, payload, timetable
 from penstock.core.definition import Pause
 from penstock.core.errors import InvalidInput, InvalidSchedule, NotFound, RevisionConflict
+from penstock.core.hints import Hint
 from penstock.core.instant import Duration, to_datetime
 from penstock.core.job import Draft
 from penstock.core.preview import Preview, preview
@@ -58,7 +59,7 @@ class Scheduling(Conversation):
         at: datetime | None = None,
         start: datetime | None = None,
         params: Mapping[str, Any] | None = None,
-        version: int | None = None,
+        definition_version: int | None = None,
         priority: int | None = None,
         concurrency_key: str | None = None,
         timezone: str = "UTC",
@@ -75,18 +76,22 @@ class Scheduling(Conversation):
         stays paused, and what an operator changed stays as it is.
         """
         facts = {
-            "cron": cron, "every": every, "at": at, "start": start, "params": params, "version": version,
-            "priority": priority, "concurrency_key": concurrency_key, "timezone": timezone, "missed": missed,
-            "missed_max": missed_max, "missed_window": missed_window, "overlap": overlap, "jitter": jitter,
-            "enabled": enabled,
+            "cron": cron, "every": every, "at": at, "start": start, "params": params,
+            "definition_version": definition_version, "priority": priority, "concurrency_key": concurrency_key,
+            "timezone": timezone, "missed": missed, "missed_max": missed_max, "missed_window": missed_window,
+            "overlap": overlap, "jitter": jitter, "enabled": enabled,
         }  # fmt: skip
         made = replace(schedule_from(key, definition, facts), owner=_CODE)
-        handle = definition if isinstance(definition, DefinitionHandle) else self._app._own_handle(definition, version)
+        handle = (
+            definition
+            if isinstance(definition, DefinitionHandle)
+            else self._app._own_handle(definition, definition_version)
+        )
         if handle is not None:
             with naming(key):
                 order = handle._order_from((), dict(params or {}))
             own_key = made.concurrency_key or order.options.concurrency_key
-            made = replace(made, params=order.params, concurrency_key=own_key)
+            made = replace(made, params_text=order.params, concurrency_key=own_key)
         timetable.check(made)
         known = self._declared_schedules.get(key)
         if known is not None and known != made:
@@ -216,7 +221,14 @@ class Scheduling(Conversation):
 
     def _change_schedule(self, key: str, changes: ScheduleFacts, revision: int | None, by: str) -> Talk[ScheduleRow]:
         if not changes:
-            raise InvalidInput(f"Nothing of schedule {key!r} is to be changed.", hint="Give facts, as in priority=3.")
+            raise InvalidInput(
+                f"Nothing of schedule {key!r} is to be changed.",
+                hint=Hint(
+                    "Give facts, as in priority=3.",
+                    cli="`penstock schedules edit --help` lists what can be changed.",
+                    http="Send a field, such as `priority`.",
+                ),
+            )
         while True:
             stored = yield from self._readable_schedule(key)
             made = replace(changed(stored.schedule, changes), owner="operator", origin="")
@@ -224,7 +236,7 @@ class Scheduling(Conversation):
                 made = replace(made, enabled=True)
             if "params" in changes and "concurrency_key" not in changes:
                 made = replace(made, concurrency_key=None)
-            if {"params", "version", "concurrency_key"} & changes.keys():
+            if {"params", "definition_version", "concurrency_key"} & changes.keys():
                 made = yield from self._with_order(made)
             known = stored.revision if revision is None else revision
             try:
@@ -235,11 +247,11 @@ class Scheduling(Conversation):
 
     def _with_order(self, made: Schedule) -> Talk[Schedule]:
         """The schedule with parameters that fit its definition."""
-        params: Any = payload.load(made.params)
+        params: Any = payload.load(made.params_text)
         with naming(made.key):
             options = EnqueueOptions(concurrency_key=made.concurrency_key)
-            order = yield from self._app._order(made.definition, params, made.version, options)
-        return replace(made, params=order.params, concurrency_key=order.options.concurrency_key)
+            order = yield from self._app._order(made.definition_key, params, made.definition_version, options)
+        return replace(made, params_text=order.params, concurrency_key=order.options.concurrency_key)
 
     def _keep_schedule(
         self, made: Schedule, stored: ScheduleRow | None, revision: int | None, by: str

@@ -52,12 +52,12 @@ class Plan:
         if self.watch and self.source is None:
             raise InvalidInput("There is no code to watch.", hint="Give module:app or --jobs DIR.")
 
-    def node(self, settings: WorkerSettings, *, ticking: bool = True) -> Node:
+    def node(self, settings: WorkerSettings, *, timed: bool = True) -> Node:
         """A node for the code, which there must be."""
         if self.source is None:
             raise InvalidInput("This server has no code.", hint="Give module:app or --jobs DIR.")
         return Node(
-            self.source, store=self.store, settings=settings, ticking=ticking, webhooks=self.webhooks,
+            self.source, store=self.store, settings=settings, timed=timed, webhooks=self.webhooks,
             secrets=self.secrets, archive=self.archive,
         )  # fmt: skip
 
@@ -208,7 +208,8 @@ class _Passes:
         """One cycle; who comes while one runs is told what it did from then on."""
         if self._running is None or self._running.done():
             settings = replace(self._plan.worker, poll=0.2, own_process=False)
-            self._node = self._plan.node(settings, ticking=False)
+            # The server's own duties send webhooks: a pass that did would wait for every receiver.
+            self._node = self._plan.node(settings, timed=False)
             self._running = asyncio.ensure_future(_one_pass(self._node))
         before = self._so_far
         await asyncio.wait([self._running], timeout=_TRIGGER_SECONDS)

@@ -37,13 +37,16 @@ class Signature:
         self._key = key
         self._function = function
         self._secret = secret
+        self.takes_context: bool
         self.takes_context, self._parameters = _parameters(function, key)
-        self.open_ended = any(each.kind is _Kind.VAR_KEYWORD for each in self._parameters)
+        self.open_ended: bool = any(each.kind is _Kind.VAR_KEYWORD for each in self._parameters)
         """It takes parameters of any name, by `**`."""
-        self.names = [each.name for each in self._parameters if each.kind is not _Kind.VAR_KEYWORD]
+        self.names: list[str] = [each.name for each in self._parameters if each.kind is not _Kind.VAR_KEYWORD]
         self._fields = {f"field_{index}": name for index, name in enumerate(self.names)}
-        self.defaults = {each.name: each.default for each in self._parameters if each.default is not _Kind.empty}
-        self.required = len(self.names) > len(self.defaults)
+        self.defaults: dict[str, Any] = {
+            each.name: each.default for each in self._parameters if each.default is not _Kind.empty
+        }
+        self.required: bool = len(self.names) > len(self.defaults)
         """Whether there are parameters that must be given."""
         self._positional = [each.name for each in self._parameters if each.kind is _Kind.POSITIONAL_OR_KEYWORD]
         self._model: type[BaseModel] | None = None

@@ -51,7 +51,7 @@ class AppSource:
 
     def __init__(self, target: str, folder: str | None = None) -> None:
         self.target = target
-        self.folder = os.path.abspath(folder or os.getcwd())
+        self.folder: str = os.path.abspath(folder or os.getcwd())
         self._was_loaded = False
 
     @property
@@ -112,8 +112,8 @@ class FilesSource:
         name: str | None = None,
         resources: Mapping[str, str] | None = None,
     ) -> None:
-        self.folder = os.path.abspath(folder)
-        self.origin = f"files:{name or os.path.basename(self.folder)}"
+        self.folder: str = os.path.abspath(folder)
+        self.origin: str = f"files:{name or os.path.basename(self.folder)}"
         self._call: dict[str, Any] = {
             **address, "folder": self.folder, "name": name, "resources": dict(resources or {}),
         }  # fmt: skip

@@ -12,6 +12,7 @@ from penstock.conversation import Conversation, Talk
 from penstock.core import webhook
 from penstock.core.definition import check_key
 from penstock.core.errors import InvalidInput
+from penstock.core.hints import Hint
 from penstock.core.ids import IdSource
 from penstock.core.instant import HOUR, SECOND, Duration, microseconds
 from penstock.core.signing import secret_key, secret_text
@@ -38,36 +39,38 @@ class Webhooking(Conversation):
     """Who is told of what, over HTTP."""
 
     _ids: IdSource
-    webhook_settings = WebhookSettings()
+    webhook_settings: WebhookSettings = WebhookSettings()
     """Which URLs may be saved; workers check again when they send."""
 
     def save_webhook(
         self,
         url: str,
         *,
-        id: str | None = None,
-        kinds: Sequence[str] | str = webhook.DEFAULT_KINDS,
-        definitions: Sequence[str] = (),
+        webhook_id: str | None = None,
+        events: Sequence[str] | str = webhook.DEFAULT_EVENTS,
+        definition_keys: Sequence[str] = (),
         description: str = "",
         enabled: bool = True,
         secret: str | None = None,
         revision: int | None = None,
         by: str = PYTHON,
     ) -> SavedWebhook:
-        """Create an endpoint, or with an `id` replace what it says; its secret stays.
+        """Create an endpoint, or with a `webhook_id` replace what it says; its secret stays.
 
-        `kinds` are kinds of events, patterns such as `job.*`, or `onStart`, `onSuccess`, `onFail`, `onEnd`;
-        `definitions` limits them to jobs of these. A new one makes its own secret unless you bring one.
+        `events` are event types, patterns such as `job.*`, or `onStart`, `onSuccess`, `onFail`, `onEnd`;
+        `definition_keys` limits them to jobs of these. A new one makes its own secret unless you bring one.
         """
-        return self._do(self._save_webhook(url, id, kinds, definitions, description, enabled, secret, revision, by))
+        return self._do(
+            self._save_webhook(url, webhook_id, events, definition_keys, description, enabled, secret, revision, by)
+        )
 
     async def asave_webhook(
         self,
         url: str,
         *,
-        id: str | None = None,
-        kinds: Sequence[str] | str = webhook.DEFAULT_KINDS,
-        definitions: Sequence[str] = (),
+        webhook_id: str | None = None,
+        events: Sequence[str] | str = webhook.DEFAULT_EVENTS,
+        definition_keys: Sequence[str] = (),
         description: str = "",
         enabled: bool = True,
         secret: str | None = None,
@@ -75,7 +78,7 @@ class Webhooking(Conversation):
         by: str = PYTHON,
     ) -> SavedWebhook:
         return await self._ado(
-            self._save_webhook(url, id, kinds, definitions, description, enabled, secret, revision, by)
+            self._save_webhook(url, webhook_id, events, definition_keys, description, enabled, secret, revision, by)
         )
 
     def webhooks(self) -> list[Endpoint]:
@@ -85,81 +88,81 @@ class Webhooking(Conversation):
     async def awebhooks(self) -> list[Endpoint]:
         return await self._ado(self._webhooks())
 
-    def get_webhook(self, id: str) -> Endpoint:
+    def get_webhook(self, webhook_id: str) -> Endpoint:
         """One endpoint; `NotFound` when there is none."""
-        return self._do(self._get_webhook(id))
+        return self._do(self._get_webhook(webhook_id))
 
-    async def aget_webhook(self, id: str) -> Endpoint:
-        return await self._ado(self._get_webhook(id))
+    async def aget_webhook(self, webhook_id: str) -> Endpoint:
+        return await self._ado(self._get_webhook(webhook_id))
 
-    def delete_webhook(self, id: str, *, by: str = PYTHON) -> None:
+    def delete_webhook(self, webhook_id: str, *, by: str = PYTHON) -> None:
         """Forget an endpoint; what waits for it is not sent any more."""
-        return self._do(self._delete_webhook(id, by))
+        return self._do(self._delete_webhook(webhook_id, by))
 
-    async def adelete_webhook(self, id: str, *, by: str = PYTHON) -> None:
-        return await self._ado(self._delete_webhook(id, by))
+    async def adelete_webhook(self, webhook_id: str, *, by: str = PYTHON) -> None:
+        return await self._ado(self._delete_webhook(webhook_id, by))
 
     def rotate_webhook_secret(
-        self, id: str, *, secret: str | None = None, overlap: Duration = 24 * 3600, by: str = PYTHON
+        self, webhook_id: str, *, secret: str | None = None, overlap: Duration = 24 * 3600, by: str = PYTHON
     ) -> SavedWebhook:
         """Sign with a new secret, and for a while with the old one, too: one day, unless you say otherwise."""
-        return self._do(self._rotate_webhook_secret(id, secret, overlap, by))
+        return self._do(self._rotate_webhook_secret(webhook_id, secret, overlap, by))
 
     async def arotate_webhook_secret(
-        self, id: str, *, secret: str | None = None, overlap: Duration = 24 * 3600, by: str = PYTHON
+        self, webhook_id: str, *, secret: str | None = None, overlap: Duration = 24 * 3600, by: str = PYTHON
     ) -> SavedWebhook:
-        return await self._ado(self._rotate_webhook_secret(id, secret, overlap, by))
+        return await self._ado(self._rotate_webhook_secret(webhook_id, secret, overlap, by))
 
     def deliveries(
         self,
         *,
-        webhook: str | None = None,
+        webhook_id: str | None = None,
         job_id: str | None = None,
         status: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> DeliveryPage:
-        """What was sent or waits to be, the newest first; `webhook` is an endpoint's id, `global` or `job`."""
-        return self._do(self._deliveries(webhook, job_id, status, limit, cursor))
+        """What was sent or waits to be, the newest first; `webhook_id` is an endpoint's id, `global` or `job`."""
+        return self._do(self._deliveries(webhook_id, job_id, status, limit, cursor))
 
     async def adeliveries(
         self,
         *,
-        webhook: str | None = None,
+        webhook_id: str | None = None,
         job_id: str | None = None,
         status: str | None = None,
         limit: int = 50,
         cursor: str | None = None,
     ) -> DeliveryPage:
-        return await self._ado(self._deliveries(webhook, job_id, status, limit, cursor))
+        return await self._ado(self._deliveries(webhook_id, job_id, status, limit, cursor))
 
-    def get_delivery(self, id: str) -> DeliveryDetail:
+    def get_delivery(self, delivery_id: str) -> DeliveryDetail:
         """One delivery with its body and all its tries."""
-        return self._do(self._get_delivery(id))
+        return self._do(self._get_delivery(delivery_id))
 
-    async def aget_delivery(self, id: str) -> DeliveryDetail:
-        return await self._ado(self._get_delivery(id))
+    async def aget_delivery(self, delivery_id: str) -> DeliveryDetail:
+        return await self._ado(self._get_delivery(delivery_id))
 
-    def redeliver(self, id: str, *, by: str = PYTHON) -> DeliveryDetail:
+    def redeliver(self, delivery_id: str, *, by: str = PYTHON) -> DeliveryDetail:
         """Send a delivery again, under the same id and with the same body."""
-        return self._do(self._redeliver(id, by))
+        return self._do(self._redeliver(delivery_id, by))
 
-    async def aredeliver(self, id: str, *, by: str = PYTHON) -> DeliveryDetail:
-        return await self._ado(self._redeliver(id, by))
+    async def aredeliver(self, delivery_id: str, *, by: str = PYTHON) -> DeliveryDetail:
+        return await self._ado(self._redeliver(delivery_id, by))
 
-    def test_webhook(self, id: str, *, by: str = PYTHON) -> DeliveryDetail:
-        """Send an endpoint a message of the kind `webhook.test`, to try it out; workers send it like any other."""
-        return self._do(self._test_webhook(id, by))
+    def test_webhook(self, webhook_id: str, *, by: str = PYTHON) -> DeliveryDetail:
+        """Send an endpoint a message of the type `webhook.test`, to try it out; workers send it like any other."""
+        return self._do(self._test_webhook(webhook_id, by))
 
-    async def atest_webhook(self, id: str, *, by: str = PYTHON) -> DeliveryDetail:
-        return await self._ado(self._test_webhook(id, by))
+    async def atest_webhook(self, webhook_id: str, *, by: str = PYTHON) -> DeliveryDetail:
+        return await self._ado(self._test_webhook(webhook_id, by))
 
     def _save_webhook(
         self,
         url: str,
-        id: str | None,
-        kinds: Sequence[str] | str,
-        definitions: Sequence[str],
+        webhook_id: str | None,
+        events: Sequence[str] | str,
+        definition_keys: Sequence[str],
         description: str,
         enabled: bool,
         secret: str | None,
@@ -169,18 +172,25 @@ class Webhooking(Conversation):
         self.webhook_settings.check(url)
         if not isinstance(enabled, bool):
             raise InvalidInput(f"enabled must be true or false, not {enabled!r:.80}.")
-        names = [kinds] if isinstance(kinds, str) else given.several_texts(kinds, "kinds")
+        names = [events] if isinstance(events, str) else given.several_texts(events, "events")
         draft = EndpointDraft(
-            id=_id(id) if id is not None else self._ids.new_id(),
+            id=_id(webhook_id) if webhook_id is not None else self._ids.new_id(),
             url=url,
             description=_description(description),
-            kinds=webhook.check_kinds(names),
-            definitions=_definitions(definitions),
+            events=webhook.check_events(names),
+            definition_keys=_definitions(definition_keys),
             enabled=enabled,
         )
-        if id is not None:
+        if webhook_id is not None:
             if secret is not None:
-                raise InvalidInput("An endpoint keeps its secret.", hint="Use rotate_webhook_secret.")
+                raise InvalidInput(
+                    "An endpoint keeps its secret.",
+                    hint=Hint(
+                        "Call rotate_webhook_secret(id).",
+                        cli="`penstock webhooks rotate ID` makes another one.",
+                        http="POST /v1/webhooks/{webhookId}/rotate makes another one.",
+                    ),
+                )
             return SavedWebhook((yield webhooks.save_endpoint(draft, by=_who(by), revision=revision)))
         chosen = _secret(secret)
         return SavedWebhook((yield webhooks.save_endpoint(draft, by=_who(by), secret=chosen)), chosen)
@@ -189,28 +199,30 @@ class Webhooking(Conversation):
         found: list[Endpoint] = yield webhooks.endpoints()
         return found
 
-    def _get_webhook(self, id: str) -> Talk[Endpoint]:
-        found: Endpoint = yield webhooks.endpoint(_id(id))
+    def _get_webhook(self, webhook_id: str) -> Talk[Endpoint]:
+        found: Endpoint = yield webhooks.endpoint(_id(webhook_id))
         return found
 
-    def _delete_webhook(self, id: str, by: str) -> Talk[None]:
-        yield webhooks.remove_endpoint(_id(id), by=_who(by))
+    def _delete_webhook(self, webhook_id: str, by: str) -> Talk[None]:
+        yield webhooks.remove_endpoint(_id(webhook_id), by=_who(by))
 
-    def _rotate_webhook_secret(self, id: str, secret: str | None, overlap: Duration, by: str) -> Talk[SavedWebhook]:
+    def _rotate_webhook_secret(
+        self, webhook_id: str, secret: str | None, overlap: Duration, by: str
+    ) -> Talk[SavedWebhook]:
         chosen = _secret(secret)
         for_long = microseconds(overlap, "overlap")
         if for_long > 30 * 24 * HOUR:
             raise InvalidInput(f"Two secrets are valid for 30 days at most, not {for_long // SECOND} s.")
-        found: Endpoint = yield webhooks.rotate_secret(_id(id), chosen, overlap=for_long, by=_who(by))
+        found: Endpoint = yield webhooks.rotate_secret(_id(webhook_id), chosen, overlap=for_long, by=_who(by))
         return SavedWebhook(found, chosen)
 
     def _deliveries(
-        self, endpoint: str | None, job_id: str | None, status: str | None, limit: int, cursor: str | None
+        self, webhook_id: str | None, job_id: str | None, status: str | None, limit: int, cursor: str | None
     ) -> Talk[DeliveryPage]:
         if not 1 <= given.integer(limit, "limit") <= _MOST_DELIVERIES:
             raise InvalidInput(f"limit must be 1 to {_MOST_DELIVERIES}, not {limit}.")
         found: DeliveryPage = yield webhooks.deliveries(
-            endpoint=given.short_text(endpoint, "webhook"),
+            endpoint=given.short_text(webhook_id, "webhook_id"),
             job_id=None if job_id is None else given.job_id(job_id),
             status=status,
             limit=limit,
@@ -218,17 +230,17 @@ class Webhooking(Conversation):
         )
         return found
 
-    def _get_delivery(self, id: str) -> Talk[DeliveryDetail]:
-        found: DeliveryDetail = yield webhooks.delivery(_id(id))
+    def _get_delivery(self, delivery_id: str) -> Talk[DeliveryDetail]:
+        found: DeliveryDetail = yield webhooks.delivery(_id(delivery_id))
         return found
 
-    def _redeliver(self, id: str, by: str) -> Talk[DeliveryDetail]:
-        found: DeliveryDetail = yield webhooks.redeliver(_id(id), by=_who(by))
+    def _redeliver(self, delivery_id: str, by: str) -> Talk[DeliveryDetail]:
+        found: DeliveryDetail = yield webhooks.redeliver(_id(delivery_id), by=_who(by))
         return found
 
-    def _test_webhook(self, id: str, by: str) -> Talk[DeliveryDetail]:
+    def _test_webhook(self, webhook_id: str, by: str) -> Talk[DeliveryDetail]:
         at = time.time_ns() // 1000
-        found: DeliveryDetail = yield webhooks.test_endpoint(_id(id), at, by=_who(by))
+        found: DeliveryDetail = yield webhooks.test_endpoint(_id(webhook_id), at, by=_who(by))
         return found
 
 

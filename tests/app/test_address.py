@@ -21,7 +21,7 @@ def test_another_application_opens_the_same_store_by_the_address(new_app: NewApp
     told = json.loads(json.dumps(app.address))
     other = Penstock(told.pop("store"), **told)
 
-    assert other.read_job(job.id).params == '{"to":"a"}'
+    assert other.read_job(job.id).params == {"to": "a"}
     other.close()
 
 

@@ -97,7 +97,7 @@ def unserved(scene: Scene) -> Undo:
 
 def missed(scene: Scene) -> Undo:
     due = round((datetime.now(UTC) - timedelta(minutes=2)).timestamp() * 1e6)
-    nightly = Schedule("nightly", "work", Kind.INTERVAL, "3600", params='{"to":"x"}', next_run_at=due)
+    nightly = Schedule("nightly", "work", Kind.INTERVAL, "3600", params_text='{"to":"x"}', next_run_at=due)
     scene.app.store.run(schedules.save(nightly, by="ann"))
     later = replace(nightly, next_run_at=due + 3_600_000_000)
     return lambda: scene.app.store.run(schedules.save(later, by="ann"))
@@ -198,7 +198,7 @@ async def test_a_duty_that_fails_or_has_done_its_work_keeps_no_alert_back() -> N
 
 async def test_webhooks_can_ask_for_alerts(app: Penstock) -> None:
     scene = Scene(app)
-    app.save_webhook("https://receiver.test/hook", kinds=["alert.*"])
+    app.save_webhook("https://receiver.test/hook", events=["alert.*"])
     app.pause_all("x")
 
     await scene.look()
@@ -212,4 +212,4 @@ async def test_webhooks_can_ask_for_alerts(app: Penstock) -> None:
 
 async def _events(app: Penstock) -> list[tuple[str, str | None]]:
     news = await app.store.arun(feed.read(await app.store.arun(feed.origin())))
-    return [(each.kind, each.subject) for each in news.events if each.kind.startswith("alert.")]
+    return [(each.type, each.subject) for each in news.events if each.type.startswith("alert.")]

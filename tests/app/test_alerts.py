@@ -23,7 +23,7 @@ from tests.app.hand import LEASE, Hand
 from tests.stores.tables import change
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
-NIGHTLY = Schedule("nightly", "work", Kind.INTERVAL, "3600", params='{"to":"x"}')
+NIGHTLY = Schedule("nightly", "work", Kind.INTERVAL, "3600", params_text='{"to":"x"}')
 BROKEN = Failure("ValueError", "broken", "Traceback", "mark")
 
 

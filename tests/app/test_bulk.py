@@ -59,7 +59,7 @@ async def test_a_dry_run_counts_what_would_change_and_changes_nothing(app: Penst
 def test_the_limit_bounds_how_many_are_looked_at_the_oldest_first(app: Penstock) -> None:
     job_ids = enqueue(app, 5)
 
-    done = app.bulk("cancel", definition="work", limit=3)
+    done = app.bulk("cancel", definition_key="work", limit=3)
 
     assert done == Bulk(3, 3, 0)
     assert statuses(app, job_ids) == [Status.CANCELLED] * 3 + [Status.QUEUED] * 2
@@ -74,7 +74,7 @@ def test_what_ended_badly_is_retried_and_the_rest_is_skipped(app: Penstock) -> N
     hand.end(claimed[good], hand.succeeding())
     (waiting,) = enqueue(app, 1)
 
-    done = app.bulk("retry", definition="work")
+    done = app.bulk("retry", definition_key="work")
 
     assert done == Bulk(3, 1, 2)
     assert statuses(app, [good, bad, waiting]) == [Status.SUCCEEDED, Status.QUEUED, Status.QUEUED]
@@ -84,7 +84,7 @@ def test_one_that_cannot_be_retried_does_not_keep_the_others(app: Penstock) -> N
     first = enqueue(app, 1, unique="same")
     app.cancel_job(first[0])
     others = enqueue(app, 3)
-    app.bulk("cancel", ids=others)
+    app.bulk("cancel", job_id=others)
     holder = enqueue(app, 1, unique="same")
 
     done = app.bulk("retry", status="cancelled")
@@ -96,7 +96,7 @@ def test_one_that_cannot_be_retried_does_not_keep_the_others(app: Penstock) -> N
 @pytest.mark.usefixtures("small_batches")
 def test_ended_jobs_are_deleted_in_bulk(app: Penstock) -> None:
     ended, active = enqueue(app, 3), enqueue(app, 2)
-    app.bulk("cancel", ids=ended)
+    app.bulk("cancel", job_id=ended)
 
     done = app.bulk("delete", everything=True)
 
@@ -109,7 +109,7 @@ def test_jobs_that_wait_are_given_another_priority_in_bulk(app: Penstock) -> Non
     job_ids = enqueue(app, 3)
     app.cancel_job(job_ids[0])
 
-    done = app.bulk("reprioritise", definition="work", priority=20)
+    done = app.bulk("reprioritise", definition_key="work", priority=20)
 
     assert done == Bulk(3, 2, 1)
     assert [app.read_job(job_id).priority for job_id in job_ids] == [10, 20, 20]

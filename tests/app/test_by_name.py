@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 
@@ -22,7 +21,11 @@ def test_a_process_without_the_code_creates_jobs_that_fit_the_stored_schema(new_
 
     job = here.enqueue("work", {"to": "ada"}, tags=["x"]).refresh()
 
-    assert (job.definition, job.version, json.loads(job.params)) == ("work", 1, {"to": "ada", "copies": 3})
+    assert (job.definition_key, job.definition_version, job.params) == (
+        "work",
+        1,
+        {"to": "ada", "copies": 3},
+    )
     assert (job.priority, job.max_attempts, job.tags) == (15, 2, ("x",))
 
 
@@ -32,7 +35,7 @@ async def test_a_process_without_the_code_creates_jobs_in_the_event_loop(new_app
 
     handle = await here.aenqueue("work", {"to": "ada"}, delay=60)
 
-    assert (await handle.arefresh()).params == '{"to":"ada"}'
+    assert (await handle.arefresh()).params == {"to": "ada"}
     await here.aclose()
     await there.aclose()
 
@@ -54,7 +57,7 @@ def test_a_process_that_has_no_code_at_all_creates_jobs(new_app: NewApp, tmp_pat
         capture_output=True, text=True, check=True,
     )  # fmt: skip
 
-    assert there.get(done.stdout.strip()).job.params == '{"to":"ada"}'
+    assert there.get(done.stdout.strip()).job.params == {"to": "ada"}
 
 
 @pytest.mark.parametrize(
@@ -93,36 +96,38 @@ def test_without_a_version_own_code_gives_its_highest(app: Penstock) -> None:
     app.job("work", version=3)(shapes.asynchronous)
 
     newest = app.enqueue("work", {"to": "a"})
-    chosen = app.enqueue("work", {"to": "a"}, version=1)
+    chosen = app.enqueue("work", {"to": "a"}, definition_version=1)
 
-    assert (newest.refresh().version, chosen.refresh().version) == (3, 1)
+    assert (newest.refresh().definition_version, chosen.refresh().definition_version) == (3, 1)
 
 
 def test_without_a_version_and_without_code_it_is_the_highest_that_a_live_worker_serves(new_app: NewApp) -> None:
     there, here = new_app(), new_app()
     there.job("work", version=1)(shapes.plain).enqueue("a")
     there.job("work", version=2)(shapes.asynchronous).enqueue("a")
-    before = here.enqueue("work", {"to": "a"}).refresh().version
+    before = here.enqueue("work", {"to": "a"}).refresh().definition_version
 
     lane = there._routes["work", 1].lane
     worker = WorkerInfo(id=there._ids.new_id(), name="old", host="here", pid=1, lanes=(lane,))
     there.store.run(jobs.register_worker(worker, 60_000_000))
 
     assert before == 2
-    wait_until(lambda: here.enqueue("work", {"to": "a"}).refresh().version == 1, "the worker's version is taken")
-    assert here.enqueue("work", {"to": "a"}, version=2).refresh().version == 2
+    wait_until(
+        lambda: here.enqueue("work", {"to": "a"}).refresh().definition_version == 1, "the worker's version is taken"
+    )
+    assert here.enqueue("work", {"to": "a"}, definition_version=2).refresh().definition_version == 2
 
 
 def test_a_new_version_is_found_while_the_process_goes_on(new_app: NewApp) -> None:
     there, here = new_app(), new_app()
     there.job("work")(shapes.plain).enqueue("a")
-    assert here.enqueue("work", {"to": "a"}).refresh().version == 1
+    assert here.enqueue("work", {"to": "a"}).refresh().definition_version == 1
 
     there.job("work", version=2)(shapes.login).enqueue("a", 1)
 
     def taken() -> bool:
         try:
-            return here.enqueue("work", {"user": "a", "password": 1}).refresh().version == 2
+            return here.enqueue("work", {"user": "a", "password": 1}).refresh().definition_version == 2
         except InvalidPayload:
             return False
 

@@ -121,7 +121,7 @@ def test_a_rerun_is_another_job_linked_to_the_old_one(app: Penstock) -> None:
     assert new.created
     seen = new.job
     assert (seen.rerun_of, seen.actor, seen.status) == (old.id, "ann", Status.QUEUED)
-    assert seen.params == '{"to":"x","copies":9}'
+    assert seen.params == {"to": "x", "copies": 9}
     assert (seen.priority, seen.max_attempts, seen.tags) == (3, 5, ("a",))
     assert (seen.reference_type, seen.reference_id, seen.idempotency_key) == ("invoice", "7", None)
     assert old.refresh().status is Status.FAILED
@@ -134,7 +134,7 @@ async def test_a_rerun_takes_options_and_checks_the_parameters(app: Penstock) ->
     again = old.rerun()
 
     assert (new.status, (await new.arefresh()).priority) == (Status.SCHEDULED, 1)
-    assert again.job.params == '{"to":"x"}'
+    assert again.job.params == {"to": "x"}
     with pytest.raises(InvalidPayload, match="/copies"):
         await app.arerun_job(old.id, {"copies": "many"})
     with pytest.raises(InvalidInput, match="mapping by name"):
@@ -233,15 +233,15 @@ async def test_an_ended_job_is_deleted(app: Penstock) -> None:
 async def test_a_job_that_waits_is_given_another_time(app: Penstock) -> None:
     job = _work(app).enqueue("x")
 
-    assert app.reschedule_job(job.id, at=LATER) is Status.SCHEDULED
-    assert job.refresh().due_at == LATER
+    assert app.reschedule_job(job.id, run_at=LATER) is Status.SCHEDULED
+    assert job.refresh().run_at == LATER
     assert await app.areschedule_job(job.id, delay=timedelta(hours=1), by="ann") is Status.SCHEDULED
-    assert job.refresh().due_at < LATER
+    assert job.refresh().run_at < LATER
     assert app.reschedule_job(job.id) is Status.QUEUED
-    with pytest.raises(InvalidInput, match="`at` or `delay`, not both"):
-        app.reschedule_job(job.id, at=LATER, delay=1)
+    with pytest.raises(InvalidInput, match="`run_at` or `delay`, not both"):
+        app.reschedule_job(job.id, run_at=LATER, delay=1)
     with pytest.raises(InvalidInput, match="at has no time zone"):
-        app.reschedule_job(job.id, at=datetime(2040, 1, 1))
+        app.reschedule_job(job.id, run_at=datetime(2040, 1, 1))
 
 
 async def test_a_job_that_waits_is_given_another_priority(app: Penstock) -> None:
@@ -323,7 +323,7 @@ async def test_what_an_attempt_left_behind_can_be_read(app: Penstock) -> None:
     assert await app.aattempts(job.id) == [attempt]
     assert [line.message for line in everything] == ["debug line", "info line", "error line"]
     assert [line.level for line in app.logs(job.id, level="info", limit=1)] == ["info"]
-    assert await app.alogs(job.id, after=everything[0].seq, fence=claimed.fence, phase="first") == everything[1:]
+    assert await app.alogs(job.id, after=everything[0].seq, attempt=claimed.fence, phase="first") == everything[1:]
     assert [(phase.name, phase.status) for phase in await app.aphases(job.id)] == [
         ("first", "completed"), ("second", "pending"), ("third", "pending")
     ]  # fmt: skip
@@ -338,8 +338,8 @@ async def test_counts_workers_and_definitions_can_be_read(app: Penstock) -> None
     assert app.counts()["work", 1] == {Status.QUEUED: 1, Status.FAILED: 1} == (await app.acounts())["work", 1]
     assert [worker.name for worker in app.workers()] == ["hand"]
     # The end of a lease is told on the wall clock, and that is read anew.
-    assert [replace(each, lease_until=None) for each in await app.aworkers()] == [
-        replace(each, lease_until=None) for each in app.workers()
+    assert [replace(each, lease_expires_at=None) for each in await app.aworkers()] == [
+        replace(each, lease_expires_at=None) for each in app.workers()
     ]
     assert [row.definition.key for row in app.definitions_known()] == ["work"]
     assert await app.adefinitions_known() == app.definitions_known()
@@ -347,7 +347,7 @@ async def test_counts_workers_and_definitions_can_be_read(app: Penstock) -> None
 
 async def test_all_definitions_are_registered_when_asked(app: Penstock) -> None:
     assert app.register() == {}
-    app.job("one", memory="64MB", cpu=5, env=["HOME"], on_end=print)(shapes.plain)
+    app.job("one", memory="64MB", cpu=5, environment=["HOME"], on_end=print)(shapes.plain)
     app.job("two", version=2)(shapes.login)
 
     lanes = app.register()
@@ -367,7 +367,7 @@ def test_a_job_tells_why_it_does_not_run(app: Penstock) -> None:
 
     reasons = app.why(job.id)
 
-    assert any("The printer is on fire." in reason.text and reason.by == "ann" for reason in reasons)
+    assert any("The printer is on fire." in reason.message and reason.by == "ann" for reason in reasons)
     assert job.why() == reasons
 
 

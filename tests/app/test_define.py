@@ -79,7 +79,7 @@ def test_the_options_become_the_definition(memory_app: Penstock) -> None:
         files=64,
         file_size="1.5GiB",
         processes=8,
-        env=["HOME", "LANG", "HOME"],
+        environment=["HOME", "LANG", "HOME"],
         on_end=print,
         on_start=print,
     )(shapes.plain)
@@ -187,9 +187,9 @@ def test_an_option_may_be_written_in_several_ways(
         ({"files": True}, "work: files must be an integer", ""),
         ({"file_size": -1}, "work: file_size must be at least 0 bytes", ""),
         ({"processes": 0}, "work: processes must be at least 1", ""),
-        ({"env": "HOME"}, "work: env must be a list of texts", ""),
-        ({"env": ["A=B"]}, "work: 'A=B' cannot be the name of an environment variable", ""),
-        ({"env": [""]}, "work: '' cannot be the name", ""),
+        ({"environment": "HOME"}, "work: environment must be a list of texts", ""),
+        ({"environment": ["A=B"]}, "work: 'A=B' cannot be the name of an environment variable", ""),
+        ({"environment": [""]}, "work: '' cannot be the name", ""),
         ({"on_start": "shout"}, "work: on_start must be a function, not 'shout'", ""),
         ({"on_begin": print}, "'on_begin' is not an option", ""),
         ({"retry_on": "ValueError"}, "work: retry_on takes classes of exceptions, not 'ValueError'", ""),
@@ -211,7 +211,7 @@ def test_an_option_that_is_wrong_is_refused(
 
 @pytest.mark.parametrize(
     "limit",
-    [{"memory": "64MB"}, {"cpu": 1}, {"files": 16}, {"file_size": 1}, {"processes": 1}, {"env": ["HOME"]}],
+    [{"memory": "64MB"}, {"cpu": 1}, {"files": 16}, {"file_size": 1}, {"processes": 1}, {"environment": ["HOME"]}],
     ids=lambda limit: next(iter(limit)),
 )
 def test_what_cannot_be_held_inside_the_worker_is_refused_inline(memory_app: Penstock, limit: dict[str, Any]) -> None:
@@ -331,7 +331,7 @@ def test_a_module_may_be_loaded_twice(memory_app: Penstock, tmp_path: Path) -> N
 
     assert [handle(1) for handle in (first, second, edited)] == [2, 2, 6]
     assert memory_app.definitions == [edited]
-    assert edited.enqueue(1).refresh().definition == "work"
+    assert edited.enqueue(1).refresh().definition_key == "work"
 
 
 def test_a_script_has_the_key_that_it_would_have_as_a_module(tmp_path: Path) -> None:
@@ -374,7 +374,7 @@ def test_a_definition_made_after_the_first_job_is_registered_with_its_own(app: P
 
     late = app.job("late")(shapes.login)
 
-    assert late.enqueue("a", 1).refresh().definition == "late"
+    assert late.enqueue("a", 1).refresh().definition_key == "late"
 
 
 def test_invalid_definitions_are_invalid_input() -> None:

@@ -15,11 +15,11 @@ from tests.app import shapes
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 REFUSALS: list[tuple[dict[str, Any], str]] = [
-    ({"at": datetime(2030, 1, 1)}, "at has no time zone"),
-    ({"at": date(2030, 1, 1)}, "at must be a datetime"),
-    ({"at": "2030-01-01T00:00:00Z"}, "at must be a datetime"),
-    ({"at": 1_900_000_000}, "at must be a datetime"),
-    ({"at": NOW, "delay": 5}, "`at` or `delay`, not both"),
+    ({"run_at": datetime(2030, 1, 1)}, "run_at has no time zone"),
+    ({"run_at": date(2030, 1, 1)}, "run_at must be a datetime"),
+    ({"run_at": "2030-01-01T00:00:00Z"}, "run_at must be a datetime"),
+    ({"run_at": 1_900_000_000}, "run_at must be a datetime"),
+    ({"run_at": NOW, "delay": 5}, "`run_at` or `delay`, not both"),
     ({"delay": -1}, "delay must be between 0 seconds and 100 years"),
     ({"delay": timedelta(seconds=-1)}, "delay must be between"),
     ({"delay": math.nan}, "delay must be between"),
@@ -73,9 +73,11 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"webhook_url": "https://localhost/"}, "it leads to this host"),
     ({"webhook_url": "https://x.example:22/"}, "port 22 is not allowed"),
     ({"webhook_url": "https://x/" + "a" * 2000}, "webhook_url must have 1 to 2000"),
-    ({"parent": "42"}, "'42' is not an id"),
-    ({"parent": 42}, "An id is a text, not 42"),
+    ({"parent_id": "42"}, "'42' is not an id"),
+    ({"parent_id": 42}, "An id is a text, not 42"),
     ({"traceparent": "x" * 501}, "traceparent must have 1 to 500"),
+    ({"traceparent": "t a=b"}, "traceparent must have no spaces"),
+    ({"traceparent": "t", "tracestate": 5}, "tracestate must be a text, not 5"),
 ]
 
 
@@ -99,9 +101,9 @@ def test_an_option_that_is_wrong_is_refused_and_nothing_is_written(
     ("key", "params", "options", "problem"),
     [
         ("work", {"to": "a"}, {"priorty": 5}, "'priorty' is not an option of enqueue.*Did you mean 'priority'"),
-        ("work", {"to": "a"}, {"run_at": NOW}, "'run_at' is not an option of enqueue.*There are: at, delay"),
+        ("work", {"to": "a"}, {"due": NOW}, "'due' is not an option of enqueue.*There are: run_at, delay"),
         (5, {"to": "a"}, {}, "named by a text and an integer, not by 5"),
-        ("work", {"to": "a"}, {"version": "1"}, "named by a text and an integer, not by 'work' and '1'"),
+        ("work", {"to": "a"}, {"definition_version": "1"}, "named by a text and an integer, not by 'work' and '1'"),
         ("work", [1], {}, "Parameters of 'work' must be a mapping"),
         ("work", {"to": 5}, {}, "do not fit at /to"),
         ("work", {}, {}, '"to" is a required property'),
@@ -124,7 +126,7 @@ def test_a_definition_that_nobody_knows_is_not_found(app: Penstock, key: str, ve
     app.job("work")(shapes.plain).enqueue("a")
 
     with pytest.raises(NotFound, match=key):
-        app.enqueue(key, {"to": "a"}, version=version)
+        app.enqueue(key, {"to": "a"}, definition_version=version)
 
 
 async def test_the_async_calls_refuse_the_same(memory_app: Penstock) -> None:

@@ -41,7 +41,7 @@ def test_what_another_process_does_is_heard(new_app: NewApp) -> None:
     event = next(events)
     thread.join()
 
-    assert event.kind == "job.enqueued"
+    assert event.type == "job.enqueued"
 
 
 def test_a_cursor_goes_on_behind_the_last_event_that_was_given(app: Penstock) -> None:
@@ -139,7 +139,7 @@ def test_an_iteration_can_go_on_after_the_store_was_away(memory_app: Penstock, m
 
 
 @pytest.mark.parametrize(
-    ("kinds", "expected"),
+    ("types", "expected"),
     [
         ("job.succeeded", ["job.succeeded"]),
         (["job.succeeded", "job.enqueued"], ["job.enqueued", "job.succeeded"]),
@@ -149,19 +149,19 @@ def test_an_iteration_can_go_on_after_the_store_was_away(memory_app: Penstock, m
         ("own.thing", []),
     ],
 )
-def test_kinds_choose_the_events(memory_app: Penstock, kinds: Any, expected: list[str]) -> None:
+def test_types_choose_the_events(memory_app: Penstock, types: Any, expected: list[str]) -> None:
     work = memory_app.job("work")(shapes.plain)
-    events = memory_app.events(kinds=kinds, timeout=0)
+    events = memory_app.events(type=types, timeout=0)
 
     job = work.enqueue("ada")
     Hand(memory_app).succeed(job.id)
 
-    assert [event.kind for event in events] == expected
+    assert [event.type for event in events] == expected
 
 
 def test_a_cursor_moves_past_events_that_nobody_wants(memory_app: Penstock) -> None:
     work = memory_app.job("work")(shapes.plain)
-    events = memory_app.events(kinds="job.failed", timeout=0)
+    events = memory_app.events(type="job.failed", timeout=0)
     before = events.cursor
     work.enqueue("ada")
 
@@ -191,7 +191,7 @@ def test_the_events_of_one_job_go_on_behind_a_cursor(app: Penstock) -> None:
 
     went_on = app.events(after=events.cursor, job_id=job.id, timeout=0)
 
-    assert [event.kind for event in went_on] == ["job.cancelled"]
+    assert [event.type for event in went_on] == ["job.cancelled"]
 
 
 def test_a_job_that_never_was_has_no_events_to_wait_for(app: Penstock) -> None:
@@ -237,12 +237,12 @@ def test_a_reader_whose_events_were_deleted_is_told(app: Penstock) -> None:
     [
         ({"after": 5}, "`after` is a cursor, not 5"),
         ({"after": "1@2", "snapshot": True}, "give `after` or `snapshot`, not both"),
-        ({"kinds": []}, "Of no kind there are no events"),
-        ({"kinds": "job.fail"}, "There is no event 'job.fail'. Did you mean 'job.failed'?"),
-        ({"kinds": "job*"}, "'job*' is no kind of event"),
-        ({"kinds": "*.failed"}, "'*.failed' is no kind of event"),
-        ({"kinds": "schedule.x.*"}, "There is no event 'schedule.x.*'"),
-        ({"kinds": [5]}, "kinds must be a list of texts"),
+        ({"type": []}, "Of no type there are no events"),
+        ({"type": "job.fail"}, "There is no event 'job.fail'. Did you mean 'job.failed'?"),
+        ({"type": "job*"}, "'job*' is no event type"),
+        ({"type": "*.failed"}, "'*.failed' is no event type"),
+        ({"type": "schedule.x.*"}, "There is no event 'schedule.x.*'"),
+        ({"type": [5]}, "type must be a list of texts"),
         ({"timeout": -1}, "timeout must be between 0 seconds and 100 years"),
         ({"job_id": UNKNOWN, "after": "1@2"}, "'1@2' is not a cursor of one job's events"),
     ],
@@ -269,7 +269,7 @@ async def test_events_can_be_followed_in_an_event_loop(app: Penstock) -> None:
 
 
 def _told(events: Any) -> list[tuple[str, str | None]]:
-    return [(event.kind, event.job_id) for event in events]
+    return [(event.type, event.job_id) for event in events]
 
 
 def _later(app: Penstock) -> int:

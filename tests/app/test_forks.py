@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import operator
 import os
@@ -243,7 +242,7 @@ def test_a_store_in_memory_may_be_opened_after_the_fork(memory_app: Penstock) ->
 
 
 def _names(app: Penstock) -> set[str]:
-    names = [json.loads(job.params)["to"] for job in app.iter_jobs()]
+    names = [str(job.params["to"]) for job in app.iter_jobs()]
     return set(names)
 
 

@@ -41,6 +41,34 @@ async def test_a_disabled_definition_takes_no_jobs(app: Penstock, work: Any) -> 
     assert [entry.actor for entry in app.store.run(admin.audit())] == ["python", "python", "python", "ann"]
 
 
+async def test_a_definition_is_retired_and_removed_and_comes_back_with_its_code(
+    new_app: NewApp,
+) -> None:
+    app = new_app()
+    work = app.job("work")(shapes.plain)
+    job = work.enqueue("x")
+    app.retire_definition("work", by="ann")
+    with pytest.raises(Conflict, match="'work' was retired by ann"):
+        work.enqueue("y")
+    with pytest.raises(Conflict, match="1 queued"):
+        app.remove_definition("work")
+    job.cancel()
+    await app.aremove_definition("work", by="ann")
+    assert app.definitions_known() == []
+    with pytest.raises(Conflict, match="was removed"):
+        work.enqueue("y")
+    with pytest.raises(Conflict, match="was removed"):
+        job.rerun()
+
+    new_app().job("work")(shapes.plain).enqueue("z")
+
+    assert [row.definition.key for row in app.definitions_known()] == ["work"]
+    work.enqueue("y")
+    await app.aretire_definition("work")
+    await app.aenable("work")
+    work.enqueue("y")
+
+
 async def test_a_paused_definition_starts_no_jobs_until_it_is_resumed(app: Penstock, work: Any) -> None:
     job, hand, until = work.enqueue("x"), Hand(app), datetime.now(UTC) + timedelta(days=1)
 
@@ -92,7 +120,9 @@ async def test_limits_are_overridden_and_returned_to_the_code(app: Penstock) -> 
 
 def test_options_are_overridden_and_returned_to_the_code(app: Penstock, work: Any) -> None:
     early = work.enqueue("a")
-    app.override("work", priority=17, max_attempts=7, backoff=[1, 2], timeout=timedelta(minutes=5), by="ann")
+    app.override(
+        "work", priority=17, max_attempts=7, backoff=[1, 2], timeout=timedelta(minutes=5), log_level="debug", by="ann"
+    )
     found = row(app).overrides
     later, chosen = work.enqueue("b"), work.options(priority=3, max_attempts=2).enqueue("c")
     app.override("work", timeout=0, backoff=Backoff(base=1))
@@ -102,6 +132,7 @@ def test_options_are_overridden_and_returned_to_the_code(app: Penstock, work: An
 
     assert found == {
         "priority": 17, "max_attempts": 7, "backoff": {"kind": "steps", "seconds": [1, 2]}, "timeout": 300_000_000,
+        "log_level": "debug",
     }  # fmt: skip
     assert changed["timeout"] == 0
     jobs = [each.refresh() for each in (early, later, chosen, last)]
@@ -159,6 +190,7 @@ WRONG: list[tuple[str, Callable[[Penstock], Any]]] = [
     ("concurrency must be an integer", lambda app: app.override("work", concurrency=-1)),
     ("work: priority must be an integer from 0 to 20", lambda app: app.override("work", priority=21)),
     ("work: max_attempts must be an integer from 1", lambda app: app.override("work", max_attempts=0)),
+    ("work: 'loud' is no log_level", lambda app: app.override("work", log_level="loud")),
     ("work: timeout", lambda app: app.override("work", timeout=-1)),
     ("work: backoff: Retry policy", lambda app: app.override("work", backoff=-1)),
     ("work: backoff: Retry policy", lambda app: app.override("work", backoff="soon")),  # type: ignore[arg-type]

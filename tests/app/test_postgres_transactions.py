@@ -37,7 +37,7 @@ def test_a_job_is_there_if_the_transaction_commits(postgres_app: Penstock, app_d
         caller.commit()
 
     assert (handle.created, handle.status, before) == (True, Status.QUEUED, [])
-    assert (handle.refresh().params, handle.job.tags, handle.job.priority) == ('{"to":"a"}', ("x",), 3)
+    assert (handle.refresh().params, handle.job.tags, handle.job.priority) == ({"to": "a"}, ("x",), 3)
 
 
 @every_way
@@ -53,7 +53,7 @@ def test_a_job_is_not_there_if_the_transaction_is_rolled_back(
 
     with pytest.raises(NotFound):
         handle.refresh()
-    assert work.enqueue("b").refresh().definition == "work"
+    assert work.enqueue("b").refresh().definition_key == "work"
 
 
 @every_way
@@ -250,8 +250,8 @@ def test_the_first_job_of_a_definition_may_be_created_in_a_transaction(
         second.options(connection=connection).enqueue("b")
         connection.rollback()
 
-    assert second.enqueue("c").refresh().definition == "second"
-    assert first.enqueue("d").refresh().definition == "first"
+    assert second.enqueue("c").refresh().definition_key == "second"
+    assert first.enqueue("d").refresh().definition_key == "first"
 
 
 def test_a_snapshot_older_than_the_definition_says_to_begin_anew(postgres_app: Penstock, app_database: str) -> None:

@@ -41,7 +41,7 @@ def errands_of(new_app: NewApp, deployed: Penstock) -> Callable[..., JobErrands]
     def errands(job: Job, reach: str = "own") -> JobErrands:
         read = worker.read_job(job.id)
         reference = None if read.reference_type is None else (read.reference_type, read.reference_id or "")
-        return StoreErrands(worker).of(Asker(job.id, read.definition, reference, reach))
+        return StoreErrands(worker).of(Asker(job.id, read.definition_key, reference, reach))
 
     return errands
 
@@ -56,8 +56,8 @@ def made(deployed: Penstock, **options: Any) -> Job:
 
 def test_a_job_reaches_itself_and_its_descendants(deployed: Penstock, errands_of: Callable[..., JobErrands]) -> None:
     top = made(deployed)
-    child = made(deployed, parent=top.id)
-    grandchild = made(deployed, parent=child.id)
+    child = made(deployed, parent_id=top.id)
+    grandchild = made(deployed, parent_id=child.id)
 
     errands = errands_of(top)
 
@@ -68,7 +68,7 @@ def test_a_job_reaches_itself_and_its_descendants(deployed: Penstock, errands_of
 @pytest.mark.parametrize("relation", ["stranger", "parent", "sibling"])
 def test_a_job_reaches_no_other_job(deployed: Penstock, errands_of: Callable[..., JobErrands], relation: str) -> None:
     top = made(deployed, reference=ORDER)
-    job, sibling = made(deployed, parent=top.id), made(deployed, parent=top.id)
+    job, sibling = made(deployed, parent_id=top.id), made(deployed, parent_id=top.id)
     other = {"stranger": made(deployed), "parent": top, "sibling": sibling}[relation]
 
     errands = errands_of(job)
@@ -86,7 +86,7 @@ def test_a_reference_reaches_when_all_ancestors_have_it(
 ) -> None:
     other = made(deployed, reference=ORDER)
     top = made(deployed, reference=ORDER)
-    child = made(deployed, reference=ORDER, parent=top.id)
+    child = made(deployed, reference=ORDER, parent_id=top.id)
 
     assert errands_of(top).read(other.id).id == other.id
     assert errands_of(child).read(other.id).id == other.id
@@ -102,8 +102,8 @@ def test_a_job_does_not_reach_a_reference_by_giving_it_to_a_child(
     with pytest.raises(Forbidden):
         errands_of(deployed.get(child.job_id)).cancel(other.id)
     with pytest.raises(Forbidden, match="cannot be the parent"):
-        errands_of(job).create([order(reference=list(ORDER), parent=other.id)])
-    assert deployed.read_job(child.job_id).parent == job.id
+        errands_of(job).create([order(reference=list(ORDER), parent_id=other.id)])
+    assert deployed.read_job(child.job_id).parent_id == job.id
 
 
 def test_a_job_whose_parent_is_gone_does_not_reach_by_reference(
@@ -111,7 +111,7 @@ def test_a_job_whose_parent_is_gone_does_not_reach_by_reference(
 ) -> None:
     other = made(deployed, reference=ORDER)
     top = made(deployed, reference=ORDER)
-    child = made(deployed, reference=ORDER, parent=top.id)
+    child = made(deployed, reference=ORDER, parent_id=top.id)
     top.cancel()
     deployed.delete_job(top.id)
 
@@ -140,8 +140,8 @@ def test_secrets_of_other_definitions_are_masked(deployed: Penstock, errands_of:
 
     seen = errands_of(job, "any").read(other.id)
 
-    assert seen.params == '{"password":"***","text":"***"}'
-    assert errands_of(own, "any").read(other.id).params == '{"password":"hunter22","text":"also-mine"}'
+    assert seen.params == {"password": "***", "text": "***"}
+    assert errands_of(own, "any").read(other.id).params == {"password": "hunter22", "text": "also-mine"}
 
 
 @pytest.mark.parametrize("params", ['{"to":5}', "{}", '{"to":"x","colour":1}'])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -34,15 +33,16 @@ def definition(request: pytest.FixtureRequest) -> None:
 
 def test_a_schedule_is_kept_as_it_was_said(app: Penstock) -> None:
     row = app.save_schedule(
-        "nightly", "report", cron="0 3 * * *", timezone="Europe/Paris", params={"copies": 2}, version=1, priority=4,
+        "nightly", "report", cron="0 3 * * *", timezone="Europe/Paris", params={"copies": 2}, definition_version=1,
+        priority=4,
         missed="all", missed_max=7, missed_window=timedelta(hours=2), overlap="queue_one", jitter=90, by="ann",
     )  # fmt: skip
 
     kept = row.schedule
     assert app.get_schedule("nightly") == row
     assert app.schedules() == [row]
-    assert (kept.key, kept.definition, kept.kind, kept.expression) == ("nightly", "report", Kind.CRON, "0 3 * * *")
-    assert (kept.timezone, json.loads(kept.params)["copies"], kept.version) == ("Europe/Paris", 2, 1)
+    assert (kept.key, kept.definition_key, kept.kind, kept.expression) == ("nightly", "report", Kind.CRON, "0 3 * * *")
+    assert (kept.timezone, kept.params["copies"], kept.definition_version) == ("Europe/Paris", 2, 1)
     assert (kept.priority, kept.missed, kept.missed_max, kept.missed_window) == (4, Missed.ALL, 7, 2 * HOUR)
     assert (kept.overlap, kept.jitter, kept.owner, kept.enabled) == (Overlap.QUEUE_ONE, 90 * SECOND, "operator", True)
     assert kept.next_run_at is not None
@@ -61,7 +61,7 @@ async def test_each_call_has_its_async_twin(app: Penstock) -> None:
     assert paused.pause is not None
     assert (paused.pause.reason, paused.pause.by) == ("repairs", "python")
     assert [row.schedule.expression for row in await app.aschedules()] == ["0 4 * * *"]
-    assert (await app.aget(job.id)).job.schedule == "nightly"
+    assert (await app.aget(job.id)).job.schedule_id == "nightly"
     assert (len(ahead.fires), await app.aschedule_ticks("nightly")) == (2, [])
     await app.adelete_schedule("nightly")
     assert await app.aschedules() == []
@@ -111,7 +111,7 @@ def test_when_is_said_in_one_of_three_ways(memory_app: Penstock, facts: Any, kin
         ({"cron": "@daily", "jitter": "5m"}, "Schedule 's': jitter must be seconds or a timedelta"),
         ({"every": 60, "jitter": 60}, "Schedule 's': jitter must be less than the 1 min"),
         ({"cron": "@daily", "priority": 21}, "Schedule 's': .*priority must be an integer from 0 to 20"),
-        ({"cron": "@daily", "version": "1"}, "Schedule 's': version must be an integer"),
+        ({"cron": "@daily", "definition_version": "1"}, "Schedule 's': definition_version must be an integer"),
         ({"cron": "@daily", "enabled": "yes"}, "Schedule 's': enabled must be True or False"),
         ({"cron": "@daily", "params": [1]}, "Schedule 's': params must be a mapping"),
         ({"cron": "@daily", "params": {"copies": "two"}}, "Schedule 's': .*copies"),
@@ -163,11 +163,11 @@ def test_saving_again_replaces_everything_but_the_pause(app: Penstock) -> None:
 def test_a_change_leaves_the_rest_as_it_is(app: Penstock) -> None:
     app.save_schedule("s", "report", cron="0 3 * * *", params={"copies": 3}, priority=3, missed_window=60)
 
-    row = app.change_schedule("s", timezone="Asia/Tokyo", version=1, priority=None, missed_window=None)
+    row = app.change_schedule("s", timezone="Asia/Tokyo", definition_version=1, priority=None, missed_window=None)
 
     assert (row.schedule.expression, row.schedule.timezone) == ("0 3 * * *", "Asia/Tokyo")
-    assert json.loads(row.schedule.params)["copies"] == 3
-    assert (row.schedule.priority, row.schedule.missed_window, row.schedule.version) == (None, None, 1)
+    assert row.schedule.params["copies"] == 3
+    assert (row.schedule.priority, row.schedule.missed_window, row.schedule.definition_version) == (None, None, 1)
     with pytest.raises(InvalidSchedule, match=r"Schedule 's': .*copies"):
         app.change_schedule("s", params={"copies": "x"})
     assert app.change_schedule("s", params={"copies": 4}).schedule.params != row.schedule.params
@@ -294,8 +294,8 @@ def test_a_job_of_a_schedule_can_be_made_now(app: Penstock) -> None:
 
     job = app.trigger_schedule("s", by="ann").job
 
-    assert (job.schedule, job.scheduled_for, job.actor) == ("s", None, "ann")
-    assert (json.loads(job.params)["copies"], job.priority, job.status) == (5, 2, Status.QUEUED)
+    assert (job.schedule_id, job.scheduled_for, job.actor) == ("s", None, "ann")
+    assert (job.params["copies"], job.priority, job.status) == (5, 2, Status.QUEUED)
     after = app.get_schedule("s")
     assert (after.schedule, after.last_scheduled_at) == (before.schedule, None)
     assert app.schedule_ticks("s") == []
@@ -311,7 +311,7 @@ def test_a_schedule_that_is_gone_leaves_its_jobs(app: Penstock) -> None:
     app.delete_schedule("s")
 
     assert app.schedules() == []
-    assert app.get(job.id).job.schedule == "s"
+    assert app.get(job.id).job.schedule_id == "s"
 
 
 def test_a_preview_tells_the_next_ticks_and_what_they_mean(app: Penstock) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -45,7 +44,7 @@ def test_a_job_may_bring_its_schedule(memory_app: Penstock, when: Any, kind: Kin
     memory_app.job("report", schedule=when, timezone="Europe/Paris", overlap="skip", jitter=5)(report)
 
     (declared,) = memory_app.declared_schedules
-    assert (declared.key, declared.definition, declared.owner) == ("report", "report", "code")
+    assert (declared.key, declared.definition_key, declared.owner) == ("report", "report", "code")
     assert (declared.kind, declared.expression, declared.timezone) == (kind, expression, "Europe/Paris")
     assert (declared.overlap, declared.jitter) == (Overlap.SKIP, 5 * SECOND)
 
@@ -71,9 +70,9 @@ def test_one_definition_may_have_several_schedules_by_handle_or_by_key(memory_ap
     memory_app.schedule("urgent", handle.options(priority=20, concurrency_key="k"), every=60)
 
     nightly, weekly, urgent = memory_app.declared_schedules
-    assert {each.definition for each in (nightly, weekly, urgent)} == {"report"}
-    assert json.loads(nightly.params) == {"copies": 2}
-    assert json.loads(weekly.params)["day"] == "Sunday"
+    assert {each.definition_key for each in (nightly, weekly, urgent)} == {"report"}
+    assert nightly.params == {"copies": 2}
+    assert weekly.params["day"] == "Sunday"
     assert (urgent.priority, urgent.concurrency_key) == (20, "k")
 
 
@@ -81,7 +80,7 @@ def test_what_runs_may_be_defined_elsewhere(memory_app: Penstock) -> None:
     memory_app.schedule("nightly", "other.report", cron="0 3 * * *", params={"day": LATER})
 
     (declared,) = memory_app.declared_schedules
-    assert (declared.definition, json.loads(declared.params)) == ("other.report", {"day": "2100-01-01T00:00:00Z"})
+    assert (declared.definition_key, declared.params) == ("other.report", {"day": "2100-01-01T00:00:00Z"})
 
 
 def test_a_context_is_no_parameter(memory_app: Penstock) -> None:

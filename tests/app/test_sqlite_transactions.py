@@ -36,7 +36,7 @@ def test_a_job_is_there_if_the_transaction_commits(file_app: Penstock, caller: a
         before = file_app.jobs().jobs
 
     assert (handle.created, handle.status, before) == (True, Status.QUEUED, [])
-    assert (handle.refresh().params, handle.job.tags, handle.job.priority) == ('{"to":"a"}', ("x",), 3)
+    assert (handle.refresh().params, handle.job.tags, handle.job.priority) == ({"to": "a"}, ("x",), 3)
 
 
 def test_a_job_is_not_there_if_the_transaction_is_rolled_back(file_app: Penstock, caller: apsw.Connection) -> None:
@@ -127,7 +127,7 @@ def test_the_first_job_of_a_definition_does_not_wait_for_its_own_caller(
     handle = work.options(connection=caller).enqueue("a")
     caller.execute("COMMIT")
 
-    assert handle.refresh().definition == "work"
+    assert handle.refresh().definition_key == "work"
     assert [row.definition.key for row in file_app.store.run(admin.definitions())] == ["work"]
 
 
@@ -144,7 +144,7 @@ def test_a_definition_whose_registration_was_rolled_back_is_registered_again(
     stranger.job("stranger")(shapes.login).enqueue("takes the first number", 1)
     handles: list[JobHandle[Any]] = [work.enqueue("b"), other.enqueue("c", 1)]
 
-    assert [handle.refresh().definition for handle in handles] == ["work", "other"]
+    assert [handle.refresh().definition_key for handle in handles] == ["work", "other"]
 
 
 def test_the_caller_may_create_again_and_again_without_ever_leaving_its_transactions(
@@ -171,7 +171,7 @@ def test_by_name_works_while_the_caller_holds_the_lock(file_app: Penstock, calle
     handle = file_app.enqueue("work", {"to": "a"}, connection=caller)
     caller.execute("COMMIT")
 
-    assert handle.refresh().params == '{"to":"a"}'
+    assert handle.refresh().params == {"to": "a"}
 
 
 def test_the_callers_own_tables_are_not_disturbed(file_app: Penstock, caller: apsw.Connection) -> None:

@@ -26,7 +26,7 @@ def test_threads_that_enqueue_at_once_lose_nothing(app: Penstock) -> None:
         handles = [handle for made in pool.map(enqueue, range(THREADS)) for handle in made]
 
     expected = {f'{{"to":"{number}-{each}"}}' for number in range(THREADS) for each in range(EACH)}
-    stored = {job.id: job.params for job in app.iter_jobs()}
+    stored = {job.id: job.params_text for job in app.iter_jobs()}
     assert stored.keys() == {handle.id for handle in handles}
     assert sorted(stored.values()) == sorted(expected)
 

@@ -186,7 +186,7 @@ def test_a_closed_application_opens_again_when_it_is_used(app: Penstock) -> None
     app.close()
     again = work.enqueue(2)
 
-    assert again.refresh().params == '{"n":2}'
+    assert again.refresh().params == {"n": 2}
 
 
 async def test_an_application_that_was_closed_in_the_event_loop_opens_again(app: Penstock) -> None:
@@ -196,7 +196,7 @@ async def test_an_application_that_was_closed_in_the_event_loop_opens_again(app:
     await app.aclose()
     again = await work.aenqueue(2)
 
-    assert (await again.arefresh()).params == '{"n":2}'
+    assert (await again.arefresh()).params == {"n": 2}
     await app.aclose()
 
 
@@ -215,7 +215,7 @@ def test_closing_forgets_what_was_known_of_the_database(tmp_path: Path) -> None:
     job = work.enqueue(3).refresh()
 
     app.close()
-    assert (job.definition, job.params) == ("work", '{"n":3}')
+    assert (job.definition_key, job.params) == ("work", {"n": 3})
 
 
 def test_a_store_can_be_given_in_place_of_a_url(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_migrate_sets_a_postgres_database_up_and_others_need_not_say_it_again(an
     for way in (Penstock(url, migrate=True), Penstock(url), Penstock(f"{url}?migrate=true")):
         job = way.job("work")(_work).enqueue(1)
 
-        assert job.refresh().definition == "work"
+        assert job.refresh().definition_key == "work"
         way.close()
 
     any_postgres.drop_database(url)

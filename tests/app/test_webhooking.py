@@ -9,7 +9,7 @@ import pytest
 
 from penstock import Conflict, InvalidInput, NotFound, Penstock, RevisionConflict
 from penstock.core.signing import secret_key
-from penstock.core.webhook import DEFAULT_KINDS, Answer, Verdict
+from penstock.core.webhook import DEFAULT_EVENTS, Answer, Verdict
 from penstock.core.webhook_settings import WebhookSettings
 from penstock.stores.verbs import webhooks
 
@@ -31,15 +31,19 @@ def failed_delivery(app: Penstock) -> str:
 
 def test_an_endpoint_is_made_changed_and_removed(app: Penstock) -> None:
     saved = app.save_webhook(URL, description="orders", by="anna")
-    assert saved.endpoint.kinds == DEFAULT_KINDS
+    assert saved.endpoint.events == DEFAULT_EVENTS
     assert saved.endpoint == app.get_webhook(saved.endpoint.id)
     assert app.webhooks() == [saved.endpoint]
 
-    again = app.save_webhook(URL, id=saved.endpoint.id, kinds="onEnd", definitions=["work"], revision=1)
+    again = app.save_webhook(URL, webhook_id=saved.endpoint.id, events="onEnd", definition_keys=["work"], revision=1)
     assert again.secret is None
-    assert (again.endpoint.kinds, again.endpoint.definitions, again.endpoint.revision) == (("onEnd",), ("work",), 2)
+    assert (again.endpoint.events, again.endpoint.definition_keys, again.endpoint.revision) == (
+        ("onEnd",),
+        ("work",),
+        2,
+    )
     with pytest.raises(RevisionConflict):
-        app.save_webhook(URL, id=saved.endpoint.id, revision=1)
+        app.save_webhook(URL, webhook_id=saved.endpoint.id, revision=1)
 
     app.delete_webhook(saved.endpoint.id)
     with pytest.raises(NotFound):
@@ -77,17 +81,17 @@ def test_one_may_bring_a_secret_of_ones_own(app: Penstock) -> None:
         ({"url": "https://127.0.0.1/"}, "address"),
         ({"url": "https://user:pass@receiver.example/"}, "password"),
         ({"url": 7}, "text"),
-        ({"kinds": []}, "1 to 100"),
-        ({"kinds": ["job.fialed"]}, "job.failed"),
-        ({"kinds": ["job.webhook.failed"]}, "never end"),
-        ({"kinds": [7]}, "texts"),
-        ({"definitions": "work"}, "list"),
-        ({"definitions": ["not a key!"]}, "key"),
-        ({"definitions": [f"d{n}" for n in range(101)]}, "100"),
+        ({"events": []}, "1 to 100"),
+        ({"events": ["job.fialed"]}, "job.failed"),
+        ({"events": ["job.webhook.failed"]}, "never end"),
+        ({"events": [7]}, "texts"),
+        ({"definition_keys": "work"}, "list"),
+        ({"definition_keys": ["not a key!"]}, "key"),
+        ({"definition_keys": [f"d{n}" for n in range(101)]}, "100"),
         ({"description": "x" * 501}, "500"),
         ({"enabled": "yes"}, "true or false"),
-        ({"id": "some", "secret": "whsec_" + "QUJD" * 10}, "rotate"),
-        ({"id": "x" * 501}, "500"),
+        ({"webhook_id": "some", "secret": "whsec_" + "QUJD" * 10}, "rotate"),
+        ({"webhook_id": "x" * 501}, "500"),
     ],
 )
 def test_what_cannot_be_an_endpoint_is_refused(memory_app: Penstock, facts: dict[str, Any], problem: str) -> None:
@@ -127,7 +131,7 @@ def test_a_delivery_is_found_read_and_sent_again(app: Penstock) -> None:
     saved = app.save_webhook(URL)
     delivery = failed_delivery(app)
 
-    (found,) = app.deliveries(webhook=saved.endpoint.id, status="failed").deliveries
+    (found,) = app.deliveries(webhook_id=saved.endpoint.id, status="failed").deliveries
     assert (found.id, found.status_code) == (delivery, 404)
     assert [each.excerpt for each in app.get_delivery(delivery).tries] == ["who?"]
     assert app.redeliver(delivery, by="anna").delivery.status == "waiting"

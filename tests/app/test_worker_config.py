@@ -99,7 +99,7 @@ def test_why_names_who_disabled_the_workers_also_after_other_changes(app: Pensto
     reasons = {each.code: each for each in app.why(job.id)}
 
     assert reasons["disabled"].by == "ann"
-    assert "ann has disabled them" in reasons["disabled"].text
+    assert "ann has disabled them" in reasons["disabled"].message
     config, _ = app.worker_config()
     app.set_worker_config(replace(config, enabled=True), by="bert")
     assert "disabled" not in {each.code for each in app.why(job.id)}

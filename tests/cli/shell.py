@@ -97,9 +97,9 @@ class Place(Shell):
         self.app.wait_for(found, PATIENCE)
         return found
 
-    def waiting(self, key: str = "noop", **options: Any) -> str:
+    def waiting(self, key: str = "noop", params: Any = None, **options: Any) -> str:
         """A job that is due much later."""
-        return self.app.enqueue(key, delay=86_400, **options).id
+        return self.app.enqueue(key, params or {}, delay=86_400, **options).id
 
 
 class Terminal:

@@ -124,18 +124,24 @@ def test_rows_that_do_not_fit_together_are_found(file: SqliteStore, database: st
     target.migrate()
     for store in (file, target):
         kit = Kit(store)
-        lost, kept = kit.job_in(Status.SUCCEEDED), kit.job_in(Status.SUCCEEDED)
+        lost, kept, ahead = (kit.job_in(Status.SUCCEEDED) for _ in range(3))
         kit.run(admin.fold())
         change(store, f"DELETE FROM {{s}}job_detail WHERE id = '{lost}'")
         change(store, f"UPDATE {{s}}attempt SET fence = 7 WHERE job_id = '{kept}'")
-        change(store, "UPDATE {s}tally SET n = n + 1 WHERE status = 5")
+        facts = f"'{ahead}', 'load', 9, 0, 'running', 0, 1"
+        change(
+            store,
+            f"INSERT INTO {{s}}phase (job_id, name, fence, position, status, progress, started_at) VALUES ({facts})",
+        )
+        change(store, "UPDATE {s}tally SET n = n + 1 WHERE status = {succeeded}")
         change(store, f"INSERT INTO {{s}}job_tag (tag, id, priority) VALUES ('x', '{kit.new_id()}', 0)")
 
         found = [each.message for each in check_store(store) if each.level is Level.ERROR]
 
         for sentence, row in (
             ("Every job has its details.", lost),
-            ("No attempt is on record under a fence that was never given.", kept),
+            ("No attempt and no phase is on record under a fence that was never given.", kept),
+            ("No attempt and no phase is on record under a fence that was never given.", ahead),
             ("The counts by definition and status are those of the rows.", "status 5"),
             ("tags, attempts, phases", ""),
         ):

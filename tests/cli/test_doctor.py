@@ -23,7 +23,7 @@ from penstock.doctor.host import Host
 from penstock.doctor.limits import Limits
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.sqlite import SqliteStore
-from penstock.stores.verbs import admin, jobs, schedules
+from penstock.stores.verbs import admin, control, jobs, schedules
 from tests import services
 from tests.cli.typed import Typed
 from tests.services import PgBouncer, PostgresServer
@@ -406,6 +406,23 @@ def test_jobs_that_nobody_can_run(store: Any) -> None:
     assert (check, level) == ("jobs.unserved", Level.WARNING)
     assert "report version 3 (1)" in message
     worker(store, 60_000_000, lanes=(lane,))
+    assert wrong(store) == []
+
+
+def test_definitions_that_no_code_has_declared_for_long(store: Any) -> None:
+    kit = Kit(store)
+    for key in ("report", "retired", "removed", "new"):
+        kit.define(key)
+    change(store, "UPDATE {s}definition SET declared_at = 1 WHERE key <> 'new'")
+    store.run(control.retire_definition("retired", by="me"))
+    store.run(control.remove_definition("removed", by="me"))
+
+    check, level, message = only(wrong(store))
+
+    assert (check, level) == ("definitions.undeclared", Level.WARNING)
+    assert "report (since 1970-01-01)" in message
+    assert "retired" not in message
+    kit.define("report")
     assert wrong(store) == []
 
 

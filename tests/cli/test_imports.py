@@ -1,4 +1,4 @@
-"""What commands load: on a store neither the web framework nor the engine, and the same answers as with them."""
+"""What commands load: neither the web framework nor the engine, on a server no store; the answers are the same."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,24 @@ from penstock import Penstock
 from penstock.cli.connection import Connection, _inside
 from penstock.cli.exits import Refused
 from penstock.config import Config
+from penstock.core.hints import hint_for
+from tests.web.raw import RawServer
 
 HEAVY = (
     "fastapi", "starlette", "pydantic", "uvicorn", "httpx2", "anyio", "prometheus_client", "watchfiles",
     "penstock.web.application", "penstock.web.api", "penstock.web.shapes", "penstock.web.server",
     "penstock.engine.worker", "penstock.engine.zygote_process", "penstock.node", "penstock.duties", "penstock.serve",
+    "rich", "psycopg", "redis", "nats", "numpy",
 )  # fmt: skip
-"""What the simplest commands do without; each with the modules in it."""
+"""What the simplest commands on a store do without; each with the modules in it."""
+HEAVY_ON_A_SERVER = (
+    "fastapi", "starlette", "pydantic", "uvicorn", "prometheus_client", "watchfiles", "rich", "asyncio", "apsw",
+    "psycopg", "cronsim", "tzdata", "penstock.app", "penstock.config", "penstock.engine", "penstock.stores",
+    "penstock.queues", "penstock.web", "penstock.node", "penstock.duties", "penstock.serve",
+)  # fmt: skip
+"""What commands on a server do without."""
+HEAVY_AT_THE_START = ("prometheus_client", "rich", "httpx2", "penstock.web.metrics", "penstock.doctor", "penstock.demo")
+"""What a server does not load before it is asked for it."""
 PROGRAM = """
 import json, sys
 from penstock.cli import main
@@ -50,16 +62,45 @@ def test_a_command_on_a_store_loads_neither_framework_nor_engine(words: list[str
         # A definition has to be asked for what a text with = means.
         words = [words[0], words[1], "--params", '{"n": 1}']
 
-    assert _loaded([*words, "--store", store], tmp_path) == []
+    # Only `status` shows the version.
+    heavy = HEAVY if words[0] == "status" else (*HEAVY, "importlib.metadata")
+    assert _loaded([*words, "--store", store], tmp_path, heavy) == []
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: "-".join(words))
+def test_a_command_on_a_server_loads_neither_a_store_nor_an_event_loop(
+    words: list[str], store: str, tmp_path: Path
+) -> None:
+    app = Penstock(store)
+    server = RawServer(app)
+
+    loaded = _loaded([*words, "--server", f"http://127.0.0.1:{server.address[1]}"], tmp_path, HEAVY_ON_A_SERVER)
+
+    server.stop()
+    assert loaded == []
+
+
+def test_a_server_loads_at_its_start_only_what_it_needs() -> None:
+    program = "import json, sys, penstock.serve; print(json.dumps(sorted(sys.modules)))"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert _among(json.loads(done.stdout), HEAVY_AT_THE_START) == []
 
 
 def test_the_list_of_what_is_heavy_names_what_there_is(store: str, tmp_path: Path) -> None:
     loaded = _loaded(["tokens", "list", "--store", store], tmp_path)
 
     assert {"fastapi", "starlette", "pydantic", "httpx2", "penstock.web.application"} <= set(loaded)
+    assert [each for each in HEAVY + HEAVY_ON_A_SERVER + HEAVY_AT_THE_START if find_spec(each) is None] == []
 
 
-def _loaded(words: Sequence[str], folder: Path) -> list[str]:
+def _among(modules: Sequence[str], heavy: Sequence[str]) -> list[str]:
+    """Those of the modules that are heavy, or parts of such a one."""
+    return [each for each in modules if any(each == name or each.startswith(f"{name}.") for name in heavy)]
+
+
+def _loaded(words: Sequence[str], folder: Path, heavy: Sequence[str] = HEAVY) -> list[str]:
     """The heavy modules that a command has imported when it ends."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *words], cwd=folder, capture_output=True, text=True, timeout=60
@@ -68,7 +109,7 @@ def _loaded(words: Sequence[str], folder: Path) -> list[str]:
     # Jobs that no worker serves are an alert, which `status` tells by its code.
     assert code in ((0, 1) if words[0] == "status" else (0,)), done.stderr
     assert not done.stderr.startswith("Traceback")
-    return [each for each in modules if any(each == heavy or each.startswith(f"{heavy}.") for heavy in HEAVY)]
+    return _among(modules, heavy)
 
 
 GOOD: list[tuple[str, str, dict[str, Any], Any]] = [
@@ -140,7 +181,7 @@ def test_both_ways_refuse_alike(both: tuple[Connection, Connection]) -> None:
             try:
                 answer: object = each.ask(method, path, query=query, body=body).data
             except Refused as error:
-                answer = (error.code, error.message, error.hint, error.details)
+                answer = (error.code, error.message, hint_for("cli", error.hint), error.details)
             said.append(answer)
 
         assert said[0] == said[1], (path, query, body)

@@ -18,14 +18,14 @@ def test_a_job_is_started_and_its_id_stands_alone_on_stdout(place: Place) -> Non
                      "--delay", "1d")  # fmt: skip
 
     job = place.app.read_job(done.out.strip())
-    assert (job.definition, job.tags, job.priority, job.status) == ("noop", ("a", "b"), 15, Status.SCHEDULED)
+    assert (job.definition_key, job.tags, job.priority, job.status) == ("noop", ("a", "b"), 15, Status.SCHEDULED)
     assert (job.reference_type, job.reference_id) == ("order", "7")
     assert "penstock jobs watch" in done.err
 
 
 def test_a_started_job_is_told_as_the_api_does(place: Place) -> None:
-    told = place.json("enqueue", "noop", "--key", f"k-{place.flags[0]}", shape="POST /v1/jobs 201")
-    again = place.json("enqueue", "noop", "--key", f"k-{place.flags[0]}", shape="POST /v1/jobs 200")
+    told = place.json("enqueue", "noop", "--idempotency-key", f"k-{place.flags[0]}", shape="POST /v1/jobs 201")
+    again = place.json("enqueue", "noop", "--idempotency-key", f"k-{place.flags[0]}", shape="POST /v1/jobs 200")
 
     assert (told["created"], again["created"]) == (True, False)
     assert told["jobId"] == again["jobId"]
@@ -34,7 +34,7 @@ def test_a_started_job_is_told_as_the_api_does(place: Place) -> None:
 def test_parameters_are_json_where_they_can_be_and_text_where_the_definition_wants_text(place: Place) -> None:
     found = place.run("enqueue", "keyed", "key=123", 'script=[["return", 5]]').out.strip()
 
-    assert json.loads(place.app.read_job(found).params) == {"key": "123", "script": [["return", 5]]}
+    assert place.app.read_job(found).params == {"key": "123", "script": [["return", 5]]}
 
 
 def test_parameters_come_from_json_a_file_or_stdin(remote: Place) -> None:
@@ -44,8 +44,8 @@ def test_parameters_come_from_json_a_file_or_stdin(remote: Place) -> None:
     by_file = remote.run("enqueue", "script", "--params", "@params.json").out.strip()
     by_stdin = remote.run("enqueue", "script", "--params", "-", stdin='{"script": [["return", 1]]}').out.strip()
 
-    stored = {remote.app.read_job(each).params for each in (by_text, by_file, by_stdin)}
-    assert [json.loads(each) for each in stored] == [{"script": [["return", 1]]}]
+    stored = [remote.app.read_job(each).params for each in (by_text, by_file, by_stdin)]
+    assert stored == [{"script": [["return", 1]]}] * 3
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_parameters_come_from_json_a_file_or_stdin(remote: Place) -> None:
         (("enqueue", "noop", "--params", "[1]"), 2, "invalid_request"),
         (("enqueue", "noop", "--params", "{"), 2, "invalid_request"),
         (("enqueue", "noop", "--params", "@missing.json"), 2, "invalid_request"),
-        (("enqueue", "noop", "--at", "never"), 2, "invalid_request"),
+        (("enqueue", "noop", "--run-at", "never"), 2, "invalid_request"),
         (("enqueue", "noop", "--reference", "order"), 2, "invalid_request"),
         (("enqueue", "noop", "--timeout", "1s"), 2, "invalid_request"),
         (("enqueue", "script", "script=5"), 2, "invalid_params"),
@@ -84,7 +84,7 @@ def test_a_wrong_call_has_its_exit_code_and_a_problem_in_the_shape_of_the_api(
         ("enqueue", "noop", "--params", '{"name": "\\ud800"}'), ("enqueue", "noop", "name=\udcff"),
         ("enqueue", "noop", "width=1e999"), ("enqueue", "\udcff"), ("jobs", "list", "--tag", "\udcff"),
         ("definitions", "show", "\udcff"), ("events", "tail", "--after", "ü"),
-        ("events", "tail", "--definition", "\udcff"),
+        ("events", "tail", "--definition-key", "\udcff"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_sent_is_refused_with_a_line_and_a_hint(place: Place, words: tuple[str, ...]) -> None:
@@ -108,7 +108,9 @@ def test_jobs_are_listed_by_filter(place: Place) -> None:
     found = place.waiting(tags=[tag])
     place.waiting(tags=["other"])
 
-    told = place.json("jobs", "list", "--tag", tag, "--status", "scheduled", "--since", "1h", shape="GET /v1/jobs 200")
+    told = place.json(
+        "jobs", "list", "--tag", tag, "--status", "scheduled", "--created-from", "1h", shape="GET /v1/jobs 200"
+    )
     table = place.run("jobs", "ls", "--tag", tag)
     ids = place.run("jobs", "list", "--tag", tag, "-q").out
 
@@ -219,12 +221,12 @@ def test_a_change_is_not_made_twice_when_a_proxy_gave_up_on_its_answer(remote: P
 
     problem = shell.refused("jobs", "rerun", found, code=6)
     asked_once = len(between.handed_on)
-    shell.refused("jobs", "rerun", found, "--key", f"again-{found}", code=6)
+    shell.refused("jobs", "rerun", found, "--idempotency-key", f"again-{found}", code=6)
     between.close()
 
     assert "504" in problem["message"]
     assert (asked_once, len(between.handed_on)) == (1, 4)
-    assert sum(each.rerun_of == found for each in remote.app.jobs(definition="noop").jobs) == 2
+    assert sum(each.rerun_of == found for each in remote.app.jobs(definition_key="noop").jobs) == 2
 
 
 def test_a_waiting_job_gets_another_time_and_priority(place: Place) -> None:
@@ -235,7 +237,7 @@ def test_a_waiting_job_gets_another_time_and_priority(place: Place) -> None:
 
     job = place.app.read_job(found)
     assert (told["status"], job.priority) == ("scheduled", 3)
-    assert (job.due_at - job.created_at).days >= 1
+    assert (job.run_at - job.created_at).days >= 1
 
 
 def test_a_review_is_approved_or_rejected(place: Place) -> None:
@@ -281,6 +283,18 @@ def test_the_attempts_at_a_job_are_listed(place: Place) -> None:
     assert "No attempt at it has ended." in place.run("jobs", "attempts", waiting).err
 
 
+def test_what_each_attempt_did_in_its_phases_is_listed(place: Place) -> None:
+    scripts = {"first": [["return", 1]], "second": [["say_progress", 40, "half"], ["raise_before", 2, "no good"]]}
+    found = place.app.enqueue("phased", {"scripts": scripts}, max_attempts=2).id
+    place.app.wait_for(found, 60)
+
+    for command in ("attempts", "show"):
+        rows = [line.split() for line in place.run("jobs", command, found).out.splitlines()]
+        assert ["1", "second", "failed", "40%"] in [row[:4] for row in rows]
+        assert ["2", "second", "completed", "100%"] in [row[:4] for row in rows]
+        assert [row[1] for row in rows if row[:1] == ["2"]][-2:] == ["second", "third"]
+
+
 def test_jobs_of_several_statuses_are_listed_with_commas_in_between(place: Place) -> None:
     failed, waiting = place.ended(["raise", "no"]), place.waiting()
     succeeded = place.ended(["return", 1])
@@ -289,3 +303,34 @@ def test_jobs_of_several_statuses_are_listed_with_commas_in_between(place: Place
 
     assert {waiting, failed} <= set(found)
     assert succeeded not in found
+
+
+def test_jobs_are_searched_by_error_and_by_parameters(place: Place) -> None:
+    tag = f"searched-{place.flags[0]}"
+    failed = place.ended(["raise", f"The gate is stuck {tag}"], tags=[tag], max_attempts=1)
+    keyed = place.waiting("keyed", {"key": tag, "script": []}, tags=[tag])
+
+    by_error = place.run("jobs", "list", "--error", f"GATE IS STUCK {tag}", "--tag", tag, "--quiet")
+    by_param = place.json("jobs", "list", "--param", f"key={tag}", "--tag", tag, shape="GET /v1/jobs 200")
+    nothing = place.run("jobs", "list", "--param", "key=another", "--tag", tag)
+
+    assert by_error.out.split() == [failed]
+    assert "2 jobs were looked through" in by_error.err
+    assert ([each["jobId"] for each in by_param["jobs"]], by_param["searched"]) == ([keyed], 2)
+    assert "there are no more" in nothing.err
+
+
+@pytest.mark.parametrize(
+    ("words", "problem", "hint"),
+    [
+        (("list", "--param", "key"), "no parameter with a value", "--param NAME=VALUE"),
+        (("list", "--param", "a=1", "--param", "a=2"), "more than once", "once"),
+        (("list", "--param", "password=x"), "name of a secret", "another parameter"),
+        (("cancel", "--error", "x", "--yes"), "cannot say which jobs to cancel", "penstock jobs list --quiet"),
+    ],
+)
+def test_what_cannot_be_searched_is_said(place: Place, words: tuple[str, ...], problem: str, hint: str) -> None:
+    told = place.refused("jobs", *words, code=2)
+
+    assert problem in told["message"]
+    assert hint in told["hint"]

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from penstock.core.definition import Definition
+from penstock.stores.verbs import admin
 from tests.cli.shell import Place, check_shape
 
 
@@ -43,8 +45,30 @@ def test_a_definition_is_paused_resumed_disabled_and_enabled(place: Place) -> No
     assert enabled == "rated is open.\n"
 
 
+def test_a_definition_that_no_code_declares_is_retired_and_removed(place: Place, name: str) -> None:
+    key = f"gone.{name}"
+    place.app.store.run(admin.register([Definition(key, 1), Definition(key, 2)]))
+    waiting = place.waiting(key)
+
+    retired = place.json("definitions", "retire", key, shape="POST /v1/definitions/{key}/retire 200")
+    shown = place.run("definitions", "show", key).out
+    in_the_way = place.refused("definitions", "remove", key, "--yes", code=4)
+    place.run("definitions", "remove", key, "--version", "1", "--yes")
+    place.run("jobs", "cancel", waiting)
+    removed = place.run("definitions", "remove", key, "--yes").out
+
+    assert retired["retired"]["by"]
+    assert "retired" in shown
+    assert "1 scheduled" in in_the_way["message"]
+    assert "penstock jobs cancel --definition" in in_the_way["hint"]
+    assert removed == f"{key} is removed.\n"
+    assert place.refused("definitions", "show", key, code=3)["code"] == "not_found"
+    assert place.json("jobs", "show", waiting)["status"] == "cancelled"
+    assert "has it loaded" in place.refused("definitions", "retire", "script", code=4)["message"]
+
+
 def test_options_are_set_one_by_one_and_given_back_to_the_code(place: Place) -> None:
-    first = place.json("definitions", "set", "single", "--priority", "17", "--attempts", "9", "--timeout", "5m")
+    first = place.json("definitions", "set", "single", "--priority", "17", "--max-attempts", "9", "--timeout", "5m")
     second = place.json("definitions", "set", "single", "--backoff", "5s,1m", "--concurrency", "2")
     third = place.json("definitions", "set", "single", "--backoff", "5s..1h", "--timeout", "0")
     fourth = place.json("definitions", "set", "single", "--priority", "code")
@@ -54,11 +78,20 @@ def test_options_are_set_one_by_one_and_given_back_to_the_code(place: Place) -> 
     assert second["overrides"]["backoff"] == {"kind": "steps", "seconds": [5, 60]}
     assert third["overrides"]["backoff"] == {"kind": "backoff", "base": 5, "max": 3600, "jitter": 0.2}
     assert fourth["overrides"] == third["overrides"] | {"priority": None}
+    fifth = place.json("definitions", "set", "single", "--log-level", "debug")
     assert "maxAttempts" in shown
-    for wrong in (("--priority", "21"), ("--attempts", "0"), ("--backoff", "soon"), ("--timeout", "never")):
+    assert fifth["overrides"] == fourth["overrides"] | {"logLevel": "debug"}
+    for wrong in (
+        ("--priority", "21"),
+        ("--max-attempts", "0"),
+        ("--backoff", "soon"),
+        ("--timeout", "never"),
+        ("--log-level", "loud"),
+    ):
         assert place.refused("definitions", "set", "single", *wrong, code=2)
     back = place.json("definitions", "set", "single", *(
-        word for name in ("attempts", "backoff", "timeout", "concurrency") for word in (f"--{name}", "code")
+        word
+        for name in ("max-attempts", "backoff", "timeout", "concurrency", "log-level") for word in (f"--{name}", "code")
     ))  # fmt: skip
     assert set(back["overrides"].values()) == {None}
 
@@ -99,7 +132,7 @@ def test_a_schedule_is_made_changed_paused_triggered_and_deleted(place: Place, n
     assert (changed["params"], changed["jitter"], changed["priority"]) == ({"script": [["return", 1]]}, 60, 12)
     assert paused["pause"]["reason"] == "a test"
     assert resumed["pause"] is None
-    assert place.app.read_job(started["jobId"]).schedule == key
+    assert place.app.read_job(started["jobId"]).schedule_id == key
     assert isinstance(ticks["ticks"], list)
     assert key in [each["key"] for each in listed["schedules"]]
     assert shown["key"] == key
@@ -116,9 +149,9 @@ def test_a_mask_does_not_take_the_place_of_the_secret_when_another_parameter_is_
     place.run("schedules", "create", key, "secretive", "token=open-sesame", "script=[]", "--every", "1h")
 
     refused = place.refused("schedules", "edit", key, 'script=[["return", 1]]', code=2)
-    before = json.loads(place.app.get_schedule(key).schedule.params)
+    before = place.app.get_schedule(key).schedule.params
     place.run("schedules", "edit", key, 'script=[["return", 1]]', "token=shut-sesame")
-    after = json.loads(place.app.get_schedule(key).schedule.params)
+    after = place.app.get_schedule(key).schedule.params
 
     assert "token" in refused["message"]
     assert before == {"token": "open-sesame", "script": []}
@@ -196,7 +229,7 @@ def test_a_webhook_is_made_changed_tested_rotated_and_deleted(place: Place) -> N
     id = made["webhookId"]
     listed = place.json("webhooks", "list", shape="GET /v1/webhooks 200")
     table = place.run("webhooks", "ls").out
-    changed = place.json("webhooks", "edit", id, "--event", "job.*", "--definition", "script",
+    changed = place.json("webhooks", "edit", id, "--event", "job.*", "--definition-key", "script",
                          shape="PATCH /v1/webhooks/{webhookId} 200")  # fmt: skip
     rotated = place.run("webhooks", "rotate", id, "--overlap", "1h")
     tested = place.json("webhooks", "test", id, shape="POST /v1/webhooks/{webhookId}/test 202")

@@ -76,7 +76,7 @@ def test_the_project_that_init_makes_runs_and_follows_its_files(tmp_path: Path, 
     prices = app.enqueue("import_prices")
 
     assert made.stdout.splitlines()[-1] == "next: cd shop && penstock dev"
-    assert app.wait_for(hello.id, PATIENCE).result == '"Hello Ada"'
+    assert app.wait_for(hello.id, PATIENCE).result == "Hello Ada"
     ended = app.wait_for(prices.id, PATIENCE)
     assert (ended.status, ended.attempts) == (Status.SUCCEEDED, 2)
     assert [phase.fence for phase in app.phases(prices.id)] == [1, 2, 2]
@@ -85,7 +85,7 @@ def test_the_project_that_init_makes_runs_and_follows_its_files(tmp_path: Path, 
 
     (folder / "jobs" / "second.py").write_text("def run(ctx):\n    return 2\n")
     dev.until("loaded anew: 3 definition")
-    assert app.wait_for(app.enqueue("second").id, PATIENCE).result == "2"
+    assert app.wait_for(app.enqueue("second").id, PATIENCE).result == 2
     app.close()
     assert dev.stop() == 0, dev.output
 

@@ -80,6 +80,8 @@ def test_a_command_on_a_store_writes_nothing_but_its_own_notes_to_stderr(stage: 
         ["schedules", "preview", "nightly"],
         ["schedules", "ticks", "nightly"],
         ["schedules", "delete", "nightly", "--yes"],
+        ["definitions", "retire", "noop"],
+        ["definitions", "remove", "noop"],
         ["errors", "list"],
         ["workers", "list"],
         ["alerts", "list"],

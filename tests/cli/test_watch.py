@@ -164,7 +164,7 @@ def test_control_c_stops_looking_and_cancels_nothing(place: Place) -> None:
 
 def test_events_are_printed_as_they_happen_until_control_c(place: Place) -> None:
     with subprocess.Popen(
-        place.line("events", "tail", "--ndjson", "--definition", "tried_again"),
+        place.line("events", "tail", "--ndjson", "--definition-key", "tried_again"),
         cwd=place.folder, env=place.environment, stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None
@@ -184,7 +184,7 @@ def test_events_are_printed_as_they_happen_until_control_c(place: Place) -> None
 def test_events_that_are_kept_are_one_document(place: Place) -> None:
     found = place.ended(["return", 1])
 
-    told = place.json("events", "tail", "--job", found, "--after", "origin", "--type", "job.*", "--limit", "500",
+    told = place.json("events", "tail", "--job-id", found, "--after", "origin", "--type", "job.*", "--limit", "500",
                       shape="GET /v1/events 200")  # fmt: skip
 
     assert [each["type"] for each in told["events"]] == ["job.enqueued", "job.started", "job.succeeded"]

@@ -22,7 +22,7 @@ from penstock.core.errors import InvalidDefinition
         ({"environment": ("A\x00",)}, "cannot be the name of an environment variable"),
         ({"environment": (5,)}, "work: 5 cannot be the name of an environment variable"),
         ({"isolation": "inline", "cpu": 1}, "work: cpu cannot hold for a job that runs inside its worker"),
-        ({"isolation": "inline", "environment": ("HOME",)}, "work: env cannot hold"),
+        ({"isolation": "inline", "environment": ("HOME",)}, "work: environment cannot hold"),
         ({"concurrency": 2**31}, "work: concurrency must be an integer of at most 2147483647"),
         ({"key_concurrency": 2.5}, "work: key_concurrency must be an integer of at most 2147483647, not 2.5"),
         ({"concurrency": True}, "work: concurrency must be an integer"),

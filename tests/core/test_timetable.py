@@ -368,12 +368,12 @@ def test_without_jitter_a_job_is_due_at_its_instant() -> None:
         ({"timezone": "Mars"}, "no time zone 'Mars'"),
         ({"kind": Kind.INTERVAL, "expression": "0s"}, "1 second to 366 days"),
         ({"kind": Kind.ONCE, "expression": "soon"}, "'soon' is no instant"),
-        ({"definition": ""}, "''"),
-        ({"definition": "no spaces"}, "'no spaces'"),
-        ({"params": "[]"}, "params must be a JSON object"),
-        ({"params": "{"}, "params"),
+        ({"definition_key": ""}, "''"),
+        ({"definition_key": "no spaces"}, "'no spaces'"),
+        ({"params_text": "[]"}, "params must be a JSON object"),
+        ({"params_text": "{"}, "params"),
         ({"priority": 21}, "priority must be an integer from 0 to 20"),
-        ({"version": 0}, "version must be a positive integer"),
+        ({"definition_version": 0}, "version must be a positive integer"),
         ({"missed_max": 10_001}, "missed_max must be 1 to 10000"),
         ({"missed_window": 0}, "missed_window must be at least one second"),
         ({"jitter": DAY}, "jitter must be less than the 1 d between two ticks"),
@@ -397,9 +397,9 @@ def test_a_schedule_that_no_url_can_name_is_refused(key: str) -> None:
     [
         {},
         {
-            "version": 3,
+            "definition_version": 3,
             "priority": 0,
-            "params": '{"a": 1}',
+            "params_text": '{"a": 1}',
             "missed_window": SECOND,
             "jitter": DAY - 1,
             "owner": "code",
@@ -469,7 +469,7 @@ def _joined(turns: list[Turn]) -> bool:
 
 
 def _schedule(key: str = "nightly", **facts: Any) -> Schedule:
-    return Schedule(key, **{"definition": "report", "kind": Kind.CRON, "expression": "0 3 * * *", **facts})
+    return Schedule(key, **{"definition_key": "report", "kind": Kind.CRON, "expression": "0 3 * * *", **facts})
 
 
 def _row(mark: int | None = None, **facts: Any) -> ScheduleRow:

@@ -16,13 +16,13 @@ from penstock.core import signing
 from penstock.core.errors import InvalidInput, InvalidSignature
 from penstock.core.event import Event
 from penstock.core.webhook import (
-    DEFAULT_KINDS,
+    DEFAULT_EVENTS,
     DELIVERED,
     FAILED,
     WAITING,
     Answer,
     body,
-    check_kinds,
+    check_events,
     excerpt,
     judge,
     message_id,
@@ -238,19 +238,19 @@ def test_a_receiver_that_fails_again_and_again_is_left_alone_for_longer_each_tim
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (DEFAULT_KINDS, {kinds.SUCCEEDED, kinds.FAILED, kinds.RETRYING, kinds.CANCELLED, kinds.STALE}),
+        (DEFAULT_EVENTS, {kinds.SUCCEEDED, kinds.FAILED, kinds.RETRYING, kinds.CANCELLED, kinds.STALE}),
         (("onStart",), {kinds.STARTED}),
         (("onSuccess",), {kinds.SUCCEEDED}),
         (("onFail",), {kinds.FAILED}),
         (("onEnd",), {kinds.SUCCEEDED, kinds.FAILED, kinds.CANCELLED}),
         (("job.phase.*",), {kinds.PHASE_COMPLETED}),
         (("schedule.*", "job.lost"), {kinds.SCHEDULE_MISSED, kinds.SCHEDULE_SKIPPED, kinds.LOST}),
-        (("*",), set(kinds.KINDS) - {kinds.WEBHOOK_DELIVERED, kinds.WEBHOOK_FAILED}),
+        (("*",), set(kinds.TYPES) - {kinds.WEBHOOK_DELIVERED, kinds.WEBHOOK_FAILED}),
     ],
 )
 def test_an_endpoint_is_told_of_what_it_asked_for_and_never_of_webhooks(asked: tuple[str, ...], told: set[str]) -> None:
-    assert check_kinds(asked) == asked
-    assert {kind for kind in kinds.KINDS if wants(asked, kind)} == told
+    assert check_events(asked) == asked
+    assert {kind for kind in kinds.TYPES if wants(asked, kind)} == told
 
 
 @pytest.mark.parametrize(
@@ -259,13 +259,13 @@ def test_an_endpoint_is_told_of_what_it_asked_for_and_never_of_webhooks(asked: t
 )
 def test_a_kind_that_nobody_can_be_told_of_is_refused(name: str) -> None:
     with pytest.raises(InvalidInput):
-        check_kinds([name])
+        check_events([name])
 
 
 def test_a_kind_of_the_handlers_own_may_be_asked_for() -> None:
-    assert wants(check_kinds(["invoice.paid", "shop.*"]), "shop.order.sent")
+    assert wants(check_events(["invoice.paid", "shop.*"]), "shop.order.sent")
     with pytest.raises(InvalidInput, match="1 to 100"):
-        check_kinds([])
+        check_events([])
 
 
 def test_an_excerpt_is_short_and_safe_to_keep() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from docs import generate
-from docs.writers import protocol_page
+from docs.writers import modules_table, protocol_page
 from docs.writers.invariants import INVARIANTS
 from penstock.core import errors, event
 from penstock.handles import DefinitionHandle
@@ -46,7 +46,7 @@ def test_every_error_has_its_heading_and_can_be_imported() -> None:
 def test_every_event_kind_has_its_row() -> None:
     page = (REFERENCE / "events.md").read_text()
 
-    assert [kind for kind in event.KINDS if f"\n| `{kind}` |" not in page] == []
+    assert [kind for kind in event.TYPES if f"\n| `{kind}` |" not in page] == []
 
 
 @pytest.mark.parametrize(
@@ -86,6 +86,20 @@ def test_the_constraints_that_the_invariants_name_exist() -> None:
         for name in named
         if not re.search(rf"(CONSTRAINT|INDEX) {name}\b", text)
     } == set()
+
+
+def test_every_module_has_its_layer_and_its_row() -> None:
+    folder = ROOT / "src" / "penstock"
+    modules = {each.stem for each in folder.iterdir() if each.suffix == ".py" or (each / "__init__.py").exists()}
+
+    assert {name for layer in modules_table.layers() for name in layer} == modules - {"__init__", "__main__"}
+
+
+def test_every_verb_of_make_has_its_row() -> None:
+    verbs = re.findall(r"^([a-z]+):.* ## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `make ([a-z]+)` \|", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+
+    assert sorted(rows) == sorted({*verbs} - {"help"})
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -101,13 +101,13 @@ class Clockwork:
 
     def instants(self, key: str) -> list[int]:
         """For which instants there are jobs of a schedule, the earliest first."""
-        jobs = self.app.iter_jobs(sort="createdAt", schedule=key)
+        jobs = self.app.iter_jobs(sort="createdAt", schedule_id=key)
         return sorted(micros(job.scheduled_for) for job in jobs if job.scheduled_for)
 
     def verdicts(self, key: str) -> list[tuple[int, str, int]]:
         """The newest ticks of a schedule, the earliest first: instant, verdict, how many were passed over."""
         ticks = self.app.schedule_ticks(key, limit=1000)
-        return [(micros(each["instant"]), each["verdict"], each["passedOver"]) for each in reversed(ticks)]
+        return [(micros(each["scheduledFor"]), each["verdict"], each["passedOver"]) for each in reversed(ticks)]
 
     def events(self, kind: str) -> list[str]:
         """The subjects of all events of a kind."""
@@ -115,7 +115,7 @@ class Clockwork:
         cursor, more = self._tip, True
         while more:
             news = self.store.run(ports.feed.read(cursor))
-            found += [event.subject or "" for event in news.events if event.kind == kind]
+            found += [event.subject or "" for event in news.events if event.type == kind]
             cursor, more = news.cursor, news.more
         return found
 

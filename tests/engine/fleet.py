@@ -166,7 +166,7 @@ class Stage:
 
     def kinds(self, job: JobHandle[Any]) -> list[str]:
         """The events of a job in their order, progress left out."""
-        return [event.kind for event in self.events(job) if event.kind != "job.progress"]
+        return [event.type for event in self.events(job) if event.type != "job.progress"]
 
     def logs(self, job: JobHandle[Any]) -> list[StoredLog]:
         return self.app.store.run(admin.logs(job.id, limit=500))

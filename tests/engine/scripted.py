@@ -99,7 +99,7 @@ short = app.job("short", **QUICK, timeout=1)(run)
 small = app.job("small", **QUICK, memory="64MB")(run)
 busy = app.job("busy", **QUICK, cpu=1)(run)
 few_processes = app.job("few_processes", **QUICK, processes=40)(run)
-few_files = app.job("few_files", **QUICK, files=32, file_size="1MB", env=["PENSTOCK_TEST_ALLOWED"])(run)
+few_files = app.job("few_files", **QUICK, files=32, file_size="1MB", environment=["PENSTOCK_TEST_ALLOWED"])(run)
 single = app.job("single", **QUICK, concurrency=1)(run)
 rated = app.job("rated", **QUICK, rate_limit="5/s")(run)
 

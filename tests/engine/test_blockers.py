@@ -15,6 +15,7 @@ import psycopg
 import pytest
 
 from penstock import JobHandle
+from penstock.core.transitions import Status
 from penstock.core.webhook_settings import WebhookSettings
 from penstock.engine.heartbeat import EXIT_UNTRUSTED
 from penstock.engine.processes import boot_time
@@ -229,7 +230,7 @@ EVERYWHERE: dict[str, Blocker] = {
 ON_POSTGRES: dict[str, Blocker] = {
     "an open enqueue": open_enqueue,
     "silent clients": silent_clients,
-    "a waiting job": locked_rows("job", "status = 0"),
+    "a waiting job": locked_rows("job", f"status = {Status.SCHEDULED.code}"),
     "a definition": locked_rows("definition", "key = 'single'"),
     "the control of a definition": locked_rows("control", "key = 'single'"),
     "a rate": locked_rows("bucket", "true"),
@@ -262,7 +263,7 @@ def test_work_goes_on_beside_what_is_held_for_longer_than_a_lease(ground: Field,
         doomed.kill()
         ticks = len(stage.app.schedule_ticks("often", 1000))
         work_goes_on(stage)
-        assert stage.end(rescued).result == '"done"'
+        assert stage.end(rescued).result == "done"
         stage.eventually(lambda: len(stage.app.schedule_ticks("often", 1000)) > ticks + 1, "the schedule ticks")
         wait_for_time(began + 1.5 * LEASE)
         work_goes_on(stage)

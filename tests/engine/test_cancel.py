@@ -62,7 +62,7 @@ def test_what_a_cancelled_handler_still_returned_is_kept_with_its_attempt(house:
 
     (attempt,) = house.attempts(job)
     assert (ended.status, ended.result) == ("cancelled", None)
-    assert (attempt.cause, attempt.result) == ("returned", '"tidied up"')
+    assert (attempt.cause, attempt.result) == ("returned", "tidied up")
 
 
 def test_code_that_cleans_up_after_a_cancel_is_run(house: Stage) -> None:
@@ -95,7 +95,7 @@ class TestDaemons:
         ended = house.end(job)
 
         (daemon,) = house.journal(job, "daemon")
-        assert ended.result == "1"
+        assert ended.result == 1
         assert gone(daemon["pid"])
 
     def test_after_a_cancel(self, house: Stage) -> None:
@@ -162,7 +162,7 @@ def test_a_fork_bomb_is_defused(stage: Stage) -> None:
     ended = stage.end(job)
 
     assert (ended.status, ended.error_type) == ("failed", "TooManyProcesses")
-    assert stage.end(stage.enqueue("script", [["return", 1]])).result == "1"
+    assert stage.end(stage.enqueue("script", [["return", 1]])).result == 1
     assert worker.children() == []
 
 
@@ -175,5 +175,5 @@ def test_a_fork_bomb_of_another_user_is_defused_by_the_kernel_or_by_the_worker(s
 
     # Where the kernel refuses the forty-first process the bomb burns out by itself.
     assert (ended.status, ended.error_type in ("TooManyProcesses", "Exit")) == ("failed", True)
-    assert stage.end(stage.enqueue("script", [["return", 1]])).result == "1"
+    assert stage.end(stage.enqueue("script", [["return", 1]])).result == 1
     assert worker.children() == []

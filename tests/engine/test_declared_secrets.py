@@ -37,7 +37,8 @@ SINGER = """
     def told(ctx, *error):
         print("hook", os.environ["SINGER_API_TOKEN"], os.environ["SINGER_DSN"])
 
-    @app.job("sing", env=["SINGER_API_TOKEN", "SINGER_URL"], secret_env=["SINGER_DSN"], secret=["login", "pin"],
+    @app.job("sing", environment=["SINGER_API_TOKEN", "SINGER_URL"],
+         secret_environment=["SINGER_DSN"], secret=["login", "pin"],
              on_end=told, max_attempts=1)
     def sing(
         ctx, how: str, password: str = "hunter22-own", account: Account = Account(), login: Login = Login(),
@@ -77,7 +78,7 @@ def test_declared_secrets_are_nowhere_but_in_the_definition(stage: Stage) -> Non
     assert cells == []
     assert not any(secret in worker.output for secret in SECRETS)
     assert (jobs["raise"].refresh().error or "").startswith("raised ['***', '***', 'postgresql://singer:***@db/songs'")
-    said = json.loads(jobs["return"].refresh().result or "")
+    said = json.loads(jobs["return"].refresh().result_text or "")
     assert said["name"] == "ada"
     assert said["said"] == ["***"] * 6
 
@@ -95,7 +96,7 @@ def test_variables_of_the_worker_are_secret_by_their_name(quiet_stage: Stage) ->
         def sing(ctx):
             raise ValueError(os.environ["SINGER_API_TOKEN"] + " " + os.environ["SINGER_DSN"])
         """,
-        "--env", "SINGER_API_TOKEN", "--env", "SINGER_DSN",
+        "--environment", "SINGER_API_TOKEN", "--environment", "SINGER_DSN",
     )  # fmt: skip
 
     job = quiet_stage.app.enqueue("sing")

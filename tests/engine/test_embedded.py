@@ -59,7 +59,7 @@ async def test_runs_of_a_file_are_its_newest_jobs(stage: Stage, folder: Path) ->
         await each.awaited(30)
 
     runs = await jobs.runs("hello", limit=2)
-    assert [run.result for run in runs] == ['"hello 2"', '"hello 1"']
+    assert [run.result for run in runs] == ["hello 2", "hello 1"]
     with pytest.raises(NotFound):
         await jobs.runs("nothing")
     await jobs.shutdown()
@@ -77,7 +77,7 @@ async def test_reload_takes_over_and_shutdown_waits_for_what_runs(stage: Stage, 
     await jobs.shutdown()
 
     assert [each.name for each in found] == [None, "hello", "reports.daily"]
-    assert (await job.arefresh()).result == '"slow"'
+    assert (await job.arefresh()).result == "slow"
 
 
 @pytest.mark.anyio

@@ -53,7 +53,7 @@ def test_a_job_on_its_last_chance_keeps_no_other_from_running_elsewhere(stage: S
 
     assert [stage.end(each, 15).status for each in others] == ["succeeded"] * 4
     assert suspect.refresh().status == "running"
-    assert {each.worker for job in others for each in stage.attempts(job) if each.cause == "returned"} == {
+    assert {each.worker_id for job in others for each in stage.attempts(job) if each.cause == "returned"} == {
         next(row.id for row in stage.app.workers() if row.pid == stage.workers[1].pid)
     }
 

@@ -7,6 +7,6 @@ def test_a_job_is_run_and_its_result_kept(stage: Stage) -> None:
 
     ended = stage.end(job)
 
-    assert (ended.status, ended.result) == ("succeeded", '{"a":[1,2]}')
+    assert (ended.status, ended.result) == ("succeeded", {"a": [1, 2]})
     assert [line.message for line in stage.logs(job)] == ["hello"]
     assert stage.kinds(job) == ["job.enqueued", "job.started", "job.succeeded"]

@@ -21,14 +21,14 @@ def test_a_stuck_hook_is_killed_and_holds_nothing_up(house: Stage) -> None:
     ended = house.end(job)
 
     (stuck,) = house.noted(job, "on_success")
-    assert (ended.status, ended.result) == ("succeeded", "1")
+    assert (ended.status, ended.result) == ("succeeded", 1)
     house.noted(job, "on_end")
     house.eventually(lambda: gone(stuck["pid"]), "the hook is dead")
     house.eventually(
         lambda: f"on_success of stuck for job {job.id} failed: it took longer than 1 s" in house.workers[0].output,
         "the worker says so",
     )
-    assert house.end(house.enqueue("script", [["return", 2]])).result == "2"
+    assert house.end(house.enqueue("script", [["return", 2]])).result == 2
 
 
 @pytest.mark.parametrize("ending", ["success", "failure", "cancel"])
@@ -51,9 +51,9 @@ def test_a_hook_can_create_and_read_jobs_beside_those_of_its_handler(house: Stag
 
     (told,) = house.noted(job, "follow_up")
 
-    assert house.end(told["child"]).parent == job.id
+    assert house.end(told["child"]).parent_id == job.id
     assert told["known"] == "succeeded"
-    assert len(house.app.jobs(parent=job.id).jobs) == 2
+    assert len(house.app.jobs(parent_id=job.id).jobs) == 2
 
 
 def test_a_hook_that_raises_is_told_of_in_the_log_and_nothing_else(house: Stage) -> None:
@@ -118,7 +118,7 @@ def test_of_many_hooks_that_are_due_at_once_none_is_lost_for_want_of_descriptors
     used = len(os.listdir(f"/proc/{worker.pid}/fd"))
     resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (used + 300, used + 300))
 
-    assert stage.app.bulk("cancel", definition="hooked").changed == 120
+    assert stage.app.bulk("cancel", definition_key="hooked").changed == 120
 
     def called(name: str) -> list[str]:
         return [line["job"] for line in stage.journal(what=name)]

@@ -68,11 +68,11 @@ class Prison:
     def result(self, name: str, *given: Any, definition: str = "attack") -> Any:
         ended = self.attack(name, *given, definition=definition)
         assert ended.status == "succeeded", ended.error
-        return json.loads(ended.result or "null")
+        return ended.result
 
     def assert_unharmed(self) -> None:
         jobs = [self.stage.app.enqueue("honest", {"number": number}) for number in range(3)]
-        assert [self.stage.end(job).result for job in jobs] == ["1", "2", "3"]
+        assert [self.stage.end(job).result for job in jobs] == [1, 2, 3]
         assert self.worker.alive
         assert "Traceback" not in self.worker.output, self.worker.output
 

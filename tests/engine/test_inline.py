@@ -105,7 +105,7 @@ def test_an_inline_job_has_phases_logs_and_secrets_like_any_other(stage: Stage) 
 
     ended = stage.end(job)
 
-    assert (ended.status, ended.result, ended.attempts) == ("succeeded", "42", 2)
+    assert (ended.status, ended.result, ended.attempts) == ("succeeded", 42, 2)
     assert [each.status for each in stage.app.phases(job.id)] == ["completed", "completed"]
     assert [line["results"] for line in stage.journal(job, "second")] == [{"inline_first": 41}] * 2
     (line,) = [each for each in stage.logs(job) if "password" in each.message]

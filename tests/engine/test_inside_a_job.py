@@ -13,7 +13,7 @@ pytestmark = pytest.mark.xdist_group("engine-inside")
 
 
 def children(stage: Stage, job: JobHandle[Any]) -> list[str]:
-    return [each.id for each in stage.app.jobs(parent=job.id).jobs]
+    return [each.id for each in stage.app.jobs(parent_id=job.id).jobs]
 
 
 def test_a_job_that_crashes_after_its_second_child_has_three_children_after_its_retry(house: Stage) -> None:
@@ -151,7 +151,7 @@ def test_a_resource_that_cannot_be_closed_spoils_nothing(house: Stage) -> None:
 
     ended = house.end(job)
 
-    assert (ended.status, ended.result) == ("succeeded", "1")
+    assert (ended.status, ended.result) == ("succeeded", 1)
     (line,) = house.logs(job)
     assert (line.level, "it does not come off" in line.message) == ("warning", True)
 
@@ -159,7 +159,13 @@ def test_a_resource_that_cannot_be_closed_spoils_nothing(house: Stage) -> None:
 def test_a_handler_knows_what_its_job_is_about(house: Stage) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     job = house.enqueue(
-        "script", [["facts"]], reference=("order", "17"), tags=["b", "a"], max_attempts=4, traceparent=trace
+        "script",
+        [["facts"]],
+        reference=("order", "17"),
+        tags=["b", "a"],
+        max_attempts=4,
+        traceparent=trace,
+        tracestate="shop=a b, other=1",
     )
 
     house.end(job)
@@ -173,6 +179,7 @@ def test_a_handler_knows_what_its_job_is_about(house: Stage) -> None:
     }
     assert (facts["definition"], facts["phase"], facts["params"]) == ("script", "run", {"script": [["facts"]]})
     assert (facts["reference"], sorted(facts["tags"]), facts["traceparent"]) == (["order", "17"], ["a", "b"], trace)
+    assert facts["tracestate"] == "shop=a b,other=1"
     assert (facts["review"], facts["settings"]) == (None, {})
 
 
@@ -184,7 +191,7 @@ class TestForks:
 
         ended = house.end(job)
 
-        assert (ended.status, ended.result) == ("succeeded", '"from the right one"')
+        assert (ended.status, ended.result) == ("succeeded", "from the right one")
         assert len(house.attempts(job)) == 1
         assert [line["what"] for line in house.journal(job)].count("closed") == 1
 

@@ -122,10 +122,28 @@ def test_a_new_file_appears_with_its_schedule(stage: Stage) -> None:
     jobs.save("reports/often.py", gives("report", "schedule = '1s'"))
 
     stage.eventually(lambda: keys(stage) == ["reports.often"], "the schedule is known")
-    stage.eventually(lambda: stage.app.jobs(schedule="reports.often").jobs, "it has ticked")
-    made = stage.app.jobs(schedule="reports.often").jobs[0]
-    assert stage.end(made.id).result == '"report"'
+    stage.eventually(lambda: stage.app.jobs(schedule_id="reports.often").jobs, "it has ticked")
+    made = stage.app.jobs(schedule_id="reports.often").jobs[0]
+    assert stage.end(made.id).result == "report"
     assert reloads(worker) == 1
+
+
+def test_events_of_a_file_name_it_its_schedule_and_its_error(stage: Stage) -> None:
+    jobs = JobFolder(stage)
+    jobs.save(
+        "reports/often.py", "schedule = '1s'\nmax_attempts = 1\ndef run(ctx):\n    raise ValueError('no paper')\n"
+    )
+    jobs.worker("--watch")
+    stage.eventually(lambda: stage.app.jobs(schedule_id="reports.often").jobs, "it has ticked")
+    made = stage.app.jobs(schedule_id="reports.often").jobs[0]
+    stage.end(made.id)
+
+    failed = next(each for each in stage.app.events(job_id=made.id, timeout=10) if each.type == "job.failed")
+
+    assert str(failed.source).endswith("reports/often.py")
+    assert (failed.schedule_id, failed.schedule_expression, failed.attempt) == ("reports.often", "1s", 1)
+    assert failed.duration is not None
+    assert failed.data == {"error": "no paper", "errorType": "ValueError"}
 
 
 def test_a_file_that_is_removed_while_its_job_runs(stage: Stage) -> None:
@@ -143,7 +161,7 @@ def test_a_file_that_is_removed_while_its_job_runs(stage: Stage) -> None:
     later = stage.app.enqueue("long")
     gate.open()
 
-    assert (stage.end(running).result, running.refresh().lost) == ('"old code"', 0)
+    assert (stage.end(running).result, running.refresh().lost) == ("old code", 0)
     assert jobs.result("stays") == 1, "claims go on"
     assert (later.refresh().status, gate.passed) == ("queued", 1)
 

@@ -74,7 +74,7 @@ def test_a_limit_of_one_lets_one_run_whoever_is_killed(stage: Stage, counts: Cou
     attempts = [attempt for job in jobs for attempt in stage.attempts(job)]
     lost = sum(attempt.cause == "lost" for attempt in attempts)
     assert lost > 0, "nobody was hit"
-    assert len({attempt.worker for attempt in attempts}) > 1
+    assert len({attempt.worker_id for attempt in attempts}) > 1
     figures("engine_limit_of_one", store=stage.url.partition(":")[0], jobs=many, kills=kills, lost=lost)
 
 
@@ -91,7 +91,7 @@ def test_a_rate_limit_holds_over_two_workers(stage: Stage) -> None:
     assert len(claimed) == len(began) == 20
     assert worst(claimed) <= 5 + 5 * 0.1
     assert worst(began) <= 5 + 5 * 1.0
-    assert len({attempt.worker for job in jobs for attempt in stage.attempts(job)}) == 2
+    assert len({attempt.worker_id for job in jobs for attempt in stage.attempts(job)}) == 2
 
 
 def worst(times: list[float]) -> float:

@@ -30,13 +30,13 @@ def test_the_result_is_the_last_phases_and_each_sees_what_went_before(house: Sta
 
     ended = house.end(job)
 
-    assert (ended.status, ended.result, ended.attempts) == ("succeeded", "3", 1)
+    assert (ended.status, ended.result, ended.attempts) == ("succeeded", 3, 1)
     assert house.journal(job, "second")[0]["results"] == {"first": 1}
     assert house.journal(job, "third")[0]["results"] == {"first": 1, "second": 2}
     assert {name: (each.status, each.result) for name, each in phases(house, job).items()} == {
-        "first": ("completed", "1"),
-        "second": ("completed", "2"),
-        "third": ("completed", "3"),
+        "first": ("completed", 1),
+        "second": ("completed", 2),
+        "third": ("completed", 3),
     }
     assert house.kinds(job) == [
         "job.enqueued",
@@ -71,7 +71,7 @@ def test_results_of_phases_may_be_longer_together_than_a_frame_of_a_job(house: S
 
     ended = house.end(job)
 
-    assert (ended.status, ended.result, ended.attempts) == ("succeeded", "1500000", 2)
+    assert (ended.status, ended.result, ended.attempts) == ("succeeded", 1500000, 2)
 
 
 def test_the_phase_in_which_a_job_failed_is_kept(house: Stage) -> None:
@@ -85,6 +85,49 @@ def test_the_phase_in_which_a_job_failed_is_kept(house: Stage) -> None:
     assert set(found) == {"first", "second"}
     failed = phases(house, job)["second"]
     assert (failed.status, failed.error) == ("failed", "no good")
+
+
+def test_each_attempt_tells_what_it_did_in_its_phases(house: Stage) -> None:
+    steps: list[list[Any]] = [["say_progress", 40, "halfway"], ["raise_before", 2, "no good"], ["return", 2]]
+    job = house.app.enqueue("phased", {"scripts": {"first": [["return", 1]], "second": steps}}, max_attempts=2)
+
+    assert house.end(job).status == "succeeded"
+
+    failed, ended = house.app.attempts(job.id)
+    assert [(each.name, each.status, each.progress, each.message, each.error) for each in failed.phases] == [
+        ("first", "completed", 100, None, None), ("second", "failed", 40, "halfway", "no good"),
+    ]  # fmt: skip
+    assert [(each.name, each.status, each.error) for each in ended.phases] == [
+        ("second", "completed", None), ("third", "completed", None),
+    ]  # fmt: skip
+    assert all(each.finished_at and each.started_at and each.finished_at >= each.started_at for each in failed.phases)
+
+
+def test_a_phase_that_its_attempt_did_not_finish_ended_with_the_attempt(house: Stage) -> None:
+    job = house.app.enqueue(
+        "phased",
+        {"scripts": {"first": [["return", 1]], "second": [["crash_before", 2], ["return", 2]]}},
+        max_attempts=2,
+    )
+
+    assert house.end(job).status == "succeeded"
+
+    crashed, _ = house.app.attempts(job.id)
+    _, second = crashed.phases
+    assert (second.name, second.status, second.error) == ("second", "failed", crashed.error)
+    assert second.finished_at is not None
+
+
+def test_the_attempts_at_a_plain_job_have_the_phase_run(house: Stage) -> None:
+    job = house.app.enqueue("script", {"script": [["raise_before", 2, "no good"], ["return", 2]]}, max_attempts=2)
+
+    assert house.end(job).status == "succeeded"
+
+    failed, ended = house.app.attempts(job.id)
+    assert [(each.name, each.status, each.error) for each in failed.phases] == [("run", "failed", "no good")]
+    assert [(each.name, each.status, each.started_at, each.finished_at) for each in ended.phases] == [
+        ("run", "completed", ended.started_at, ended.finished_at)
+    ]
 
 
 def test_a_failed_job_that_is_retried_by_hand_goes_on_where_it_failed(house: Stage) -> None:
@@ -263,9 +306,9 @@ class TestDuration:
         house.app.approve_job(job.id)
         ended = house.end(job)
 
-        assert waiting.duration == ended.duration == (attempt.ended_at - attempt.started_at).total_seconds()
+        assert waiting.duration == ended.duration == (attempt.finished_at - attempt.started_at).total_seconds()
         assert ended.finished_at is not None
-        assert ended.finished_at > attempt.ended_at
+        assert ended.finished_at > attempt.finished_at
 
     @pytest.mark.parametrize("value", [None, 1])
     def test_it_is_known_when_the_job_has_ended(self, house: Stage, value: int | None) -> None:
@@ -278,7 +321,7 @@ class TestDuration:
 
         (attempt,) = house.attempts(job)
         assert attempt.started_at is not None
-        assert ended.duration == (attempt.ended_at - attempt.started_at).total_seconds() > 0.4
+        assert ended.duration == (attempt.finished_at - attempt.started_at).total_seconds() > 0.4
 
 
 class TestReviews:
@@ -287,7 +330,7 @@ class TestReviews:
     def asked(self, house: Stage) -> JobHandle[Any]:
         job = phased(house, first=[["return", 1]], second=[["review", "is this right?", {"sum": 5}]])
         waiting = house.until(job, "review_needed")
-        assert (waiting.worker, waiting.attempts) == (None, 1)
+        assert (waiting.worker_id, waiting.attempts) == (None, 1)
         return job
 
     def test_approval_goes_on_with_the_next_phase_and_what_the_handler_gave(self, house: Stage) -> None:
@@ -301,7 +344,7 @@ class TestReviews:
         (third,) = house.journal(job, "third")
         assert third["results"] == {"first": 1, "second": {"sum": 5}}
         assert third["review"] == ["approved", "ann", "fine", {"sum": 5}]
-        assert phases(house, job)["second"].result == '{"sum":5}'
+        assert phases(house, job)["second"].result == {"sum": 5}
         assert [kind for kind in house.kinds(job) if "review" in kind or "approved" in kind] == [
             "job.review_needed",
             "job.approved",
@@ -334,7 +377,7 @@ class TestReviews:
         house.app.approve_job(job.id, result="final")
         ended = house.end(job)
 
-        assert (ended.status, ended.result) == ("succeeded", '"final"')
+        assert (ended.status, ended.result) == ("succeeded", "final")
 
     def test_a_plain_job_may_ask_as_well(self, house: Stage) -> None:
         job = house.enqueue("hooked", [["review", "", [1]]])
@@ -343,5 +386,5 @@ class TestReviews:
         house.app.approve_job(job.id)
         ended = house.end(job)
 
-        assert (ended.status, ended.result) == ("succeeded", "[1]")
+        assert (ended.status, ended.result) == ("succeeded", [1])
         assert house.hooks(job, "on_start", "on_success", "on_end") == ["on_end", "on_start", "on_success"]

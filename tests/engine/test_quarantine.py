@@ -262,7 +262,7 @@ def _hooks(calls: list[HookCall]) -> Hooks:
             return []
 
     zygote: Any = type("Zygote", (), {"alive": True})
-    parts: list[Any] = [Told(), Jobs(), Admin(), lambda: zygote, None, None, 1.0]
+    parts: list[Any] = [Told(), Jobs(), Admin(), lambda: zygote, None, None, 1.0, lambda lane, code: code]
     return Hooks(*parts)
 
 

@@ -265,7 +265,7 @@ def test_a_worker_that_begins_anew_goes_on_with_what_its_inline_jobs_have_opened
     first, second = Loaded({}, app), Loaded({}, app)
     assert first.resources["word"] == "word"
 
-    second.follow(first)
+    second.follow(first, lambda lane, code: code)
 
     assert second.resources is first.resources
 
@@ -278,7 +278,7 @@ def test_jobs_see_the_variables_that_their_file_names_now(quiet_stage: Stage) ->
     jobs.worker("--watch")
     assert jobs.result("look") is None
 
-    jobs.save("look.py", body.format("env = ['PENSTOCK_TEST_VARIABLE']\n"))
+    jobs.save("look.py", body.format("environment = ['PENSTOCK_TEST_VARIABLE']\n"))
     jobs.comes_to_give("look", "seen")
 
     jobs.save("look.py", body.format(""))

@@ -46,8 +46,8 @@ def test_a_tick_becomes_a_job_when_its_time_has_come(clockwork: Clockwork) -> No
 
     (job,) = clockwork.app.jobs().jobs
     assert clockwork.made == [job.id]
-    assert (job.definition, job.params, job.priority, job.status) == ("work", '{"x":7}', 3, Status.QUEUED)
-    assert (job.schedule, job.scheduled_for) == ("hourly", to_datetime(HOURS[0]))
+    assert (job.definition_key, job.params, job.priority, job.status) == ("work", {"x": 7}, 3, Status.QUEUED)
+    assert (job.schedule_id, job.scheduled_for) == ("hourly", to_datetime(HOURS[0]))
     assert clockwork.scheduler.ticked == 1
     clockwork.tick(HOURS[0] + SECOND)
     assert len(clockwork.made) == 1
@@ -105,7 +105,7 @@ def test_jitter_shifts_when_the_job_is_due_and_nothing_else(clockwork: Clockwork
     jobs = list(clockwork.app.iter_jobs(sort="createdAt"))
     due = [timetable.due_at(row.schedule, instant) for instant in HOURS[:6]]
     assert clockwork.instants("spread") == HOURS[:6]
-    assert sorted(job.due_at for job in jobs) == [to_datetime(each) for each in sorted(due)]
+    assert sorted(job.run_at for job in jobs) == [to_datetime(each) for each in sorted(due)]
     assert {job.status for job in jobs} == {Status.SCHEDULED}
     assert len({late - instant for late, instant in zip(due, HOURS, strict=False)}) == 6
     assert clockwork.app.get_schedule("spread").schedule.next_run_at == HOURS[6]
@@ -339,7 +339,7 @@ def test_a_change_ends_the_rest_of_a_schedule(clockwork: Clockwork) -> None:
 
 
 def test_a_schedule_of_an_unknown_definition_rests(clockwork: Clockwork) -> None:
-    _put(clockwork, "orphan", definition="nowhere")
+    _put(clockwork, "orphan", definition_key="nowhere")
     clockwork.app.save_schedule("a", "work", every="1h")
 
     clockwork.tick(HOURS[0])
@@ -369,7 +369,7 @@ def test_an_error_of_our_own_stops_one_schedule_only(
 
 
 def test_a_schedule_that_is_gone_does_not_rest_for_ever(clockwork: Clockwork) -> None:
-    _put(clockwork, "orphan", definition="nowhere")
+    _put(clockwork, "orphan", definition_key="nowhere")
     clockwork.tick()
     assert list(clockwork.scheduler.resting) == ["orphan"]
 
@@ -381,7 +381,7 @@ def test_a_schedule_that_is_gone_does_not_rest_for_ever(clockwork: Clockwork) ->
 
 def test_however_many_rest_the_others_tick_and_nobody_hurries(quick: Clockwork) -> None:
     for number in range(230):
-        _put(quick, f"orphan-{number}", definition="nowhere", next_run_at=START - HOUR)
+        _put(quick, f"orphan-{number}", definition_key="nowhere", next_run_at=START - HOUR)
     quick.app.save_schedule("last", "work", every="1h")
     quick.now = HOURS[0]
 
@@ -452,5 +452,5 @@ def _hourly(key: str, **facts: Any) -> Schedule:
 
 def _put(clockwork: Clockwork, key: str, **facts: Any) -> None:
     """A schedule that nobody would be let make."""
-    facts = {"definition": "work", "kind": Kind.INTERVAL, "expression": "1h", "next_run_at": START, **facts}
+    facts = {"definition_key": "work", "kind": Kind.INTERVAL, "expression": "1h", "next_run_at": START, **facts}
     clockwork.store.run(ports.schedules.save(Schedule(key, **facts), by="test"))

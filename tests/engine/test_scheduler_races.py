@@ -53,7 +53,7 @@ def test_schedulers_at_once_make_what_the_timetable_says_and_nothing_twice(
     clockwork.now = START + seconds * SECOND
     clockwork.settle()
 
-    made = Counter((job.schedule, micros(job.scheduled_for)) for job in clockwork.app.iter_jobs())
+    made = Counter((job.schedule_id, micros(job.scheduled_for)) for job in clockwork.app.iter_jobs())
     assert set(made) == {(f"s{each}", instant) for each in range(number) for instant in _oracle(each, seconds)}
     assert set(made.values()) == {1}
     assert killed > 0

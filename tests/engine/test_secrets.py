@@ -134,7 +134,7 @@ def test_the_canary_is_nowhere_but_in_the_parameters(stage: Stage) -> None:
     assert sung(stage) == []
     assert [line for line in worker.output.splitlines() if any(form in line for form in FORMS)] == []
     # It did sing.
-    assert all(CANARY in job.job.params for job in jobs.values())
+    assert all(CANARY in job.job.params_text for job in jobs.values())
     for job in jobs.values():
         said = {line.message for line in stage.logs(job)}
         assert {
@@ -144,10 +144,10 @@ def test_the_canary_is_nowhere_but_in_the_parameters(stage: Stage) -> None:
             "complained ***",
             "slowly *** to the end",
         } <= said
-        (caught,) = [json.loads(line.details or "") for line in stage.logs(job) if line.message == "caught"]
-        assert caught["traceback"].endswith('KeyError: "***"\n')
-        (event,) = [event for event in stage.events(job) if event.kind == "sung"]
-        assert json.loads(event.data or "") == {"song": "***", "more": ["with ***"], "***": 1}
+        (caught,) = [line.details for line in stage.logs(job) if line.message == "caught"]
+        assert str(caught["traceback"]).endswith('KeyError: "***"\n')
+        (event,) = [event for event in stage.events(job) if event.type == "sung"]
+        assert event.data == {"song": "***", "more": ["with ***"], "***": 1}
         assert (job.job.progress_message or "").endswith("***")
         assert job.job.current_phase == "stage ***"
     (attempt,) = stage.attempts(jobs["raise"])
@@ -157,13 +157,13 @@ def test_the_canary_is_nowhere_but_in_the_parameters(stage: Stage) -> None:
     assert "leaves with ***" in (jobs["exit"].job.error or "")
     assert jobs["type"].job.error_type == "project.***"
     (review,) = stage.app.store.run(admin.reviews(jobs["review"].id))
-    assert (review.note, review.data) == ("look at ***", '{"what":"about ***"}')
-    assert jobs["return"].job.result == '{"token":"***"}'
-    assert (hummed["raise"].job.error, hummed["return"].job.result) == ("raised ***", '"***"')
+    assert (review.note, review.data) == ("look at ***", {"what": "about ***"})
+    assert jobs["return"].job.result == {"token": "***"}
+    assert (hummed["raise"].job.error, hummed["return"].job.result) == ("raised ***", "***")
     assert "hook logs ***" in worker.output
     assert "hook ***" in worker.output
     assert "logged ***" in worker.output, "an inline job logs where its worker does"
-    assert in_phases.job.result == '{"kept":"***","other":5}'
+    assert in_phases.job.result == {"kept": "***", "other": 5}
 
 
 def test_a_phase_is_given_the_same_result_before_and_after_a_retry(stage: Stage) -> None:
@@ -204,11 +204,11 @@ def test_long_words_show_no_secret_and_keep_their_place_among_short_ones(stage: 
 
     assert sung(stage) == []
     for job in jobs:
-        words = [event for event in stage.events(job) if event.kind.startswith("word.")]
-        assert [event.kind for event in words] == [f"word.{n}" for n in range(6)]
-        assert all(json.loads(event.data or "")["said"][1] == "with ***" for event in words)
+        words = [event for event in stage.events(job) if event.type.startswith("word.")]
+        assert [event.type for event in words] == [f"word.{n}" for n in range(6)]
+        assert all(json.loads(event.data_text or "")["said"][1] == "with ***" for event in words)
         assert [line.message[:10] for line in stage.logs(job)] == [f"line {n} ***" for n in range(6)]
-        assert json.loads(job.job.result or "")["token"] == "***"
+        assert json.loads(job.job.result_text or "")["token"] == "***"
 
 
 def test_names_from_outside_cannot_forge_a_line_of_the_log(stage: Stage) -> None:

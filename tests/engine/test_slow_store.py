@@ -114,3 +114,17 @@ def test_a_server_without_a_worker_frees_jobs_while_each_statement_is_slow(slow_
         stage.until(job, "scheduled", "queued", timeout=120)
 
     assert [each.cause for each in stage.attempts(job)] == ["lost"]
+
+
+@pytest.mark.timeout(300)
+def test_a_worker_that_starts_while_each_statement_is_slow_runs_jobs(slow_stage: SlowStage) -> None:
+    stage = slow_stage
+    stage.worker(quick=True).stop()
+    job = stage.enqueue("script", [["return", 1]])
+
+    with stage.slow(1.0):
+        worker = stage.worker(*BRIEF, quick=False, wait=False)
+        ended = stage.end(job, 120)
+
+    assert (ended.status, ended.attempts, ended.fence) == ("succeeded", 1, 1)
+    assert "lost its lease" not in worker.output

@@ -109,20 +109,21 @@ def test_versions_of_a_rolling_deploy_live_side_by_side(stage: Stage) -> None:
     new = stage.worker(target=f"{stage.folder}/new.py:app")
 
     jobs = [
-        stage.app.enqueue("deployed", {}, version=1), stage.app.enqueue("deployed", {}, version=2),
+        stage.app.enqueue("deployed", {}, definition_version=1),
+        stage.app.enqueue("deployed", {}, definition_version=2),
         stage.app.enqueue("removed", {}), stage.app.enqueue("added", {}),
     ]  # fmt: skip
     results = [stage.end(job).result for job in jobs]
-    ran_on = [stage.attempts(job)[0].worker for job in jobs]
+    ran_on = [stage.attempts(job)[0].worker_id for job in jobs]
 
-    assert results == ['"old"', '"new"', '"still there"', '"from now on"']
+    assert results == ["old", "new", "still there", "from now on"]
     assert ran_on[0] == ran_on[2] != ran_on[1] == ran_on[3]
 
     # Then the old one goes, and what only it had loaded waits and can be seen.
     assert old.stop() == 0
-    left = [stage.app.enqueue("deployed", {}, version=1), stage.app.enqueue("removed", {})]
+    left = [stage.app.enqueue("deployed", {}, definition_version=1), stage.app.enqueue("removed", {})]
     served = stage.app.enqueue("deployed", {})
-    assert stage.end(served).result == '"new"'
+    assert stage.end(served).result == "new"
     assert [job.refresh().status for job in left] == ["queued", "queued"]
     assert [job.why()[0].code for job in left] == ["no_worker", "no_worker"]
     unserved = stage.app.store.run(ports.admin.unserved())

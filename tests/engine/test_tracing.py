@@ -21,7 +21,10 @@ _ENQUEUE = """
 import json, sys
 from opentelemetry import trace
 from tests.engine.traced import app
-with trace.get_tracer("the caller").start_as_current_span("request"):
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+headers = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "tracestate": sys.argv[3]}
+caller = TraceContextTextMapPropagator().extract(headers) if sys.argv[3] else None
+with trace.get_tracer("the caller").start_as_current_span("request", context=caller):
     job = app.enqueue(sys.argv[1], json.loads(sys.argv[2]))
 print(job.id)
 """
@@ -56,9 +59,9 @@ class Traced:
         self.file.touch()
         self.environment = {**stage.environment, "PENSTOCK_TEST_SPANS": str(self.file)}
 
-    def enqueue(self, key: str, params: dict[str, Any]) -> str:
+    def enqueue(self, key: str, params: dict[str, Any], tracestate: str = "") -> str:
         done = subprocess.run(
-            [sys.executable, "-c", _ENQUEUE, key, json.dumps(params)], env=self.environment, cwd=ROOT,
+            [sys.executable, "-c", _ENQUEUE, key, json.dumps(params), tracestate], env=self.environment, cwd=ROOT,
             capture_output=True, text=True, check=True, timeout=PATIENCE,
         )  # fmt: skip
         return done.stdout.strip()
@@ -143,7 +146,22 @@ def test_what_a_job_enqueues_belongs_to_its_trace(traced: Traced) -> None:
     inner = one(spans, "publish plain")
     assert inner["parent"] == one(spans, "process parent")["span"]
     assert one(spans, "process plain")["parent"] == inner["span"]
-    assert traced.stage.app.get(child).result().startswith(f"00-{inner['trace']}-{inner['span']}-")
+    traceparent, tracestate = traced.stage.app.get(child).result()
+    assert traceparent.startswith(f"00-{inner['trace']}-{inner['span']}-")
+    assert tracestate is None
+
+
+def test_the_trace_state_goes_from_caller_to_attempt_and_to_what_it_enqueues(traced: Traced) -> None:
+    job_id = traced.enqueue("parent", {}, tracestate="shop=a b,other=1")
+    assert traced.ended(job_id) is Status.SUCCEEDED
+
+    child = traced.stage.app.get(job_id).result()
+    assert traced.ended(child) is Status.SUCCEEDED
+
+    names = {"publish parent", "process parent", "publish plain", "process plain"}
+    states = {each["name"]: each["state"] for each in traced.spans() if each["name"] in names}
+    assert states == dict.fromkeys(names, "shop=a b,other=1")
+    assert traced.stage.app.get(child).result()[1] == "shop=a b,other=1"
 
 
 def test_nothing_is_imported_where_nobody_uses_it() -> None:

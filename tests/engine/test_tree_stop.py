@@ -37,7 +37,7 @@ def test_a_job_that_ends_within_the_drain_succeeds(stage: Stage, definition: str
 
     assert worker.wait(60) == 0, worker.output
     assert standing(job) == ("succeeded", 1, 0)
-    assert job.job.result == '"done"'
+    assert job.job.result == "done"
 
 
 @SIGNALS

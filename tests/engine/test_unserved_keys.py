@@ -48,12 +48,12 @@ def test_jobs_of_the_old_version_run_while_a_job_of_the_new_one_waits_for_its_wo
         waiting = create(new, "anna")
         ran = [create(old, "anna") for _ in range(3)]
         for each in ran:
-            assert each.wait(30).result == "1"
+            assert each.wait(30).result == 1
         assert [reason.code for reason in new.why(waiting.id)] == ["no_worker"]
 
         stage.project(SOURCE.format(version=2), name="new")
 
-        assert waiting.wait(30).result == "2"
+        assert waiting.wait(30).result == 2
 
 
 def test_a_job_of_the_old_version_between_two_attempts_gives_its_key_to_the_new_one(stage: Stage) -> None:
@@ -67,5 +67,5 @@ def test_a_job_of_the_old_version_between_two_attempts_gives_its_key_to_the_new_
 
         jobs = [create(new, "anna") for _ in range(3)]
 
-        assert [each.wait(30).result for each in jobs] == ["2", "2", "2"]
+        assert [each.wait(30).result for each in jobs] == [2, 2, 2]
         assert failing.refresh().status == "queued"

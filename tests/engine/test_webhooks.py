@@ -284,7 +284,7 @@ async def test_a_job_that_is_gone_is_told_all_the_same_and_quietly(shop: Stage, 
     async with dispatching(shop, receiver):
         await settled(shop, job_id, DELIVERED)
 
-    kinds = [each.kind for each in shop.app.store.run(ports.feed.of_job(job_id))]
+    kinds = [each.type for each in shop.app.store.run(ports.feed.of_job(job_id))]
     assert kinds[-1] == "job.deleted"
 
 

@@ -80,7 +80,7 @@ def held_up(stage: Stage, project: Project, worker: WorkerProcess) -> list[JobHa
 
 def _claimed_by(stage: Stage, jobs: list[JobHandle[None]], worker: WorkerProcess) -> int:
     own = row(stage, worker).id
-    return sum(job.refresh().worker == own for job in jobs)
+    return sum(job.refresh().worker_id == own for job in jobs)
 
 
 def test_a_worker_that_cannot_load_its_code_leaves_jobs_to_others_and_says_so_once(stage: Stage) -> None:
@@ -95,7 +95,7 @@ def test_a_worker_that_cannot_load_its_code_leaves_jobs_to_others_and_says_so_on
     stage.eventually(lambda: [each.code for each in jobs[5].why()] == ["no_worker"], "the job says why it waits")
     (reason,) = jobs[5].why()
     assert reason.by == row(stage, worker).id
-    assert "cannot start its application" in reason.text
+    assert "cannot start its application" in reason.message
     stage.eventually(lambda: (load_duty(stage, worker) or Duty("", 0, 0)).last_error, "its duty says so")
     duty = load_duty(stage, worker)
     assert duty is not None
@@ -109,7 +109,7 @@ def test_a_worker_that_cannot_load_its_code_leaves_jobs_to_others_and_says_so_on
     other = healthy.worker()
     sick.gate.open()
     assert {stage.end(job).status for job in jobs} == {"succeeded"}
-    done_by = {each.worker for job in jobs for each in stage.attempts(job) if each.cause == "returned"}
+    done_by = {each.worker_id for job in jobs for each in stage.attempts(job) if each.cause == "returned"}
     assert done_by == {row(stage, other).id}
     assert max(job.refresh().lost for job in jobs) <= 1
     assert "unserved:work" not in {each.id for each in stage.app.alerts()}
@@ -193,7 +193,7 @@ def test_an_inline_job_with_a_loss_is_left_to_others_and_holds_up_none_of_its_la
     assert len(stage.attempts(suspect)) <= 10, "it is not claimed all the time"
     other = healthy.worker()
     assert stage.end(suspect).status == "succeeded"
-    assert stage.attempts(suspect)[-1].worker == row(stage, other).id
+    assert stage.attempts(suspect)[-1].worker_id == row(stage, other).id
 
 
 def _own_zygote(worker: WorkerProcess) -> int:

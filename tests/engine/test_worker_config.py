@@ -70,7 +70,6 @@ def test_the_grace_of_a_cancel_is_the_definitions_the_configurations_or_the_work
 
     found = controls.in_force(1, declared)
 
-    assert found is not None
     assert found.cancel_grace == grace * SECOND
 
 

@@ -24,6 +24,7 @@ class FileExporter(SpanExporter):
             for span in spans:
                 facts = {
                     "name": span.name, "trace": f"{span.context.trace_id:032x}", "span": f"{span.context.span_id:016x}",
+                    "state": span.context.trace_state.to_header(),
                     "parent": f"{span.parent.span_id:016x}" if span.parent else None,
                     "links": [f"{each.context.span_id:016x}" for each in span.links], "pid": os.getpid(),
                     "status": span.status.status_code.name, "attributes": dict(span.attributes or {}),
@@ -60,5 +61,5 @@ async def parent(ctx: Context) -> str:
 
 
 @app.job("plain")
-def plain(ctx: Context) -> str | None:
-    return ctx.traceparent
+def plain(ctx: Context) -> list[str | None]:
+    return [ctx.traceparent, ctx.tracestate]

@@ -374,6 +374,7 @@ def _facts(ctx: Context) -> None:
         phase=ctx.phase,
         settings=dict(ctx.settings),
         traceparent=ctx.traceparent,
+        tracestate=ctx.tracestate,
         review=ctx.review,
     )
 

@@ -154,13 +154,13 @@ def test_a_job_that_fails_is_queued_and_published_again(host: Host) -> None:
 
     assert first["status"] == "queued"
     assert published == {job.id}
-    assert (second["status"], second["result"]) == ("succeeded", "2")
+    assert (second["status"], second["result"]) == ("succeeded", 2)
 
 
 def test_what_a_job_creates_is_published(host: Host) -> None:
     done = host.consume(host.stage.app.enqueue("parent").id)
 
-    assert host.published() == {json.loads(done["result"])}
+    assert host.published() == {done["result"]}
 
 
 def test_a_job_that_runs_already_or_has_ended_is_dropped(host: Host) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from penstock.core.definition import RateLimit
+from penstock.core.transitions import ENDED, PENDING, Status
 from tests.stores.kit import START, Kit
 from tests.stores.tables import connected
 
@@ -33,6 +36,8 @@ _EVENT = ("at", "job_id", "kind")
 _BUNDLE = ("at", "kind", "jobs")
 _LAST = ("at", "job_id", "kind", "times")
 _WEEK = 7 * 86_400_000_000
+_ENDS = (*[Status.SUCCEEDED] * 8, Status.FAILED, Status.CANCELLED)
+_MOVING = (Status.QUEUED.code, Status.RUNNING.code)
 
 
 class Filled:
@@ -52,10 +57,11 @@ class Filled:
 
     def fill(self) -> None:
         """Everything but what waits and runs."""
-        _insert(self.store, "job", _JOB, (row for row in self._jobs() if row[3] not in (1, 2)))
+        _insert(self.store, "job", _JOB, (row for row in self._jobs() if row[3] not in _MOVING))
         _insert(self.store, "job_detail", _DETAIL, self._details())
         attempts = (
-            (job_id(n), 1, 1, 5, START - n, "returned", f"f{n % 100}" if n % 10 == 0 else None) for n in range(OLD)
+            (job_id(n), 1, 1, Status.SUCCEEDED.code, START - n, "returned", f"f{n % 100}" if n % 10 == 0 else None)
+            for n in range(OLD)
         )
         _insert(self.store, "attempt", _ATTEMPT, attempts)
         _insert(self.store, "event", _EVENT, ((START - n, job_id(n), "job.enqueued") for n in range(OLD)))
@@ -91,11 +97,20 @@ class Filled:
             self.kit.worker(id=worker, lease=1 if n == 0 else 10**12, lanes=tuple(self.lanes))
 
     def add_the_waiting_and_running(self) -> None:
-        _insert(self.store, "job", _JOB, (row for row in self._jobs() if row[3] in (1, 2)))
+        _insert(self.store, "job", _JOB, (row for row in self._jobs() if row[3] in _MOVING))
 
     def remove_the_waiting_and_running(self) -> None:
         with connected(self.store) as connection:
-            connection.execute(f"DELETE FROM {_name(self.store, 'job')} WHERE status IN (1, 2)")
+            connection.execute(f"DELETE FROM {_name(self.store, 'job')} WHERE status IN {_MOVING}")
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """While the counts tell how many jobs have ended."""
+        ended = Counter((row[1], row[3]) for row in self._jobs() if row[3] >= 5)
+        _insert(self.store, "tally_delta", ("lane", "status", "minute", "n"), ((*of, 0, n) for of, n in ended.items()))
+        yield
+        with connected(self.store) as connection:
+            connection.execute(f"DELETE FROM {_name(self.store, 'tally_delta')} WHERE minute = 0")
 
     def running(self, n: int) -> list[str]:
         """Jobs of the second worker, which lives."""
@@ -105,32 +120,41 @@ class Filled:
     def _jobs(self) -> Iterator[tuple[Any, ...]]:
         for n in range(JOBS):
             lane, status, blocked, due, worker, limit_key, unique = self._standing(n)
-            ended = status >= 5
+            ended, claims = status in ENDED, 0 if status in PENDING else 1
+            queued, started = status is not Status.SCHEDULED, status not in PENDING
             yield (
-                job_id(n), lane, 1 if status >= 2 else 0, status, 10, 1 if status >= 2 else 0, 3, blocked, due - 10**16,
-                due, START - n, START - n, START if status else None, START if status >= 2 else None,
+                job_id(n), lane, claims, status.code, 10, claims, 3, blocked, due - 10**16,
+                due, START - n, START - n, START if queued else None, START if started else None,
                 START - n if ended else None, START + _WEEK if ended else None, START + _WEEK if ended else None,
                 worker, limit_key, unique,
             )  # fmt: skip
 
-    def _standing(self, n: int) -> tuple[int, int, bool, int, str | None, str | None, str | None]:
+    def _standing(self, n: int) -> tuple[int, Status, bool, int, str | None, str | None, str | None]:
         lane = self.lanes[n % 4]
         if n < FINISHED:
-            return lane, (5, 5, 5, 5, 5, 5, 5, 5, 6, 7)[n % 10], False, START - n, None, None, None
+            return lane, _ENDS[n % 10], False, START - n, None, None, None
         n -= FINISHED
         if n < DELAYED:
-            return lane, 0, False, START + (n - 300) * 1_000_000, None, None, f"work|u{n}"
+            return lane, Status.SCHEDULED, False, START + (n - 300) * 1_000_000, None, None, f"work|u{n}"
         n -= DELAYED
         if n < BLOCKED:
-            return self.lanes[0], 1, True, START - n, None, f"work|k{n % KEYS}", None
+            return self.lanes[0], Status.QUEUED, True, START - n, None, f"work|k{n % KEYS}", None
         n -= BLOCKED
         if n < FOREIGN:
-            return self.foreign[n % 20], 1, False, START - n, None, None, None
+            return self.foreign[n % 20], Status.QUEUED, False, START - n, None, None, None
         n -= FOREIGN
         if n < QUEUED:
-            return lane, 1, False, START - n, None, None, None
+            return lane, Status.QUEUED, False, START - n, None, None, None
         n -= QUEUED
-        return self.lanes[0], 2, False, START, self.workers[n % WORKERS], f"work|k{n}" if n < KEYS else None, None
+        return (
+            self.lanes[0],
+            Status.RUNNING,
+            False,
+            START,
+            self.workers[n % WORKERS],
+            f"work|k{n}" if n < KEYS else None,
+            None,
+        )
 
     def _details(self) -> Iterator[tuple[Any, ...]]:
         for n in range(JOBS):

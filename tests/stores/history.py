@@ -17,7 +17,7 @@ from penstock.core.outcome import RETURNED_NOTHING, Failure, Outcome, Settlement
 from penstock.core.plan import Plan
 from penstock.core.retry import Fixed
 from penstock.core.schedule import Tick
-from penstock.core.transitions import LIVE, TERMINAL, WAITING, Status, Trigger
+from penstock.core.transitions import LIVE, PENDING, TERMINAL, Status, Trigger
 from penstock.core.worker import WorkerInfo
 from penstock.stores.verbs import admin, control, jobs, schedules
 from tests.stores.kit import LEASE, START
@@ -275,7 +275,7 @@ class History(RuleBasedStateMachine):
 
     def bring(self, wanted: Collection[Status]) -> None:
         """See to it that jobs stand where they are wanted."""
-        if wanted is WAITING:
+        if wanted is PENDING:
             self.make([self.draft(0, delay=0), self.draft(1, delay=HOUR)])
         else:
             trigger = Trigger.FAIL if wanted is TERMINAL else Trigger.ASK_REVIEW

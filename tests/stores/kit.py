@@ -153,4 +153,4 @@ class Kit:
     def events(self, job_id: str) -> list[str]:
         from penstock.stores.verbs import feed
 
-        return [event.kind for event in self.run(feed.of_job(job_id))]
+        return [event.type for event in self.run(feed.of_job(job_id))]

@@ -30,7 +30,7 @@ def live(kit: Kit, n: int) -> None:
     """Create `n` jobs and let half of them end; then something of everything else."""
     kit.define("work", hooks=("on_success",), phases=("one", "two"))
     kit.define("keyed", key_concurrency=1, rate_limit=RateLimit(1, 60.0))
-    endpoint(kit, kinds=("job.succeeded", "job.failed"))
+    endpoint(kit, events=("job.succeeded", "job.failed"))
     _end_many(kit, n)
     for status in Status:
         kit.job_in(status, f"in-{status}") if status is not Status.STALE else None

@@ -279,8 +279,8 @@ class Workday:
         ends = {key: self._pause_end(key) for key in world.definitions}
         if all(
             job.status is Status.SCHEDULED
-            or job.worker in own
-            or (job.worker is None and ends[job.definition] > self.store.now)
+            or job.worker_id in own
+            or (job.worker_id is None and ends[job.definition_key] > self.store.now)
             for job in found
         ):
             due = self.store.run(jobs.next_due())
@@ -295,7 +295,7 @@ class Workday:
 
     def _fail(self, job_id: str, what: str, deadline: int) -> None:
         (job,) = self.store.run(admin.get([job_id]))
-        why = "; ".join(reason.text for reason in self.store.run(admin.why(job_id))) or "no reason"
+        why = "; ".join(reason.message for reason in self.store.run(admin.why(job_id))) or "no reason"
         raise AssertionError(
             f"{self.name}, {self.deadlines.terms}: {self.deadlines.describe(job_id)} and must {what} by second "
             f"{(deadline - self.begun) / SECOND:g} at the latest; it is {job.status} after {self.attempts[job_id]} "

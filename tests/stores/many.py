@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.core.transitions import Status
+from penstock.stores.states import fill_states
 from tests.stores.tables import connected
 
 _DAY = 86_400_000_000
@@ -21,6 +23,7 @@ _IDS = {
     " || '-7000-8000-' || lpad(to_hex({n}), 12, '0'))::uuid",
 }
 _NUMBERED = "{numbers} SELECT {columns} FROM numbers JOIN {s}filled_lane AS served ON served.position = {position}"
+_SUCCEEDED, _FAILED, _CANCELLED = (each.code for each in (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED))
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,12 @@ class Filling:
         self.count = count
         self.now = time.time_ns() // 1000 if now is None else now
         self.apart = round(seconds_apart * 1e6)
-        self._postgres = store.dialect == "postgres"
+        self._dialect: str = store.dialect
+        self._postgres = self._dialect == "postgres"
         self._schema = f'"{store.schema}".' if self._postgres else ""
         self.created = f"({self.now} - ({count} - n) * CAST({self.apart} AS bigint))"
         self.took = "(20000 + (n * 2654435761 % 4294967296 % 1000) * (n * 40503 % 65536 % 60) * 60)"
-        self.ending = "CASE WHEN n % 50 = 7 THEN 6 WHEN n % 200 = 11 THEN 7 ELSE 5 END"
+        self.ending = f"CASE WHEN n % 50 = 7 THEN {_FAILED} WHEN n % 200 = 11 THEN {_CANCELLED} ELSE {_SUCCEEDED} END"
 
     def id(self, n: str = "n") -> str:
         """An expression for the id of the job with this number."""
@@ -67,11 +71,12 @@ class Filling:
         }  # fmt: skip
         attempt = {
             "fence": "1", "number": "1", "status": status, "started_at": f"{self.created} + 50000", "ended_at": ended,
-            "cause": f"CASE {status} WHEN 5 THEN 'returned' WHEN 6 THEN 'raised' ELSE 'cancelled' END",
-            "result": f"CASE {status} WHEN 5 THEN '{{\"value\":' || n || '}}' END",
-            "error_type": f"CASE {status} WHEN 6 THEN 'ValueError' END",
-            "error": f"CASE {status} WHEN 6 THEN 'no such address' END",
-            "fingerprint": f"CASE {status} WHEN 6 THEN 'f' || n % 40 END",
+            "cause": f"CASE {status} WHEN {_SUCCEEDED} THEN 'returned' WHEN {_FAILED} THEN 'raised'"
+            " ELSE 'cancelled' END",
+            "result": f"CASE {status} WHEN {_SUCCEEDED} THEN '{{\"value\":' || n || '}}' END",
+            "error_type": f"CASE {status} WHEN {_FAILED} THEN 'ValueError' END",
+            "error": f"CASE {status} WHEN {_FAILED} THEN 'no such address' END",
+            "fingerprint": f"CASE {status} WHEN {_FAILED} THEN 'f' || n % 40 END",
         }  # fmt: skip
         with connected(self.store) as connection:
             self._begin(connection)
@@ -103,7 +108,7 @@ class Filling:
 
     def execute(self, connection: Any, text: str) -> None:
         """A statement of one's own; `{s}` stands in front of each table."""
-        connection.execute(text.replace("{s}", self._schema))
+        connection.execute(fill_states(text, self._dialect).replace("{s}", self._schema))
 
     def _begin(self, connection: Any) -> None:
         if not self._postgres:
@@ -142,7 +147,7 @@ class Filling:
             connection,
             """CREATE TABLE {s}flow AS
             SELECT lane, finished_at / 60000000 AS minute, status, count(*) AS n, sum(finished_at - started_at) AS took
-            FROM {s}job WHERE status >= 5 GROUP BY 1, 2, 3""",
+            FROM {s}job WHERE status IN {ended} GROUP BY 1, 2, 3""",
         )
         self.execute(
             connection,
@@ -151,7 +156,7 @@ class Filling:
             FROM (
                 SELECT lane, minute, status, n, took FROM {s}flow UNION ALL
                 SELECT lane, minute, arrival, n, 50000 * n
-                FROM {s}flow CROSS JOIN (SELECT 1 AS arrival UNION SELECT 2) AS arrived
+                FROM {s}flow CROSS JOIN (SELECT {queued} AS arrival UNION SELECT {running}) AS arrived
             ) AS came CROSS JOIN (SELECT 0 AS grain UNION SELECT 1 UNION SELECT 60) AS grains GROUP BY 1, 2, 3, 4""",
         )
         self.execute(
@@ -162,6 +167,7 @@ class Filling:
         self.execute(
             connection,
             """INSERT INTO {s}tally_length (lane, grain, span, status, bucket, n)
-            SELECT lane, grain, span, status, 70, n FROM {s}tally_span WHERE status IN (2, 5, 6) AND lane > 0""",
+            SELECT lane, grain, span, status, 70, n FROM {s}tally_span
+            WHERE status IN ({running}, {succeeded}, {failed}) AND lane > 0""",
         )
         self.execute(connection, "DROP TABLE {s}flow")

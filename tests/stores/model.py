@@ -69,6 +69,8 @@ class ModelJob:
     """Fence, percent, message, phase."""
     attempts: dict[int, Attempt] = field(default_factory=dict)
     phases: dict[str, Phase] = field(default_factory=dict)
+    tries: dict[tuple[int, str], Phase] = field(default_factory=dict)
+    """By fence and name, without results."""
     reviews: dict[int, Review] = field(default_factory=dict)
 
     @property
@@ -282,12 +284,17 @@ class World:
                 job.status, job.updated_at = Status.SCHEDULED, self.now
         return chosen
 
-    def follow_clock(self) -> None:
-        """After the clock was set back, rates and the jobs that they put off follow it."""
+    def follow_clock(self, buckets: Iterable[Bucket] | None = None) -> None:
+        """After the clock was set back, rates and the jobs that they put off follow it.
+
+        Those that a claim reads, or else all that are a second ahead.
+        """
+        read = list(self.buckets) if buckets is None else [each for each in buckets if each in self.buckets]
         leads: dict[tuple[str, str | None], int] = {}
-        for bucket, level in self.buckets.items():
-            if level.at > self.now + SECOND:
-                lead = level.at - self.now
+        for bucket in read:
+            level = self.buckets[bucket]
+            lead = level.at - self.now
+            if lead > (SECOND if buckets is None else 0):
                 self.buckets[bucket] = Level(level.full_at - lead, self.now)
                 name = bucket.definition, bucket.key
                 leads[name] = max(lead, leads.get(name, 0))
@@ -317,9 +324,9 @@ class World:
         attempt, review = job.attempts.get(job.fence), job.reviews.get(job.fence)
         result = error = error_type = None
         if attempt:
-            result, error, error_type = attempt.result, attempt.error, attempt.error_type
-        if review and review.result is not None:
-            result = review.result
+            result, error, error_type = attempt.result_text, attempt.error, attempt.error_type
+        if review and review.result_text is not None:
+            result = review.result_text
         if job.status is not Status.SUCCEEDED:
             result = None
         if review and review.decision == "rejected":
@@ -329,23 +336,23 @@ class World:
         if job.status is Status.SUCCEEDED:
             percent = 100.0
         return Job(
-            id=job.id, definition=key, version=version, status=job.told(self.now),
-            outcome=None if job.status in ACTIVE else job.status, params=draft.params, result=result, error=error,
-            error_type=error_type, attempts=job.attempt, max_attempts=draft.max_attempts, lost=job.lost,
+            id=job.id, definition_key=key, definition_version=version, status=job.told(self.now),
+            outcome=None if job.status in ACTIVE else job.status, params_text=draft.params, result_text=result,
+            error=error, error_type=error_type, attempts=job.attempt, max_attempts=draft.max_attempts, lost=job.lost,
             fence=job.fence, generation=job.generation, priority=job.priority, progress=percent,
             progress_message=message, current_phase=phase, reference_type=draft.reference_type,
             reference_id=draft.reference_id, tags=draft.tags, idempotency_key=draft.idempotency_key,
             concurrency_key=draft.concurrency_key, unique=draft.unique, blocked=job.blocked,
-            webhook_url=draft.webhook_url, schedule=draft.schedule,
-            scheduled_for=maybe_datetime(draft.scheduled_for), parent=draft.parent, rerun_of=draft.rerun_of,
-            actor=draft.actor, created_at=to_datetime(job.created_at), due_at=to_datetime(job.due_at),
+            webhook_url=draft.webhook_url, schedule_id=draft.schedule,
+            scheduled_for=maybe_datetime(draft.scheduled_for), parent_id=draft.parent, rerun_of=draft.rerun_of,
+            actor=draft.actor, created_at=to_datetime(job.created_at), run_at=to_datetime(job.due_at),
             queued_at=maybe_datetime(job.queued_at), started_at=maybe_datetime(job.started_at),
             finished_at=maybe_datetime(job.finished_at), updated_at=to_datetime(job.updated_at),
             stale_at=maybe_datetime(job.stale_at), cancel_requested_at=maybe_datetime(job.cancel_at),
-            worker=job.worker,
+            worker_id=job.worker,
             duration=None
             if attempt is None or job.started_at is None
-            else max(0.0, (from_datetime(attempt.ended_at, "ended_at") - job.started_at) / 1e6),
+            else max(0.0, (from_datetime(attempt.finished_at, "ended_at") - job.started_at) / 1e6),
         )  # fmt: skip
 
 

@@ -155,7 +155,7 @@ class ControlModel:
         asked = job.reviews[job.fence]
         job.reviews[job.fence] = replace(
             asked, decision=decision, decided_by=by, decided_note=note, decided_at=to_datetime(self.world.now),
-            result=asked.result if result is None else result,
+            result_text=asked.result_text if result is None else result,
         )  # fmt: skip
 
 
@@ -215,7 +215,7 @@ class SchedulesModel:
         if tick.instant not in ticks:
             answer = self._make(tick, draft, overlap)
             ticks[tick.instant] = {
-                "instant": instant, "verdict": answer.verdict, "passedOver": tick.passed_over,
+                "scheduledFor": instant, "verdict": answer.verdict, "passedOver": tick.passed_over,
                 "jobId": answer.job_id, "at": to_datetime(self.world.now),
             }  # fmt: skip
         schedule = _ended(replace(stored.schedule, next_run_at=tick.next_run_at))

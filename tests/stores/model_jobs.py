@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock.core import event as kinds
 from penstock.core.errors import Conflict, IdempotencyConflict
@@ -12,7 +13,7 @@ from penstock.core.job import Attempt, Claimed, Created, Draft, Held, Phase, Rev
 from penstock.core.outcome import Cause, Failure, Outcome, Settlement, Standing, decide
 from penstock.core.transitions import ACTIVE, Status, Trigger
 from penstock.core.worker import Reclaimed, SettleReport, WorkerInfo
-from tests.stores.model import Bucket, ModelJob, ModelWorker, World, stands
+from tests.stores.model import Bucket, ModelDefinition, ModelJob, ModelWorker, World, stands
 
 RELEASED = Outcome(Trigger.RELEASE, Cause.RELEASED)
 LOST = Outcome(
@@ -144,18 +145,20 @@ class JobsModel:
     ) -> None:
         job = self.world.hold(held)
         known = job.phases.get(name)
+        if known is not None and known.status != "completed" and known.fence != held.fence:
+            known = None
         if known is not None and known.status == "completed":
-            if (status, result, held.fence) == ("completed", known.result, known.fence):
+            if (status, result, held.fence) == ("completed", known.result_text, known.fence):
                 return  # said before: the answer was lost
             raise Conflict("A completed phase keeps its result.", job_id=job.id)
         now = to_datetime(self.world.now)
-        same_attempt = known is not None and known.fence == held.fence
         job.phases[name] = Phase(
             job.id, name, position, status, progress,
-            message=known.message if known is not None and message is None else message, result=result, error=None,
-            fence=held.fence, started_at=known.started_at if known is not None and same_attempt else now,
-            completed_at=now if status == "completed" else None,
+            message=known.message if known is not None and message is None else message, result_text=result, error=None,
+            fence=held.fence, started_at=known.started_at if known is not None else now,
+            finished_at=None if status == "running" else now,
         )  # fmt: skip
+        job.tries[held.fence, name] = replace(job.phases[name], result_text=None)
         if status == "completed":
             self.world.tell(kinds.PHASE_COMPLETED, job.id, job.fence)
 
@@ -226,7 +229,13 @@ class JobsModel:
                 if job.status is Status.QUEUED and not job.blocked
             ]
             best.sort(key=lambda job: job.rank)
-            room, rate = self._room(key, limit), definition.rate
+            rate = definition.rate
+            if asked and rate is not None and not rate.per_key and not self._is_paused(definition):
+                world.follow_clock([Bucket.of(key, None, rate)])
+            room = self._room(key, limit)
+            if room and rate is not None and rate.per_key:
+                keys = {job.draft.concurrency_key for job in best} - {None}
+                world.follow_clock(Bucket.of(key, each, rate) for each in keys)
             found += world.choose_by_key(best, rate, room) if rate is not None and rate.per_key else best[:room]
         return sorted(found, key=lambda job: job.rank)[:limit]
 
@@ -234,10 +243,13 @@ class JobsModel:
         rate = self.world.definitions[definition].rate
         return rate is not None and rate.per_key
 
+    def _is_paused(self, definition: ModelDefinition) -> bool:
+        return stands(definition.pause, self.world.now) or stands(self.world.pause, self.world.now)
+
     def _room(self, key: str, limit: int) -> int:
         """How many jobs of a definition may be claimed now."""
         world, definition = self.world, self.world.definitions[key]
-        if stands(definition.pause, world.now) or stands(world.pause, world.now):
+        if self._is_paused(definition):
             return 0
         if concurrency := definition.limit("concurrency"):
             running = sum(job.worker is not None and job.draft.definition == key for job in world.jobs.values())
@@ -346,4 +358,4 @@ class JobsModel:
 
 def _ended_so(attempt: Attempt | None, worker: str, settlement: Settlement) -> bool:
     """Whether this very ending is on record: what was given up as lost has not returned."""
-    return attempt is not None and (attempt.worker, attempt.cause) == (worker, settlement.outcome.cause)
+    return attempt is not None and (attempt.worker_id, attempt.cause) == (worker, settlement.outcome.cause)

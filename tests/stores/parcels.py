@@ -50,7 +50,7 @@ def listed(kit: Kit, **which: Any) -> list[Delivery]:
 
 def told(kit: Kit) -> list[tuple[str, str, str | None]]:
     """Which endpoint is told of what, in the order in which it was made."""
-    return [(each.endpoint, each.kind, each.job_id) for each in reversed(listed(kit))]
+    return [(each.webhook_id, each.type, each.job_id) for each in reversed(listed(kit))]
 
 
 def waiting(kit: Kit, n: int = 1, **facts: Any) -> list[str]:

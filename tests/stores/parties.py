@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from penstock.core.errors import LeaseLost, PenstockError
-from penstock.core.job import Claimed, Draft, Job
+from penstock.core.job import Claimed, Draft, Job, Phase
 from penstock.core.outcome import MAX_LOSSES, Cause, Settlement
 from penstock.core.plan import Plan, Statement, Steps, writes
 from penstock.core.transitions import ACTIVE, LIVE, Status, Trigger
 from penstock.stores.verbs import admin, feed, jobs, schedules
-from tests.stores.model import Told, World, stands
+from tests.stores.model import ModelJob, Told, World, stands
 
 CAUSES = {
     Trigger.SUCCEED: Cause.RETURNED,
@@ -90,8 +90,8 @@ class Party:
             news = self.run(feed.read(cursor, limit), now)
             cursor, more = news.cursor, news.more
             for each in news.events:
-                told = Told(each.job_id or each.subject, each.kind, each.fence, each.at)
-                found.append((told, None if each.data is None else json.loads(each.data)))
+                told = Told(each.job_id or each.subject, each.type, each.fence, each.at)
+                found.append((told, None if each.data_text is None else json.loads(each.data_text)))
         return found, cursor
 
 
@@ -128,7 +128,7 @@ class Expectation:
         _same(read, [world.read(world.jobs[each]) for each in self.created if each in world.jobs], party.name)
         for job_id in sorted(touched):
             job = world.jobs[job_id]
-            attempts = sorted(job.attempts.values(), key=lambda each: each.fence)
+            attempts = [replace(job.attempts[each], phases=_tries(job, each)) for each in sorted(job.attempts)]
             _same(party.run(admin.attempts(job_id), now), attempts, f"{party.name}: attempts")
             if job.phases or everything:
                 phases = sorted(job.phases.values(), key=lambda each: (each.position, each.name))
@@ -145,7 +145,7 @@ class Expectation:
         whole, _ = party.read(party.run(feed.origin(), now), now, limit=50)
         _same(_by_subject(each for each, _ in whole), _by_subject(world.events), f"{party.name}: all events")
         for job_id in self.created[-10:]:
-            told = [(each.kind, each.fence) for each in party.run(feed.of_job(job_id), now)]
+            told = [(each.type, each.fence) for each in party.run(feed.of_job(job_id), now)]
             expected = [(each.kind, each.fence) for each in world.events if each.subject == job_id]
             _same(told, expected, f"{party.name}: events of {job_id}")
         for job_id in {*self.created} - set(world.jobs):
@@ -192,17 +192,17 @@ def keep_promises(party: Party, read: Sequence[Job], world: World) -> None:
     for job in read:
         before = party.jobs.get(job.id, job)
         assert job.fence >= before.fence, f"I3: the fence of {job.id} fell"
-        assert (job.worker is not None) == (job.status in LIVE), f"I3: {job.status} and {job.worker}"
+        assert (job.worker_id is not None) == (job.status in LIVE), f"I3: {job.status} and {job.worker_id}"
         if before.outcome is not None and before.generation == job.generation:
             assert job.outcome is before.outcome, f"I6: {job.id} was {before.outcome} and is {job.outcome}"
         approved = sum(each.decision == "approved" for each in world.jobs[job.id].reviews.values())
         assert 0 <= job.attempts <= min(job.fence, job.max_attempts + approved), "I7: no attempt too many"
         assert job.lost <= MAX_LOSSES, "I7: losses have a limit"
-        running[job.definition] += job.status in LIVE
+        running[job.definition_key] += job.status in LIVE
         if job.concurrency_key is not None:
-            admitted[job.definition, job.concurrency_key] += world.jobs[job.id].admitted
+            admitted[job.definition_key, job.concurrency_key] += world.jobs[job.id].admitted
         if job.unique is not None:
-            unique[job.definition, job.unique] += job.status in ACTIVE
+            unique[job.definition_key, job.unique] += job.status in ACTIVE
     assert max(unique.values(), default=0) <= 1, f"I11: {unique}"
     assert len(read) == len(world.jobs), "I19: no job is lost"
     for key, definition in world.definitions.items():
@@ -230,6 +230,11 @@ def _operators_of(world: World) -> dict[tuple[str, int], Any]:
         for key, each in world.definitions.items()
         for version, definition in each.versions.items()
     }  # fmt: skip
+
+
+def _tries(job: ModelJob, fence: int) -> tuple[Phase, ...]:
+    mine = [each for each in job.tries.values() if each.fence == fence]
+    return tuple(sorted(mine, key=lambda each: (each.position, each.name)))
 
 
 def _by_subject(told: Any) -> dict[str, list[Any]]:

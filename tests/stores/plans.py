@@ -80,6 +80,26 @@ def sqlite_ways(store: Any, plan: Plan[Any], now: int) -> list[Way]:
         connection.execute("ROLLBACK")
 
 
+def sqlite_steps(store: Any, plan: Plan[Any], now: int) -> int:
+    """About how many thousands of steps SQLite's machine takes for all statements of a plan."""
+    connection = store._writer()
+    thousands = 0
+
+    def count() -> bool:
+        nonlocal thousands
+        thousands += 1
+        return False
+
+    connection.set_progress_handler(count, 1000)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        _drive(plan, lambda statement: list(store._execute(connection, statement, store._values(now))))
+        return thousands
+    finally:
+        connection.set_progress_handler(None)
+        connection.execute("ROLLBACK")
+
+
 def _explained(connection: Any, name: str, text: str, values: dict[str, Any]) -> Way:
     order: list[str] = []
 

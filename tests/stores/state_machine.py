@@ -12,7 +12,7 @@ from penstock.core.definition import Definition, Pause, RateLimit
 from penstock.core.instant import DAY, HOUR, SECOND, from_datetime
 from penstock.core.retry import Backoff, Fixed
 from penstock.core.schedule import Kind, Overlap, Schedule, Tick
-from penstock.core.transitions import ACTIVE, ENDINGS, LIVE, TERMINAL, WAITING, Status, Trigger
+from penstock.core.transitions import ACTIVE, ENDINGS, LIVE, PENDING, TERMINAL, Status, Trigger
 from penstock.stores.verbs import admin, control, feed, jobs, schedules
 from tests.stores.history import History, pick
 from tests.stores.kit import LEASE
@@ -333,7 +333,7 @@ class StoreMachine(History):
     @rule(number=some, delay=delays, absolute=st.booleans())
     def reschedule(self, number: int, delay: int, absolute: bool) -> None:
         due = self.world.now + delay - SECOND if absolute else None
-        (job_id,) = self.ids([number], WAITING)
+        (job_id,) = self.ids([number], PENDING)
         self.same(
             lambda: self.control.reschedule(job_id, due, delay),
             lambda _: control.reschedule(job_id, due=due, delay=delay),
@@ -341,7 +341,7 @@ class StoreMachine(History):
 
     @rule(numbers=few, priority=st.sampled_from((0, 10, 20)))
     def reprioritise(self, numbers: list[int], priority: int) -> None:
-        ids = self.ids(numbers, WAITING)
+        ids = self.ids(numbers, PENDING)
         self.same(lambda: self.control.reprioritise(ids, priority), lambda _: control.reprioritise(ids, priority))
 
     @rule(

@@ -10,6 +10,7 @@ import apsw
 import psycopg
 
 from penstock.stores.migrations import quoted
+from penstock.stores.states import fill_states
 
 Rows = list[tuple[Any, ...]]
 
@@ -32,7 +33,7 @@ def connected(store: Any) -> Iterator[Any]:
 
 
 def query(store: Any, text: str) -> Rows:
-    """The rows of a statement; `{s}` stands in front of each table."""
+    """The rows of a statement; `{s}` is in front of each table, and states are named as in `.sql` files."""
     with connected(store) as connection:
         return _fetch(store, connection, text)
 
@@ -100,7 +101,7 @@ _NEVER = {
     """,
     "an attempt that still runs has no ending on record": """
         SELECT job.id FROM {s}job JOIN {s}attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
-        WHERE job.status IN (2, 3)
+        WHERE job.status IN {live}
     """,
     "an attempt that its job's own row tells of has no other": """
         SELECT job.id FROM {s}job JOIN {s}attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
@@ -108,16 +109,18 @@ _NEVER = {
     """,
     "no fence is on record that was never given": """
         SELECT job.id FROM {s}job JOIN {s}attempt ON attempt.job_id = job.id AND attempt.fence > job.fence
+        UNION ALL
+        SELECT job.id FROM {s}job JOIN {s}phase ON phase.job_id = job.id AND phase.fence > job.fence
     """,
     "nothing is blocked while its key has room": """
         SELECT job.id FROM {s}job JOIN {s}definition ON definition.lane = job.lane
         JOIN {s}control ON control.key = definition.key
         WHERE blocked AND (key_concurrency = 0 OR key_concurrency > (
             SELECT count(*) FROM {s}job AS other WHERE other.limit_key = job.limit_key AND NOT blocked
-            AND (status IN (1, 2, 3) OR status = 0 AND rate_paid)
+            AND (status IN {queued_or_live} OR status = {scheduled} AND rate_paid)
         )) AND NOT (rate_per_key AND rate_count > 0 AND EXISTS (
             SELECT 1 FROM {s}job AS other WHERE other.limit_key = job.limit_key AND NOT blocked
-            AND (status = 1 OR status = 0 AND rate_paid)
+            AND (status = {queued} OR status = {scheduled} AND rate_paid)
         ))
     """,
     "no session has outlived the right of its token": """
@@ -144,4 +147,6 @@ def _fetch(store: Any, connection: Any, text: str) -> Rows:
 
 
 def _filled(store: Any, text: str) -> str:
-    return text.replace("{s}", f"{quoted(store.schema)}." if store.dialect == "postgres" else "")
+    return fill_states(text, store.dialect).replace(
+        "{s}", f"{quoted(store.schema)}." if store.dialect == "postgres" else ""
+    )

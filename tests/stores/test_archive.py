@@ -73,8 +73,8 @@ def test_the_remains_are_all_that_there_is_of_a_job(kit: Kit) -> None:
     assert [each.name for each in remains.phases] == ["one"]
     assert [each.message for each in remains.logs] == ["first", "second"]
     assert [each.decision for each in remains.reviews] == ["rejected"]
-    assert [each.fence for each in remains.attempts] == [1]
-    assert [each.kind for each in remains.events] == kit.events(claimed.job_id)
+    assert [(each.fence, [phase.name for phase in each.phases]) for each in remains.attempts] == [(1, ["one"])]
+    assert [each.type for each in remains.events] == kit.events(claimed.job_id)
     assert kit.run(admin.delete_remains({remains.job.id: remains.mark})) == [claimed.job_id]
     assert kit.run(admin.take_remains()) == []
 

@@ -111,7 +111,7 @@ def test_attempts_with_other_fences_are_told_of_apart(kit: Kit) -> None:
     assert sorted(bundles(kit)[-2:]) == [("job.started", 1), ("job.started", 2)]
     fences = {each.job_id: each.fence for each in again}
     for job_id, fence in fences.items():
-        assert [each.fence for each in kit.run(feed.of_job(job_id)) if each.kind == "job.started"][-1] == fence
+        assert [each.fence for each in kit.run(feed.of_job(job_id)) if each.type == "job.started"][-1] == fence
 
 
 def test_a_cancelled_job_among_those_that_succeed_is_told_of_as_cancelled(kit: Kit) -> None:
@@ -180,7 +180,7 @@ def test_the_events_of_a_job_come_in_pages_from_rows_and_bundles(kit: Kit) -> No
     kit.run(control.delete([job_id]))
     events = kit.run(feed.of_job(job_id))
 
-    assert [each.kind for each in events] == [*ENDED, "job.deleted"]
+    assert [each.type for each in events] == [*ENDED, "job.deleted"]
     assert {each.job_id for each in events} == {job_id}
     assert [each.fence for each in events] == [None, 1, 1, None]
     for count in range(5):
@@ -245,7 +245,7 @@ def test_an_archive_gets_what_bundles_told_of_a_job(kit: Kit) -> None:
     assert {each.job.id for each in remains} == set(ids)
     for each in remains:
         assert list(each.events) == kit.run(feed.of_job(each.job.id))
-        assert [event.kind for event in each.events] == [*ENDED, "job.stale"]
+        assert [event.type for event in each.events] == [*ENDED, "job.stale"]
 
 
 def test_what_a_bundle_told_of_a_deleted_job_stays_until_its_history_goes(kit: Kit) -> None:
@@ -347,7 +347,7 @@ def test_a_reader_that_has_seen_what_was_removed_from_a_bundle_goes_on_inside_of
     origin = kit.run(feed.origin())
     gone, *others = ended(kit, 3)
     inside = kit.run(feed.read(origin, 5))
-    assert (inside.events[-1].kind, inside.events[-1].job_id) == ("job.started", gone)
+    assert (inside.events[-1].type, inside.events[-1].job_id) == ("job.started", gone)
     kit.run(control.delete([gone]))
     rest = told(kit, inside.cursor)
     kit.advance(86_401)

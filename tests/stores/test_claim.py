@@ -35,7 +35,7 @@ def test_a_claimed_job_is_the_workers_and_carries_what_it_needs(kit: Kit) -> Non
         scheduled_for=kit.now, rank=claimed.rank,
     )  # fmt: skip
     job = kit.job(job_id)
-    assert (job.status, job.worker, job.attempts, job.fence) == (Status.RUNNING, worker, 1, 1)
+    assert (job.status, job.worker_id, job.attempts, job.fence) == (Status.RUNNING, worker, 1, 1)
     assert job.started_at == to_datetime(kit.now)
     assert kit.events(job_id) == ["job.enqueued", "job.started"]
 
@@ -85,7 +85,7 @@ def test_a_claim_never_takes_more_than_its_limit(kit: Kit, limit: int) -> None:
     taken = kit.claim(limit=limit)
 
     assert len(taken) == limit
-    assert query(kit.store, "SELECT count(*) FROM {s}job WHERE status = 2") == [(limit,)]
+    assert query(kit.store, "SELECT count(*) FROM {s}job WHERE status = {running}") == [(limit,)]
 
 
 @pytest.mark.parametrize("limit", [0, -1])
@@ -138,7 +138,7 @@ def test_versions_of_a_definition_stand_side_by_side(kit: Kit) -> None:
 
     assert [(each.job_id, each.lane) for each in kit.claim(lanes=[lanes[2]])] == [(made[2].id, lanes[2])]
     assert [(each.job_id, each.lane) for each in kit.claim(lanes=[lanes[1]])] == [(made[1].id, lanes[1])]
-    assert [kit.job(draft.id).version for draft in made.values()] == [1, 2]
+    assert [kit.job(draft.id).definition_version for draft in made.values()] == [1, 2]
 
 
 @pytest.mark.parametrize("status", [each for each in Status if each not in (Status.QUEUED, Status.STALE)])

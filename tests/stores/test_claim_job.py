@@ -28,7 +28,7 @@ def test_the_named_job_is_claimed_though_others_rank_before_it(kit: Kit) -> None
     (claimed,) = claim(kit, named, worker)
 
     assert (claimed.job_id, claimed.fence, claimed.attempt) == (named, 1, 1)
-    assert kit.job(named).worker == worker
+    assert kit.job(named).worker_id == worker
     assert [kit.status(each) for each in (first, last)] == [Status.QUEUED] * 2
     assert kit.events(named) == ["job.enqueued", "job.started"]
 

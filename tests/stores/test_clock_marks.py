@@ -25,7 +25,7 @@ TEN_YEARS = 3650 * DAY
 
 def declare(kit: Kit, key: str = "hourly", **facts: Any) -> None:
     """What a worker does when it starts."""
-    given = {"definition": "work", "kind": Kind.INTERVAL, "expression": "1h", **facts}
+    given = {"definition_key": "work", "kind": Kind.INTERVAL, "expression": "1h", **facts}
     stored = {row.schedule.key: row for row in kit.run(schedules.all())}.get(key)
     kit.run(schedules.save(declared(Schedule(key, **given), stored, kit.now), by="code"))
 

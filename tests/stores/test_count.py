@@ -23,9 +23,9 @@ def test_only_what_the_filter_speaks_of_is_counted(kit: Kit) -> None:
 
     assert kit.run(admin.count(JobFilter())) == Count(5, capped=False)
     assert kit.run(admin.count(JobFilter(tag="red"))) == Count(4, capped=False)
-    assert kit.run(admin.count(JobFilter(tag="red", definition="work"))) == Count(3, capped=False)
+    assert kit.run(admin.count(JobFilter(tag="red", definition_key="work"))) == Count(3, capped=False)
     assert kit.run(admin.count(JobFilter(status=(Status.SCHEDULED,)))) == Count(1, capped=False)
-    assert kit.run(admin.count(JobFilter(definition="unknown"))) == Count(0, capped=False)
+    assert kit.run(admin.count(JobFilter(definition_key="unknown"))) == Count(0, capped=False)
 
 
 @pytest.mark.parametrize(("cap", "answer"), [(2, Count(2, True)), (3, Count(3, False)), (4, Count(3, False))])
@@ -51,7 +51,7 @@ def test_a_count_that_has_looked_at_enough_says_that_there_may_be_more(kit: Kit,
         kit.create("other")
     kit.create("other", tags=("red",))
 
-    assert kit.run(admin.count(JobFilter(tag="red", definition="other"), cap=cap)) == answer
+    assert kit.run(admin.count(JobFilter(tag="red", definition_key="other"), cap=cap)) == answer
 
 
 @pytest.mark.parametrize(("cap", "answer"), [(3, Count(2, True)), (4, Count(2, True)), (12, Count(3, False))])

@@ -25,9 +25,9 @@ def test_a_job_that_is_due_now_is_queued(kit: Kit) -> None:
 
     job = kit.job(draft.id)
     assert created == Created(draft.id, Status.QUEUED, created=True)
-    assert (job.status, job.params, job.attempts, job.fence) == (Status.QUEUED, '{"n": 1}', 0, 0)
-    assert job.created_at == job.due_at == job.queued_at == to_datetime(kit.now)
-    assert (job.version, job.priority, job.max_attempts) == (1, DEFAULT_PRIORITY, 3)
+    assert (job.status, job.params_text, job.attempts, job.fence) == (Status.QUEUED, '{"n": 1}', 0, 0)
+    assert job.created_at == job.run_at == job.queued_at == to_datetime(kit.now)
+    assert (job.definition_version, job.priority, job.max_attempts) == (1, DEFAULT_PRIORITY, 3)
 
 
 @pytest.mark.parametrize("how", ["due", "delay"])
@@ -39,7 +39,7 @@ def test_a_job_that_is_due_later_is_scheduled(kit: Kit, how: str) -> None:
 
     job = kit.job(created.job_id)
     assert created.status is job.status is Status.SCHEDULED
-    assert (job.due_at, job.queued_at) == (to_datetime(due), None)
+    assert (job.run_at, job.queued_at) == (to_datetime(due), None)
     assert kit.claim() == []
 
 
@@ -47,7 +47,7 @@ def test_a_time_that_has_passed_means_now(kit: Kit) -> None:
     (created,) = kit.run(jobs.create([kit.draft(due=kit.now - DAY)]))
 
     assert created.status is Status.QUEUED
-    assert kit.job(created.job_id).due_at == to_datetime(kit.now)
+    assert kit.job(created.job_id).run_at == to_datetime(kit.now)
 
 
 def test_every_created_job_has_its_event(kit: Kit) -> None:
@@ -90,7 +90,7 @@ def test_thousands_are_created_in_one_call(kit: Kit) -> None:
     assert [answer.job_id for answer in answers] == [draft.id for draft in drafts]
     assert query(kit.store, "SELECT count(*) FROM {s}job JOIN {s}job_detail USING (id)") == [(2500,)]
     told = kit.run(feed.read(kit.run(feed.origin()), 3000)).events
-    assert [(event.kind, event.job_id) for event in told] == [("job.enqueued", draft.id) for draft in drafts]
+    assert [(event.type, event.job_id) for event in told] == [("job.enqueued", draft.id) for draft in drafts]
 
 
 def test_texts_come_back_as_they_were_given(kit: Kit) -> None:
@@ -99,7 +99,7 @@ def test_texts_come_back_as_they_were_given(kit: Kit) -> None:
     job_id = kit.create(params=odd, reference_type='a"b\\', reference_id="NULL", tags=("{}", '","', "ä"))
 
     job = kit.job(job_id)
-    assert job.params == odd
+    assert job.params_text == odd
     assert (job.reference_type, job.reference_id, job.tags) == ('a"b\\', "NULL", ("{}", '","', "ä"))
 
 
@@ -225,7 +225,7 @@ def test_drafts_that_are_alike_become_a_job_each(kit: Kit) -> None:
 
     assert answers == [Created(job_id, Status.QUEUED, created=True) for job_id in ids]
     made = [kit.job(job_id) for job_id in ids]
-    assert [job.params for job in made] == list(drafts.params)
+    assert [job.params_text for job in made] == list(drafts.params)
     assert {job.priority for job in made} == {12}
     assert kit.run(jobs.create(drafts)) == answers
 
@@ -422,8 +422,8 @@ def test_a_job_keeps_what_it_is_linked_to(kit: Kit) -> None:
         )
     )
 
-    assert (job.reference_type, job.reference_id, job.parent, job.rerun_of) == ("order", "17", parent, parent)
-    assert (job.schedule, job.scheduled_for) == ("nightly", to_datetime(due))
+    assert (job.reference_type, job.reference_id, job.parent_id, job.rerun_of) == ("order", "17", parent, parent)
+    assert (job.schedule_id, job.scheduled_for) == ("nightly", to_datetime(due))
     assert (job.webhook_url, job.actor) == ("https://example.com/hook", "anna")
 
 

@@ -65,7 +65,7 @@ def test_the_event_says_what_the_job_was(kit: Kit) -> None:
     kit.run(control.delete([job_id]))
 
     ((data,),) = query(kit.store, "SELECT data FROM {s}event WHERE kind = 'job.deleted'")
-    assert data.replace(" ", "") == '{"definition":"work","status":"failed"}'
+    assert data.replace(" ", "") == '{"definitionKey":"work","status":"failed"}'
 
 
 def test_many_are_deleted_at_once_and_the_rest_is_left_out(kit: Kit) -> None:

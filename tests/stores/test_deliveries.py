@@ -58,15 +58,15 @@ def test_what_was_delivered_is_told_and_remembered(kit: Kit) -> None:
 
     detail = kit.run(webhooks.delivery(parcel.id))
     assert (detail.delivery.status, detail.delivery.status_code, detail.delivery.tries) == (DELIVERED, 204, 1)
-    assert (detail.delivery.ended_at, detail.body) == (to_datetime(kit.now), parcel.body)
+    assert (detail.delivery.finished_at, detail.body) == (to_datetime(kit.now), parcel.body)
     ((number, at, duration, code, excerpt),) = [
         (each.number, each.at, each.duration, each.status_code, each.excerpt) for each in detail.tries
     ]
     assert (number, at, duration, code, excerpt) == (1, to_datetime(kit.now), 0.25, 204, "an excerpt")
     assert kit.job(job_id).webhook_sent is True
     event = kit.run(feed.of_job(job_id))[-1]
-    assert event.kind == kinds.WEBHOOK_DELIVERED
-    assert json.loads(event.data or "") == {
+    assert event.type == kinds.WEBHOOK_DELIVERED
+    assert json.loads(event.data_text or "") == {
         "webhookId": parcel.id, "endpoint": "first", "type": kinds.CANCELLED, "tries": 1, "statusCode": 204,
     }  # fmt: skip
     assert kit.run(webhooks.endpoint("first")).last_success_at == to_datetime(kit.now)
@@ -238,7 +238,7 @@ def test_a_delivery_can_be_sent_again_with_its_id_and_all_its_tries(kit: Kit) ->
     kit.advance(5)
 
     again = kit.run(webhooks.redeliver(parcel.id, by="bob")).delivery
-    assert (again.status, again.ended_at) == (WAITING, None)
+    assert (again.status, again.finished_at) == (WAITING, None)
     (second,) = take(kit)
     assert (second.id, second.body, second.number, second.round) == (parcel.id, parcel.body, 2, 1)
     assert not settle(kit, parcel)
@@ -253,10 +253,10 @@ def test_deliveries_are_paged_the_newest_first_and_found_by_what_they_are_about(
     settle(kit, take(kit)[0])
 
     first = kit.run(webhooks.deliveries(limit=2))
-    second = kit.run(webhooks.deliveries(limit=2, cursor=first.cursor))
-    third = kit.run(webhooks.deliveries(limit=2, cursor=second.cursor))
+    second = kit.run(webhooks.deliveries(limit=2, cursor=first.next_cursor))
+    third = kit.run(webhooks.deliveries(limit=2, cursor=second.next_cursor))
     assert [each.job_id for page in (first, second, third) for each in page.deliveries] == jobs[::-1]
-    assert third.cursor is None
+    assert third.next_cursor is None
     assert [each.job_id for each in listed(kit, job_id=jobs[2])] == [jobs[2]]
     assert [each.job_id for each in listed(kit, status=DELIVERED, endpoint="first")] == [jobs[0]]
     assert listed(kit, endpoint="second") == listed(kit, job_id="none") == []

@@ -60,7 +60,7 @@ def test_the_same_mark_in_two_definitions_is_two_errors(kit: Kit) -> None:
 
     page = kit.run(admin.errors())
 
-    assert [(each.definition, each.job_id) for each in page.errors] == [("report", second), ("mail", first)]
+    assert [(each.definition_key, each.job_id) for each in page.errors] == [("report", second), ("mail", first)]
 
 
 def test_versions_of_a_definition_count_as_one(kit: Kit) -> None:
@@ -102,11 +102,11 @@ def test_pages_neither_repeat_nor_skip_when_more_fails_meanwhile(kit: Kit) -> No
     kit.advance(1)
     fail(kit, "a")
     fail(kit, "e")
-    second = kit.run(admin.errors(limit=2, cursor=first.cursor))
-    third = kit.run(admin.errors(limit=2, cursor=second.cursor))
+    second = kit.run(admin.errors(limit=2, cursor=first.next_cursor))
+    third = kit.run(admin.errors(limit=2, cursor=second.next_cursor))
 
     assert [marks(page) for page in (first, second, third)] == [["d", "c"], ["c2", "b"], ["a"]]
-    assert third.cursor is None
+    assert third.next_cursor is None
     assert third.errors[0].attempts == 1
     assert marks(kit.run(admin.errors(limit=2))) == ["a", "e"]
 

@@ -37,7 +37,7 @@ def test_the_tip_is_followed_by_what_comes_later_and_by_nothing_else(kit: Kit) -
 
     events, _ = follow(kit, tip)
 
-    assert [(event.kind, event.job_id) for event in events] == [("job.enqueued", later)]
+    assert [(event.type, event.job_id) for event in events] == [("job.enqueued", later)]
 
 
 def test_the_origin_is_followed_by_everything(kit: Kit) -> None:
@@ -56,7 +56,7 @@ def test_an_event_tells_what_was_written(kit: Kit) -> None:
 
     ((event,), _) = follow(kit, tip)
 
-    assert (event.kind, event.job_id, event.fence, event.data) == (
+    assert (event.type, event.job_id, event.fence, event.data_text) == (
         "mail.sent",
         held.job_id,
         held.fence,
@@ -74,7 +74,7 @@ def test_an_event_that_is_about_no_job_names_its_subject(kit: Kit) -> None:
 
     ((event,), _) = follow(kit, tip)
 
-    assert (event.kind, event.subject, event.job_id) == ("worker.started", worker, None)
+    assert (event.type, event.subject, event.job_id) == ("worker.started", worker, None)
 
 
 def test_nothing_new_is_an_empty_page_with_a_cursor_that_goes_on(kit: Kit) -> None:
@@ -189,7 +189,7 @@ def test_the_events_of_a_job_come_in_order_and_in_pages(kit: Kit) -> None:
     kit.settle(claimed)
     events = kit.run(feed.of_job(claimed.job_id))
 
-    assert [event.kind for event in events] == ["job.enqueued", "job.started", "job.succeeded"]
+    assert [event.type for event in events] == ["job.enqueued", "job.started", "job.succeeded"]
     assert kit.run(feed.of_job(claimed.job_id, limit=2)) == events[:2]
     assert kit.run(feed.of_job(claimed.job_id, after=events[1].seq)) == events[2:]
 
@@ -222,7 +222,7 @@ def test_old_events_about_no_job_are_removed(kit: Kit) -> None:
     assert kit.run(feed.prune(DAY)) == 1
 
     events, _ = follow(kit, kit.run(feed.origin()))
-    assert [event.kind for event in events] == ["worker.started"]
+    assert [event.type for event in events] == ["worker.started"]
     with pytest.raises(FeedGone):
         kit.run(feed.read(origin))
 

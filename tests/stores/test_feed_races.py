@@ -185,7 +185,7 @@ def test_of_two_events_of_a_job_the_first_comes_first_though_its_transaction_is_
         last = kit.create("other")
 
         for reader in (whole, small):
-            told = [(event.job_id, event.kind) for event in reader.read()]
+            told = [(event.job_id, event.type) for event in reader.read()]
             assert [kind for job_id, kind in told if job_id == held.job_id] == ["first", "second"]
             assert {job_id for job_id, _ in told} == {held.job_id, other, last}
             assert len(told) == 4
@@ -310,7 +310,7 @@ def test_every_event_of_many_writers_is_read_once_and_in_each_jobs_order(
 
     expected = sorted(f"note.{writer}.{n}" for writer in range(WRITERS) for n in range(per_writer))
     for reader in (live, patient):
-        assert sorted(event.kind for event in reader.events) == expected
+        assert sorted(event.type for event in reader.events) == expected
         _check_order(reader.events)
 
 
@@ -359,7 +359,7 @@ def test_transactions_that_overlap_long_are_read_once_and_in_each_jobs_order(
     for reader in (*readers, late):
         reader.read()
 
-        assert sorted(event.kind for event in reader.events) == expected
+        assert sorted(event.type for event in reader.events) == expected
         _check_order(reader.events)
 
 
@@ -380,7 +380,7 @@ def test_events_of_another_process_are_read_once(tmp_path: Path) -> None:
     reader.read()
 
     assert [process.exitcode for process in others] == [0, 0]
-    assert sorted(event.kind for event in reader.events) == sorted(
+    assert sorted(event.type for event in reader.events) == sorted(
         f"note.{name}.{n}" for name in ("a", "b", "here") for n in range(100)
     )
     _check_order(reader.events)

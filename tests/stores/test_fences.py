@@ -133,9 +133,9 @@ def _deleted(kit: Kit, held: Held) -> None:
 
 def _running_elsewhere_under_the_same_fence(kit: Kit, held: Held) -> None:
     """The database was set back to before the claim, by a restore or a standby that lagged; then another claimed it."""
-    before = "fence = 0, attempt = 0, status = 1, worker = NULL, started_at = NULL"
+    before = "fence = 0, attempt = 0, status = {queued}, worker = NULL, started_at = NULL"
     change(kit.store, f"UPDATE {{s}}job SET {before} WHERE id = '{held.job_id}'")
-    change(kit.store, "UPDATE {s}tally_delta SET n = 0 WHERE status = 2 OR n < 0")
+    change(kit.store, "UPDATE {s}tally_delta SET n = 0 WHERE status = {running} OR n < 0")
     (again,) = kit.claim()
     assert (again.job_id, again.fence) == (held.job_id, held.fence)
 
@@ -191,7 +191,7 @@ def test_of_two_workers_with_the_same_fence_the_one_that_the_job_names_writes_al
     assert kit.settle(stale).refused == [stale]
     job = kit.job(owner.job_id)
     assert (job.status, job.progress, job.progress_message) == (Status.CANCELLED, 10.0, "mine")
-    assert [each.worker for each in kit.run(admin.attempts(owner.job_id))] == [owner.worker]
+    assert [each.worker_id for each in kit.run(admin.attempts(owner.job_id))] == [owner.worker]
 
 
 @pytest.mark.parametrize("result", ["null", "1"])
@@ -220,7 +220,7 @@ def test_endings_of_jobs_in_a_row_leave_out_the_one_that_another_worker_holds(ki
 
     assert report.applied == [each.job_id for each in claimed if each is not claimed[2]]
     assert report.refused == [foreign._replace(worker=mine)]
-    assert kit.job(foreign.job_id).worker == foreign.worker
+    assert kit.job(foreign.job_id).worker_id == foreign.worker
     assert kit.run(jobs.settle(mine, endings[:2])).repeated == [each.job_id for each in claimed[:2]]
 
 

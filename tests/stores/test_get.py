@@ -24,14 +24,16 @@ def test_a_new_job_reads_as_it_was_asked_for(kit: Kit) -> None:
     kit.run(jobs.create([draft]))
 
     assert kit.job(draft.id) == Job(
-        id=draft.id, definition="work", version=2, status=Status.SCHEDULED, outcome=None, params=draft.params,
-        result=None, error=None, error_type=None, attempts=0, max_attempts=5, lost=0, fence=0, generation=1, priority=3,
+        id=draft.id, definition_key="work", definition_version=2, status=Status.SCHEDULED, outcome=None,
+        params_text=draft.params, result_text=None,
+        error=None, error_type=None, attempts=0, max_attempts=5, lost=0, fence=0, generation=1, priority=3,
         progress=None, progress_message=None, current_phase=None, reference_type="order", reference_id="7",
         tags=("red", "blue"), idempotency_key="key", concurrency_key="a|b", unique="one", blocked=False,
-        webhook_url="https://example.org/hook", schedule="nightly", scheduled_for=to_datetime(START), parent=parent,
-        rerun_of=origin, actor="eve", created_at=to_datetime(START), due_at=to_datetime(START + 5_000_000),
+        webhook_url="https://example.org/hook", schedule_id="nightly",
+        scheduled_for=to_datetime(START), parent_id=parent,
+        rerun_of=origin, actor="eve", created_at=to_datetime(START), run_at=to_datetime(START + 5_000_000),
         queued_at=None, started_at=None, finished_at=None, updated_at=to_datetime(START), stale_at=None,
-        cancel_requested_at=None, worker=None,
+        cancel_requested_at=None, worker_id=None,
     )  # fmt: skip
 
 
@@ -45,7 +47,7 @@ def test_a_plain_job_has_nothing_that_was_not_asked_for(kit: Kit) -> None:
         None,
         None,
     )
-    assert (job.queued_at, job.due_at) == (to_datetime(START), to_datetime(START))
+    assert (job.queued_at, job.run_at) == (to_datetime(START), to_datetime(START))
 
 
 def test_a_running_job_names_its_worker_and_how_far_it_came(kit: Kit) -> None:
@@ -58,7 +60,7 @@ def test_a_running_job_names_its_worker_and_how_far_it_came(kit: Kit) -> None:
 
     job = kit.job(claimed.job_id)
 
-    assert (job.status, job.worker, job.fence, job.attempts) == (Status.RUNNING, worker, 1, 1)
+    assert (job.status, job.worker_id, job.fence, job.attempts) == (Status.RUNNING, worker, 1, 1)
     assert job.started_at == to_datetime(START + 3_000_000)
     assert (job.progress, job.progress_message, job.current_phase) == (42.5, "halfway", "read")
 
@@ -70,10 +72,15 @@ def test_a_job_that_succeeded_has_its_result(kit: Kit) -> None:
 
     job = kit.job(claimed.job_id)
 
-    assert (job.status, job.outcome, job.result, job.error) == (Status.SUCCEEDED, Status.SUCCEEDED, '{"sum": 3}', None)
+    assert (job.status, job.outcome, job.result_text, job.error) == (
+        Status.SUCCEEDED,
+        Status.SUCCEEDED,
+        '{"sum": 3}',
+        None,
+    )
     assert job.finished_at == to_datetime(START + 1_000_000)
     assert job.stale_at == to_datetime(START + 1_000_000 + 7 * DAY)
-    assert job.worker is None
+    assert job.worker_id is None
 
 
 def test_a_job_that_failed_has_its_error(kit: Kit) -> None:
@@ -82,7 +89,7 @@ def test_a_job_that_failed_has_its_error(kit: Kit) -> None:
 
     job = kit.job(claimed.job_id)
 
-    assert (job.status, job.outcome, job.result) == (Status.FAILED, Status.FAILED, None)
+    assert (job.status, job.outcome, job.result_text) == (Status.FAILED, Status.FAILED, None)
     assert (job.error_type, job.error) == ("KeyError", "no such thing")
 
 
@@ -113,7 +120,7 @@ def test_what_a_person_approved_has_the_handlers_result_or_the_edit(kit: Kit, ed
     job_id = kit.job_in(Status.REVIEW_NEEDED)
     kit.run(control.approve(job_id, by="eve", result=edit, finished=True))
 
-    assert kit.job(job_id).result == result
+    assert kit.job(job_id).result_text == result
 
 
 def test_a_job_that_failed_and_runs_again_does_not_read_as_failed(kit: Kit) -> None:

@@ -152,7 +152,7 @@ def test_retention_is_told_step_by_step(kit: Kit, lane: int) -> None:
     (call,) = kit.run(jobs.take_hooks([lane], 10))
     assert (call.job_id, call.kind, call.fence) == (job_id, "job.deleted", 1)
     assert json.loads(call.data or "") == {
-        "definition": "work", "status": "succeeded", "referenceType": "order", "referenceId": "7",
+        "definitionKey": "work", "status": "succeeded", "referenceType": "order", "referenceId": "7",
     }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def pages(kit: Kit, which: JobFilter = ALL, **options: Any) -> list[list[Job]]:
     while True:
         page = kit.run(admin.page(which, cursor=cursor, **options))
         found.append(page.jobs)
-        cursor = page.cursor
+        cursor = page.next_cursor
         if cursor is None:
             return found
 
@@ -95,7 +95,7 @@ def test_a_cursor_survives_jobs_that_come_and_go(kit: Kit, sort: str) -> None:
 
     kit.run(control.delete([last, rest[0]]))
     kit.create("other")
-    second = kit.run(admin.page(ALL, sort=sort, limit=50, cursor=first.cursor))
+    second = kit.run(admin.page(ALL, sort=sort, limit=50, cursor=first.next_cursor))
 
     assert [job.id for job in second.jobs if job.id in created] == rest[1:]
     assert not {job.id for job in first.jobs} & {job.id for job in second.jobs}
@@ -106,8 +106,8 @@ def test_the_last_page_has_no_cursor_even_when_it_is_full(kit: Kit) -> None:
         kit.create()
 
     first = kit.run(admin.page(ALL, limit=2))
-    assert first.cursor is not None
-    assert kit.run(admin.page(ALL, limit=2, cursor=first.cursor)).cursor is None
+    assert first.next_cursor is not None
+    assert kit.run(admin.page(ALL, limit=2, cursor=first.next_cursor)).next_cursor is None
 
 
 def test_an_empty_store_has_one_empty_page(kit: Kit) -> None:
@@ -130,7 +130,7 @@ def test_an_unknown_sort_is_refused_and_the_known_ones_are_named(kit: Kit) -> No
 
 def test_the_cursor_of_another_sort_is_refused(kit: Kit) -> None:
     ended_jobs(kit, 2)
-    cursors = {sort: kit.run(admin.page(ALL, sort=sort, limit=1)).cursor for sort in SORTS}
+    cursors = {sort: kit.run(admin.page(ALL, sort=sort, limit=1)).next_cursor for sort in SORTS}
 
     for sort, other in itertools.permutations(SORTS, 2):
         with pytest.raises(InvalidInput, match=f"sorted by {other}, not by {sort}"):
@@ -173,9 +173,9 @@ def test_filters_and_pages_go_together(kit: Kit) -> None:
     for which in (
         JobFilter(tag="red"),
         JobFilter(reference_type="order", reference_id="1"),
-        JobFilter(definition="work", reference_type="order"),
-        JobFilter(ids=tuple(wanted)),
-        JobFilter(tag="red", status=(Status.QUEUED,), definition="work"),
+        JobFilter(definition_key="work", reference_type="order"),
+        JobFilter(job_id=tuple(wanted)),
+        JobFilter(tag="red", status=(Status.QUEUED,), definition_key="work"),
     ):
         assert ids(kit, which, limit=4, sort="createdAt") == wanted
         assert ids(kit, which, limit=4, sort="-priority") == wanted[::-1]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from penstock.core.job import Count, Job, JobFilter
 from penstock.core.transitions import Status
-from penstock.stores.verbs import admin, control, ways
+from penstock.stores.verbs import admin, control, search, ways
 from tests.stores.kit import Kit
 
 SORTS: dict[str, Callable[[Job], Any]] = {
@@ -54,12 +55,12 @@ def _expected(jobs: list[Job], which: JobFilter, fingerprints: set[str]) -> list
         return all(
             (
                 which.status is None or job.status in which.status,
-                which.definition is None or job.definition == which.definition,
+                which.definition_key is None or job.definition_key == which.definition_key,
                 which.tag is None or which.tag in job.tags,
                 which.reference_type is None or job.reference_type == which.reference_type,
                 which.reference_id is None or job.reference_id == which.reference_id,
-                which.schedule is None or job.schedule == which.schedule,
-                which.parent is None or job.parent == which.parent,
+                which.schedule_id is None or job.schedule_id == which.schedule_id,
+                which.parent_id is None or job.parent_id == which.parent_id,
                 which.fingerprint is None or job.id in fingerprints,
                 which.created_from is None or created >= which.created_from,
                 which.created_to is None or created < which.created_to,
@@ -72,9 +73,10 @@ def _expected(jobs: list[Job], which: JobFilter, fingerprints: set[str]) -> list
 def _filters(kit: Kit, jobs: list[Job]) -> list[JobFilter]:
     middle = round(sorted(job.created_at for job in jobs)[len(jobs) // 2].timestamp() * 1_000_000)
     ones: list[dict[str, Any]] = [
-        {"definition": "mail"}, {"definition": "only4"}, {"definition": "unknown"}, {"tag": "t0"}, {"tag": "s3"},
-        {"reference_type": "order"}, {"reference_type": "order", "reference_id": "1"}, {"schedule": "every1"},
-        {"parent": jobs[0].id}, {"fingerprint": "fingerprint"}, {"created_from": middle}, {"created_to": middle},
+        {"definition_key": "mail"}, {"definition_key": "only4"}, {"definition_key": "unknown"}, {"tag": "t0"},
+        {"tag": "s3"}, {"reference_type": "order"}, {"reference_type": "order", "reference_id": "1"},
+        {"schedule_id": "every1"}, {"parent_id": jobs[0].id}, {"fingerprint": "fingerprint"}, {"created_from": middle},
+        {"created_to": middle},
         {"created_from": middle - 3600 * 1_000_000, "created_to": middle + 1},
         *({"status": (each,)} for each in Status),
         {"status": (Status.QUEUED, Status.FAILED, Status.STALE)}, {"status": (Status.STALE, Status.SUCCEEDED)},
@@ -105,11 +107,27 @@ def test_every_filter_in_every_order_lists_and_counts_what_fits(
                 wanted.reverse()
 
 
+@pytest.mark.parametrize("little", [0, 10_000])
+def test_every_filter_with_a_search_finds_what_fits(kit: Kit, monkeypatch: pytest.MonkeyPatch, little: int) -> None:
+    created = _history(kit)
+    jobs = kit.run(admin.get(created))
+    failed = {job.id for job in jobs if kit.run(admin.attempts(job.id)) and job.error is not None}
+    monkeypatch.setattr(ways, "LITTLE", little)
+    monkeypatch.setattr(search, "PART", 2)
+
+    for plain in _filters(kit, jobs):
+        which = replace(plain, error="broken")
+        wanted = [job.id for job in _expected(jobs, plain, failed) if "broken" in (job.error or "")]
+        assert kit.run(admin.count(which)) == Count(len(wanted), capped=False), which
+        for sort, fitting in (("createdAt", sorted(wanted)), ("-createdAt", sorted(wanted, reverse=True))):
+            assert [job.id for job in _all(kit, which, sort)] == fitting, (which, sort)
+
+
 def _all(kit: Kit, which: JobFilter, sort: str) -> list[Job]:
     found: list[Job] = []
     cursor = None
     while True:
         page = kit.run(admin.page(which, limit=7, sort=sort, cursor=cursor))
         found += page.jobs
-        if (cursor := page.cursor) is None:
+        if (cursor := page.next_cursor) is None:
             return found

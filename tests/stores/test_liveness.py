@@ -24,7 +24,7 @@ RARE: dict[str, Faults] = {
     "admits only urgent jobs": {"admit": ("AND blocked ORDER", "AND blocked AND priority > 10 ORDER")},
     "promotes only urgent jobs": {"promote": ("due_at <= :now", "due_at <= :now AND priority > 10")},
     "resumes nothing": {"claim": ("pause_until <= :now", "false"), "claim_lane": ("pause_until <= :now", "false")},
-    "counts what has ended as admitted": {"admit": ("(status BETWEEN 1 AND 3 OR", "(status > 0 OR")},
+    "counts what has ended as admitted": {"admit": ("((14 >> status & 1) OR", "(status > 0 OR")},
 }
 """Found after more histories, in a soak only."""
 
@@ -73,7 +73,7 @@ def test_a_store_in_which_jobs_starve_is_found_out(faults: Faults) -> None:
     )
 
     with pytest.raises(AssertionError, match=r"must (start|end) by second"):
-        run_state_machine_as_test(Machine, settings=_settings(200))
+        run_state_machine_as_test(Machine, settings=_settings(1_000 if SOAK else 200))
 
 
 def _memory() -> list[Party]:

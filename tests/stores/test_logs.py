@@ -30,7 +30,7 @@ def test_lines_are_kept_as_they_were_written_in_their_order(kit: Kit) -> None:
     stored = kit.run(admin.logs(claimed.job_id))
     assert [(each.level, each.message) for each in stored] == [(line.level, line.message) for line in lines]
     assert (stored[1].at, stored[1].phase) == (to_datetime(kit.now - 5), "load")
-    assert (stored[1].details, stored[1].duration) == ('{"a": 1}', 7)
+    assert (stored[1].details_text, stored[1].duration) == ('{"a": 1}', 7)
     assert stored[0].at == to_datetime(kit.now)
     assert [each.seq for each in stored] == sorted({each.seq for each in stored})
 

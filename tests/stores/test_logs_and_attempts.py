@@ -28,7 +28,7 @@ def test_log_lines_come_back_as_they_were_written_and_in_order(kit: Kit) -> None
 
     first, second = kit.run(admin.logs(claimed.job_id))
 
-    assert (first.level, first.message, first.phase, first.details, first.duration) == (
+    assert (first.level, first.message, first.phase, first.details_text, first.duration) == (
         "info", "ä\\n“quoted”", "read", '{"n": 1}', 7,
     )  # fmt: skip
     assert first.at == to_datetime(START + 1)
@@ -99,13 +99,13 @@ def test_attempts_tell_how_they_ended_in_their_order(kit: Kit) -> None:
     first, second = kit.run(admin.attempts(claimed.job_id))
 
     assert first == Attempt(
-        job_id=claimed.job_id, fence=1, number=1, worker=worker, status=Status.SCHEDULED, cause=Cause.RAISED,
-        started_at=to_datetime(START), ended_at=to_datetime(START + 3_000_000), result=None, error_type="KeyError",
-        error="gone", traceback="Traceback …", fingerprint="f1", exit_code=1, signal=9, peak_memory=2**40,
-        cpu_seconds=1.5,
+        job_id=claimed.job_id, fence=1, number=1, worker_id=worker, status=Status.SCHEDULED, cause=Cause.RAISED,
+        started_at=to_datetime(START), finished_at=to_datetime(START + 3_000_000), result_text=None,
+        error_type="KeyError", error="gone", traceback="Traceback …", fingerprint="f1", exit_code=1, signal=9,
+        peak_memory=2**40, cpu_seconds=1.5,
     )  # fmt: skip
     assert (second.fence, second.number, second.status, second.cause) == (2, 2, Status.SUCCEEDED, Cause.RETURNED)
-    assert (second.result, second.error) == ("[1]", None)
+    assert (second.result_text, second.error) == ("[1]", None)
 
 
 def test_reviews_tell_what_was_asked_and_what_was_said(kit: Kit) -> None:
@@ -118,11 +118,11 @@ def test_reviews_tell_what_was_asked_and_what_was_said(kit: Kit) -> None:
     (again,) = kit.claim()
     kit.settle(again, Trigger.ASK_REVIEW, note="and now?")
 
-    assert (asked.note, asked.data, asked.result, asked.decision) == ("look", '{"x": 1}', '"draft"', None)
+    assert (asked.note, asked.data_text, asked.result_text, asked.decision) == ("look", '{"x": 1}', '"draft"', None)
     first, second = kit.run(admin.reviews(claimed.job_id))
     assert first == Review(
-        job_id=claimed.job_id, fence=1, note="look", data='{"x": 1}', asked_at=to_datetime(START),
+        job_id=claimed.job_id, fence=1, note="look", data_text='{"x": 1}', asked_at=to_datetime(START),
         decision="approved", decided_by="eve", decided_note="fine", decided_at=to_datetime(START + 5_000_000),
-        result='"draft"',
+        result_text='"draft"',
     )  # fmt: skip
     assert (second.fence, second.note, second.decision) == (2, "and now?", None)

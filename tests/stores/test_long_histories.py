@@ -57,8 +57,12 @@ def test_a_job_that_is_put_off_for_ever_keeps_its_last_attempts_with_their_logs(
     assert fences(kit, job_id) == list(range(221, 321))
     assert logged(kit, job_id) == set(range(221, 321))
     assert kit.job(job_id) == before
-    told = [each for each in kit.run(feed.of_job(job_id, limit=5000)) if each.kind == "job.pruned"]
-    assert [json.loads(each.data or "") for each in told] == [{"attempts": 100}, {"attempts": 200}, {"attempts": 220}]
+    told = [each for each in kit.run(feed.of_job(job_id, limit=5000)) if each.type == "job.pruned"]
+    assert [json.loads(each.data_text or "") for each in told] == [
+        {"attempts": 100},
+        {"attempts": 200},
+        {"attempts": 220},
+    ]
 
 
 def test_what_is_kept_stays_as_it_is(kit: Kit) -> None:
@@ -89,7 +93,7 @@ def test_the_attempt_that_runs_is_left_alone(kit: Kit, cancelling: bool) -> None
     assert kit.job(job_id) == before
     assert fences(kit, job_id) == list(range(21, 121))
     assert logged(kit, job_id) == set(range(21, 122))
-    assert [each.result for each in kit.run(jobs.phases(job_id))] == ["1"]
+    assert [each.result_text for each in kit.run(jobs.phases(job_id))] == ["1"]
     kit.run(jobs.save_logs(held, [LogLine("info", "and on")]))
     assert kit.settle(claimed).applied == [job_id]
     assert len(fences(kit, job_id)) == KEPT + 1
@@ -109,6 +113,31 @@ def test_one_that_is_retried_or_released_without_end_keeps_its_last_attempts_too
 
     assert fences(kit, job_id) == list(range(131, 231))
     assert kit.job(job_id).attempts == attempts == 115
+
+
+def test_what_a_job_tried_goes_with_the_attempt_and_what_is_completed_stays(kit: Kit) -> None:
+    job_id = kit.create(max_attempts=10_000)
+    worker = kit.worker(lease=30 * DAY)
+    for number in range(1, 241):
+        (claimed,) = kit.claim(worker)
+        held = kit.held(claimed)
+        if number == 1:
+            kit.run(jobs.save_phase(held, "load", 0, "completed", result="1"))
+        kit.run(jobs.save_phase(held, "work", 1, "failed", error="no network"))
+        kit.settle(claimed, Trigger.FAIL, delay=0)
+        kit.advance(1)
+        kit.run(jobs.promote())
+
+    forget(kit)
+
+    attempts = kit.run(admin.attempts(job_id))
+    assert [(each.fence, [phase.name for phase in each.phases]) for each in attempts] == [
+        (fence, ["work"]) for fence in range(141, 241)
+    ]
+    assert [(each.name, each.result_text, each.fence) for each in kit.run(jobs.phases(job_id))] == [
+        ("load", "1", 1), ("work", None, 240),
+    ]  # fmt: skip
+    assert query(kit.store, "SELECT count(*) FROM {s}phase") == [(KEPT + 1,)]
 
 
 def test_many_lines_of_an_attempt_go_in_parts(kit: Kit) -> None:
@@ -146,7 +175,7 @@ def test_the_events_of_removed_attempts_stay_as_long_as_other_events_and_then_go
     assert kit.events(job_id) == [*whole, "job.pruned"]
     while kit.run(feed.prune(DAY)):
         pass
-    assert kit.run(feed.read(tip)).events[-1].kind == "job.pruned"
+    assert kit.run(feed.read(tip)).events[-1].type == "job.pruned"
 
     kit.advance(2 * 86_400)
     tip = kit.run(feed.tip())
@@ -154,10 +183,10 @@ def test_the_events_of_removed_attempts_stay_as_long_as_other_events_and_then_go
         pass
 
     left = kit.run(feed.of_job(job_id, limit=5000))
-    assert left[0].kind == "job.enqueued"
+    assert left[0].type == "job.enqueued"
     assert {each.fence for each in left} == {None, *range(51, 151)}
-    assert [each.kind for each in left].count("job.started") == KEPT
-    assert "job.pruned" not in {each.kind for each in left}
+    assert [each.type for each in left].count("job.started") == KEPT
+    assert "job.pruned" not in {each.type for each in left}
     assert kit.run(feed.read(tip)).events == []
 
 

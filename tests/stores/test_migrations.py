@@ -82,7 +82,7 @@ def next_release(monkeypatch: pytest.MonkeyPatch) -> Any:
     original = migrations.all_of
 
     def come(text: dict[str, str] = EXTRA) -> None:
-        monkeypatch.setattr(migrations, "all_of", lambda of: (*original(of), Migration(2, "extra", text[of])))
+        monkeypatch.setattr(migrations, "all_of", lambda of: (*original(of), Migration(2, "extra", text[of], text[of])))
 
     return come
 

@@ -178,7 +178,7 @@ def test_webhooks_go_on_where_they_were(kit: Kit, target: PostgresStore) -> None
 
 
 def test_webhooks_go_on_in_the_midst_of_a_bundle(kit: Kit, target: PostgresStore) -> None:
-    endpoint(kit, kinds=("job.enqueued",))
+    endpoint(kit, events=("job.enqueued",))
     kit.run(webhooks.spread())
     kit.run(jobs.create([kit.draft() for _ in range(7)]))
     tip = query(kit.store, "SELECT cursor FROM webhook_feed")[0][0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.core.definition import Definition
 from penstock.engine.claims import Claims
 from penstock.engine.controls import Controls
 from penstock.engine.pool import Pool
@@ -20,7 +21,7 @@ async def test_jobs_of_an_older_version_run_under_the_limits_of_the_newest(kit: 
     pool = Pool(slots=10, ahead=0)
     pool.lanes = [older, newest]
 
-    await controls.read(pool.lanes)
+    await controls.read(dict.fromkeys(pool.lanes, Definition("work")))
     claimed, _ = await Claims(store, ports.jobs, controls).take(kit.worker(), pool)
 
     assert [each.job_id for each in claimed] == waiting[:1]
@@ -35,7 +36,7 @@ async def test_jobs_of_an_older_version_lose_the_limits_that_the_newest_has_not(
     pool = Pool(slots=10, ahead=5)
     pool.lanes = [older, newest]
 
-    await controls.read(pool.lanes)
+    await controls.read(dict.fromkeys(pool.lanes, Definition("work")))
     claimed, _ = await Claims(store, ports.jobs, controls).take(kit.worker(), pool)
 
     assert (controls.limited, [each.job_id for each in claimed]) == (set(), waiting)

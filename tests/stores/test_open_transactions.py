@@ -49,8 +49,8 @@ def keyed(kit: Kit, worker: str | None = None) -> Claimed:
 
 
 def admitted(kit: Kit) -> int:
-    rows = query(kit.store, "SELECT id FROM {s}job WHERE limit_key IS NOT NULL AND NOT blocked AND status < 4")
-    return len(rows)
+    among = "limit_key IS NOT NULL AND NOT blocked AND (status IN {pending} OR status IN {live})"
+    return len(query(kit.store, f"SELECT id FROM {{s}}job WHERE {among}"))
 
 
 def create(kit: Kit) -> None:

@@ -46,11 +46,11 @@ def test_what_is_read_of_it_is_all_that_a_row_would_tell(kit: Kit) -> None:
     (one,), (other,) = attempts(kit, plain.job_id), attempts(kit, told.job_id)
 
     assert rows(kit) == 1
-    assert (one.worker, one.status, one.cause, one.result) == (worker, Status.SUCCEEDED, "returned", "null")
+    assert (one.worker_id, one.status, one.cause, one.result_text) == (worker, Status.SUCCEEDED, "returned", "null")
     assert (one.fence, one.number) == (other.fence, other.number) == (1, 1)
-    assert (one.started_at, one.ended_at, one.worker) == (other.started_at, other.ended_at, other.worker)
+    assert (one.started_at, one.finished_at, one.worker_id) == (other.started_at, other.finished_at, other.worker_id)
     assert (one.error, one.traceback, one.exit_code, one.peak_memory) == (None, None, None, None)
-    assert (kit.job(plain.job_id).result, kit.job(plain.job_id).worker) == ("null", None)
+    assert (kit.job(plain.job_id).result_text, kit.job(plain.job_id).worker_id) == ("null", None)
 
 
 def test_one_after_others_is_the_last_of_them(kit: Kit) -> None:
@@ -88,7 +88,7 @@ def test_one_that_was_to_be_cancelled_has_a_row(kit: Kit) -> None:
 
     assert (kit.status(claimed.job_id), kit.status(beside.job_id)) == (Status.CANCELLED, Status.SUCCEEDED)
     (attempt,) = attempts(kit, claimed.job_id)
-    assert (attempt.status, attempt.cause, attempt.result) == (Status.CANCELLED, "returned", "null")
+    assert (attempt.status, attempt.cause, attempt.result_text) == (Status.CANCELLED, "returned", "null")
     assert rows(kit) == 1
 
 
@@ -105,7 +105,7 @@ def test_those_from_which_nothing_follows_are_ended_by_one_statement(kit: Kit) -
 
     assert statements == ["settle_done"]
     assert {kit.status(first.job_id), kit.status(second.job_id)} == {Status.SUCCEEDED}
-    assert attempts(kit, first.job_id)[0].worker == worker
+    assert attempts(kit, first.job_id)[0].worker_id == worker
     assert kit.events(second.job_id)[-1] == "job.succeeded"
 
 
@@ -119,7 +119,7 @@ def test_of_two_endings_of_one_job_in_a_batch_the_first_is_applied(kit: Kit) -> 
     assert (report.applied, report.repeated, report.refused) == (
         [claimed.job_id, other.job_id], [claimed.job_id], []
     )  # fmt: skip
-    assert attempts(kit, claimed.job_id)[0].result == "null"
+    assert attempts(kit, claimed.job_id)[0].result_text == "null"
 
 
 def test_what_follows_is_done_although_the_worker_knew_nothing_of_it(kit: Kit) -> None:
@@ -186,7 +186,7 @@ def test_a_stale_job_that_is_retried_keeps_it(kit: Kit) -> None:
     kit.run(control.retry([claimed.job_id]))
 
     assert attempts(kit, claimed.job_id) == before
-    assert (kit.job(claimed.job_id).result, rows(kit)) == (None, 1)
+    assert (kit.job(claimed.job_id).result_text, rows(kit)) == (None, 1)
     (again,) = kit.claim()
     kit.settle(again)
     assert [each.fence for each in attempts(kit, claimed.job_id)] == [1, 2]
@@ -203,8 +203,11 @@ def test_it_goes_into_the_archive_and_away_with_its_job(kit: Kit) -> None:
 
     (remains,) = kit.run(admin.take_remains())
 
-    assert list(remains.attempts) == before
-    assert [each.kind for each in remains.events] == kit.events(claimed.job_id)
+    assert [replace(each, phases=()) for each in remains.attempts] == before
+    assert [[(phase.name, phase.status) for phase in each.phases] for each in remains.attempts] == [
+        [("run", "completed")]
+    ]
+    assert [each.type for each in remains.events] == kit.events(claimed.job_id)
     assert kit.run(admin.delete_remains({claimed.job_id: remains.mark})) == [claimed.job_id]
     assert attempts(kit, claimed.job_id) == []
     assert "job.succeeded" in kit.events(claimed.job_id)

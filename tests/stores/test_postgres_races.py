@@ -66,7 +66,7 @@ def test_no_plan_makes_a_statement_take_more_than_its_limit(postgres_18_database
     taken = [len(kit.claim(worker, lanes=lanes, limit=limit)) for limit in (1, 2, 7, 1, 1, 1)]
     assert taken == [1, 2, 7, 1, 1, 1]
     assert running(kit) == sum(taken)
-    admitted = "SELECT count(*) FROM {s}job WHERE limit_key IS NOT NULL AND status = 1 AND NOT blocked"
+    admitted = "SELECT count(*) FROM {s}job WHERE limit_key IS NOT NULL AND status = {queued} AND NOT blocked"
     assert query(kit.store, admitted) == [(2,)]
     kit.advance(2)
     assert len(kit.run(jobs.promote(3))) == 3

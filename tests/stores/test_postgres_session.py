@@ -86,6 +86,15 @@ def test_a_read_is_prepared_when_it_comes_again_and_a_change_at_once(connection:
     assert (once, twice, prepared(connection)) == (0, 1, 2)
 
 
+@pytest.mark.parametrize("text", ["SELECT nothing FROM nowhere", "SELECT 1 / %(zero)s::integer"])
+def test_a_session_goes_on_after_a_statement_that_cannot_be_prepared_or_run(connection: Any, text: str) -> None:
+    for _ in range(2):
+        with pytest.raises(psycopg.Error, match=r"nowhere|division by zero"):
+            ask(connection, text, comes_again=True, zero=0)
+
+    assert ask(connection, "SELECT 1", comes_again=True) == [(1,)]
+
+
 def test_of_reads_only_so_many_are_prepared(connection: Any) -> None:
     for number in range(110):
         for _ in range(2):

@@ -23,8 +23,8 @@ def test_progress_is_kept_with_its_message_and_phase(kit: Kit) -> None:
     job = kit.job(held.job_id)
     assert (job.progress, job.progress_message, job.current_phase) == (41.5, 'the "half"', "load")
     event = kit.run(feed.of_job(held.job_id))[-1]
-    assert (event.kind, event.fence) == ("job.progress", 1)
-    assert json.loads(event.data or "") == {"percent": 41.5, "message": 'the "half"', "phase": "load"}
+    assert (event.type, event.fence) == ("job.progress", 1)
+    assert json.loads(event.data_text or "") == {"percent": 41.5, "message": 'the "half"', "phase": "load"}
 
 
 def test_a_job_that_has_reported_nothing_has_no_progress(kit: Kit) -> None:

@@ -23,7 +23,7 @@ def test_a_job_is_queued_when_it_is_due_and_not_before(kit: Kit) -> None:
 
     job = kit.job(job_id)
     assert job.status is Status.QUEUED
-    assert job.queued_at == job.due_at == to_datetime(kit.now)
+    assert job.queued_at == job.run_at == to_datetime(kit.now)
 
 
 def test_the_earliest_are_promoted_first_and_never_more_than_asked_for(kit: Kit) -> None:

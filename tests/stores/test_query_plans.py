@@ -18,12 +18,13 @@ from penstock.core.plan import Plan, Statement, Steps, writes
 from penstock.core.transitions import Status, Trigger
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.sqlite import SqliteStore
-from penstock.stores.verbs import admin, control, feed, jobs, webhooks
+from penstock.stores.verbs import admin, control, feed, jobs, search, webhooks
+from penstock.stores.verbs import ways as choice
 from tests.conftest import Figures
 from tests.services import PostgresServer
 from tests.stores.bulk import BLOCKED, DELAYED, FINISHED, FOREIGN, JOBS, Filled, gone, job_id
 from tests.stores.kit import START, Kit
-from tests.stores.plans import Way, postgres_ways, sqlite_ways
+from tests.stores.plans import Way, postgres_ways, sqlite_steps, sqlite_ways
 
 PRINTED = os.environ.get("PENSTOCK_PLANS") == "1"
 """Whether to show the whole plan with each complaint."""
@@ -68,7 +69,8 @@ MEANT: dict[str, set[str]] = {
     "read_jobs_by_priority": {"job_ended_priority"},
     "read_jobs_by_status_down": {"job_ended_priority"},
     "read_jobs_by_status_up": {"job_ended_priority"},
-    "read_jobs_by_lane": {"job_detail_lane", "job_pkey"},
+    "read_jobs_by_lane_down": {"job_detail_lane", "job_pkey"},
+    "read_jobs_by_lane_up": {"job_detail_lane", "job_pkey"},
     "read_jobs_by_tag": {"job_pkey"},
     "read_jobs_by_tag_priority": {"job_tag_priority", "job_pkey"},
     "read_jobs_by_schedule_priority": {"job_detail_schedule_priority", "job_pkey"},
@@ -128,30 +130,43 @@ VERBS: dict[str, Callable[[Filled], Plan[Any]]] = {
     "list": lambda it: admin.page(JobFilter()),
     "list running": lambda it: admin.page(JobFilter(status=(Status.RUNNING,))),
     "list failed": lambda it: admin.page(JobFilter(status=(Status.FAILED,))),
-    "list of a definition": lambda it: admin.page(JobFilter(definition="mail")),
+    "list of a definition": lambda it: admin.page(JobFilter(definition_key="mail")),
     "list of a reference": lambda it: admin.page(JobFilter(reference_type="order", reference_id="17")),
-    "list of a schedule": lambda it: admin.page(JobFilter(schedule="s7")),
+    "list of a schedule": lambda it: admin.page(JobFilter(schedule_id="s7")),
     "list by end": lambda it: admin.page(JobFilter(), sort="-finishedAt"),
-    "list by end, of a definition": lambda it: admin.page(JobFilter(definition="mail"), sort="finishedAt"),
+    "list by end, of a definition": lambda it: admin.page(JobFilter(definition_key="mail"), sort="finishedAt"),
     "list by end, failed": lambda it: admin.page(JobFilter(status=(Status.FAILED,)), sort="-finishedAt"),
     "list by end, of a type": lambda it: admin.page(JobFilter(reference_type="order"), sort="-finishedAt"),
     "list by priority": lambda it: admin.page(JobFilter(), sort="-priority"),
     "list by priority, of a tag": lambda it: admin.page(JobFilter(tag="red"), sort="-priority"),
-    "list by priority, of a schedule": lambda it: admin.page(JobFilter(schedule="s7"), sort="priority"),
-    "list by priority, of a parent": lambda it: admin.page(JobFilter(parent=job_id(3)), sort="priority"),
+    "list by priority, of a schedule": lambda it: admin.page(JobFilter(schedule_id="s7"), sort="priority"),
+    "list by priority, of a parent": lambda it: admin.page(JobFilter(parent_id=job_id(3)), sort="priority"),
     "list by end, of a tag": lambda it: admin.page(JobFilter(tag="red"), sort="-finishedAt"),
     "list by priority, queued": lambda it: admin.page(JobFilter(status=(Status.QUEUED,)), sort="-priority"),
-    "list of a definition, failed": lambda it: admin.page(JobFilter(definition="mail", status=(Status.FAILED,))),
+    "list of a definition, failed": lambda it: admin.page(JobFilter(definition_key="mail", status=(Status.FAILED,))),
     "list of what failed, the oldest first": lambda it: admin.page(
         JobFilter(status=(Status.FAILED,)), sort="createdAt"
     ),
     "list of what is stale": lambda it: admin.page(JobFilter(status=(Status.STALE,))),
     "list of a tag": lambda it: admin.page(JobFilter(tag="red")),
-    "list of a parent": lambda it: admin.page(JobFilter(parent=job_id(3))),
+    "list of a parent": lambda it: admin.page(JobFilter(parent_id=job_id(3))),
     "list of a failure": lambda it: admin.page(JobFilter(fingerprint="f10")),
-    "count of a definition": lambda it: admin.count(JobFilter(definition="mail")),
+    "search": lambda it: admin.page(JobFilter(params=(("n", "1"),))),
+    "search of a definition": lambda it: admin.page(JobFilter(definition_key="mail", error="x")),
+    "search of a definition, the oldest first": lambda it: admin.page(
+        JobFilter(definition_key="mail", error="x"), sort="createdAt"
+    ),
+    "search of what failed": lambda it: admin.page(JobFilter(status=(Status.FAILED,), error="x")),
+    "search of what failed, the oldest first": lambda it: admin.page(
+        JobFilter(status=(Status.FAILED,), error="x"), sort="createdAt"
+    ),
+    "search of a tag": lambda it: admin.page(JobFilter(tag="red", error="x")),
+    "search of a schedule": lambda it: admin.page(JobFilter(schedule_id="s7", error="x")),
+    "search of a failure": lambda it: admin.page(JobFilter(fingerprint="f10", params=(("n", "1"),))),
+    "search of a type": lambda it: admin.page(JobFilter(reference_type="order", error="x")),
+    "count of a definition": lambda it: admin.count(JobFilter(definition_key="mail")),
     "count of what failed": lambda it: admin.count(JobFilter(status=(Status.FAILED,))),
-    "count of a schedule": lambda it: admin.count(JobFilter(schedule="s7")),
+    "count of a schedule": lambda it: admin.count(JobFilter(schedule_id="s7")),
     "why, behind a key": lambda it: admin.why(job_id(FINISHED + DELAYED)),
     "why, in the queue": lambda it: admin.why(job_id(FINISHED + DELAYED + BLOCKED + FOREIGN + 2)),
     "unserved": lambda it: admin.unserved(),
@@ -168,6 +183,18 @@ VERBS: dict[str, Callable[[Filled], Plan[Any]]] = {
     "webhooks, whether anybody asks": lambda it: webhooks.prospect(),
     "webhooks, from the feed": lambda it: webhooks.spread(global_url="https://all.test/"),
 }
+
+SEARCHES = [
+    JobFilter(params=(("n", "1"),)),
+    JobFilter(definition_key="mail", error="x"),
+    JobFilter(status=(Status.FAILED,), error="x"),
+    JobFilter(status=(Status.SUCCEEDED,), params=(("n", "1"),)),
+    JobFilter(status=(Status.QUEUED,), error="x"),
+    JobFilter(definition_key="work", status=(Status.CANCELLED,), error="x"),
+    JobFilter(reference_type="order", error="x"),
+    JobFilter(schedule_id="s0", error="x"),
+    JobFilter(fingerprint="f10", params=(("n", "1"),)),
+]
 
 
 @pytest.fixture(scope="module", params=["postgres_16", "postgres_18"])
@@ -225,6 +252,20 @@ def test_where_nearly_all_jobs_wait_only_those_are_read_that_are_wanted(postgres
     postgres.drop_database(url)
 
 
+@pytest.mark.xdist_group("query-plans")
+def test_a_search_reads_no_more_rows_than_it_may_pass(postgres_filled: Filled, monkeypatch: pytest.MonkeyPatch) -> None:
+    _take_statistics(postgres_filled, "of now")
+    monkeypatch.setattr(choice, "LITTLE", 100)
+
+    with postgres_filled.counted():
+        for which in SEARCHES:
+            found = postgres_ways(postgres_filled.store, admin.page(which), START, "force_custom_plan")
+
+            assert len(found) <= search.MOST_PASSED / search.PART + 5, which
+            read = [way for way in found if way.statement.startswith("read_jobs")]
+            assert max(way.most_read for way in read) <= 2 * search.PART, which
+
+
 def test_a_page_of_the_feed_does_not_cost_more_the_more_there_is_behind_it(postgres: PostgresServer) -> None:
     url = postgres.create_database()
     with contextlib.closing(PostgresStore(url, migrate=True)) as store:
@@ -259,7 +300,7 @@ def _take_statistics(filled: Filled, when: str) -> None:
 
 
 @pytest.mark.xdist_group("query-plans")
-def test_sqlite_keeps_to_the_indexes(tmp_path: Path) -> None:
+def test_sqlite_keeps_to_the_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SqliteStore(str(tmp_path / "penstock.db"))
     store.open()
     filled = Filled(store)
@@ -281,10 +322,15 @@ def test_sqlite_keeps_to_the_indexes(tmp_path: Path) -> None:
             complaints += _complaints(f"statistics {statistics}: {name}", ways)
         if statistics == "none":
             filled.remove_the_waiting_and_running()
+    monkeypatch.setattr(choice, "LITTLE", 100)
+    with filled.counted():
+        steps = {which: sqlite_steps(store, admin.page(which), filled.kit.now) for which in SEARCHES}
     store.close()
 
     assert not complaints, "\n".join(complaints)
     assert set(MEANT) - seen == set()
+    # About 200 steps for each job that is passed.
+    assert {which: thousands for which, thousands in steps.items() if thousands > search.MOST_PASSED / 5} == {}
 
 
 def _complaints(verb: str, ways: list[Way]) -> list[str]:

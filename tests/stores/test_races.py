@@ -93,7 +93,7 @@ def test_two_claims_never_start_two_jobs_of_a_key_that_runs_one(
             lambda: there.create(concurrency_key="anna"),
         )
         assert (ended.applied, isinstance(made, str)) == ([claimed.job_id], True)
-        admitted = query(here.store, "SELECT count(*) FROM {s}job WHERE status = 1 AND NOT blocked")
+        admitted = query(here.store, "SELECT count(*) FROM {s}job WHERE status = {queued} AND NOT blocked")
         assert admitted == [(1,)]
 
     assert most == 1

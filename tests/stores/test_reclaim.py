@@ -36,9 +36,9 @@ def test_a_started_attempt_of_a_dead_worker_is_lost_and_runs_again(kit: Kit) -> 
     job = kit.job(claimed.job_id)
     (attempt,) = kit.run(admin.attempts(claimed.job_id))
     assert answer == Reclaimed([worker], [claimed.job_id], [], [], [])
-    assert (job.status, job.attempts, job.lost, job.worker) == (Status.SCHEDULED, 0, 1, None)
-    assert job.due_at <= to_datetime(kit.now + SECOND)
-    assert (attempt.cause, attempt.error_type, attempt.worker) == ("lost", "WorkerLost", worker)
+    assert (job.status, job.attempts, job.lost, job.worker_id) == (Status.SCHEDULED, 0, 1, None)
+    assert job.run_at <= to_datetime(kit.now + SECOND)
+    assert (attempt.cause, attempt.error_type, attempt.worker_id) == ("lost", "WorkerLost", worker)
     assert kit.events(claimed.job_id)[-1] == "job.lost"
     kit.advance(1)
     kit.run(jobs.promote())
@@ -145,7 +145,7 @@ def test_later_losses_wait_for_the_backoff_of_the_definition(kit: Kit) -> None:
 
     kit.run(jobs.reclaim(GRACE, 0.5))
 
-    assert kit.job(claimed.job_id).due_at == to_datetime(kit.now + 40 * SECOND)
+    assert kit.job(claimed.job_id).run_at == to_datetime(kit.now + 40 * SECOND)
 
 
 def test_a_job_that_waits_for_its_turn_to_run_alone_loses_nothing_with_its_worker(kit: Kit) -> None:
@@ -253,4 +253,4 @@ def test_the_attempt_keeps_the_worker_that_ran_it(kit: Kit) -> None:
     kit.advance(60)
     kit.run(jobs.reclaim(GRACE, 0.5))
 
-    assert [each.worker for each in kit.run(admin.attempts(claimed.job_id))] == [worker]
+    assert [each.worker_id for each in kit.run(admin.attempts(claimed.job_id))] == [worker]

@@ -28,7 +28,7 @@ def test_what_the_worker_does_not_hold_is_queued_again_and_costs_nothing(kit: Ki
     assert sorted(released) == [each.job_id for each in held[2:]]
     assert [kit.status(each.job_id) for each in held] == [Status.RUNNING] * 2 + [Status.QUEUED] * 2
     job = kit.job(held[2].job_id)
-    assert (job.attempts, job.lost, job.worker) == (0, 0, None)
+    assert (job.attempts, job.lost, job.worker_id) == (0, 0, None)
     assert kit.events(job.id)[-1] == "job.released"
 
 

@@ -43,7 +43,7 @@ def test_a_scheduled_job_has_its_new_priority_when_it_is_due(kit: Kit) -> None:
     assert [each.job_id for each in kit.claim()] == [scheduled, queued]
 
 
-@pytest.mark.parametrize("which", [JobFilter(tag="blue"), JobFilter(schedule="hourly")])
+@pytest.mark.parametrize("which", [JobFilter(tag="blue"), JobFilter(schedule_id="hourly")])
 def test_lists_by_priority_follow(kit: Kit, which: JobFilter) -> None:
     first, second, third = (kit.create(tags=("red", "blue"), schedule="hourly", scheduled_for=n) for n in range(3))
 

@@ -15,10 +15,10 @@ from penstock.stores.verbs import control, feed, jobs
 from tests.stores.kit import Kit
 from tests.stores.tables import check_soundness, query
 
-WAITING = (Status.SCHEDULED, Status.QUEUED)
+PENDING = (Status.SCHEDULED, Status.QUEUED)
 
 
-@pytest.mark.parametrize("status", WAITING)
+@pytest.mark.parametrize("status", PENDING)
 def test_a_job_that_waits_is_put_off_to_a_later_time(kit: Kit, status: Status) -> None:
     job_id = kit.job_in(status)
     later = kit.now + 2 * HOUR
@@ -26,7 +26,7 @@ def test_a_job_that_waits_is_put_off_to_a_later_time(kit: Kit, status: Status) -
     assert kit.run(control.reschedule(job_id, due=later)) is Status.SCHEDULED
 
     job = kit.job(job_id)
-    assert (job.status, job.due_at) == (Status.SCHEDULED, to_datetime(later))
+    assert (job.status, job.run_at) == (Status.SCHEDULED, to_datetime(later))
     assert kit.claim() == []
     assert kit.events(job_id)[-1] == "job.rescheduled"
     check_soundness(kit.store)
@@ -35,7 +35,7 @@ def test_a_job_that_waits_is_put_off_to_a_later_time(kit: Kit, status: Status) -
     assert kit.run(jobs.promote()) == [job_id]
 
 
-@pytest.mark.parametrize("status", WAITING)
+@pytest.mark.parametrize("status", PENDING)
 @pytest.mark.parametrize("ago", [0, HOUR])
 def test_a_time_that_has_come_puts_the_job_into_the_queue_now(kit: Kit, status: Status, ago: int) -> None:
     job_id = kit.job_in(status)
@@ -43,12 +43,12 @@ def test_a_time_that_has_come_puts_the_job_into_the_queue_now(kit: Kit, status: 
 
     assert kit.run(control.reschedule(job_id, due=kit.now - ago)) is Status.QUEUED
 
-    assert kit.job(job_id).due_at == to_datetime(kit.now)
+    assert kit.job(job_id).run_at == to_datetime(kit.now)
     assert [each.job_id for each in kit.claim()] == [job_id]
     check_soundness(kit.store)
 
 
-@pytest.mark.parametrize("status", WAITING)
+@pytest.mark.parametrize("status", PENDING)
 def test_time_and_priority_are_changed_together(kit: Kit, status: Status) -> None:
     job_id = kit.job_in(status)
     urgent = kit.create(priority=10)
@@ -56,7 +56,7 @@ def test_time_and_priority_are_changed_together(kit: Kit, status: Status) -> Non
 
     kit.run(control.reschedule(job_id, delay=MINUTE, priority=15, by="ada"))
 
-    assert (kit.job(job_id).priority, kit.job(job_id).due_at) == (15, to_datetime(kit.now + MINUTE))
+    assert (kit.job(job_id).priority, kit.job(job_id).run_at) == (15, to_datetime(kit.now + MINUTE))
     assert kit.events(job_id)[-2:] == ["job.rescheduled", "job.rescheduled"]
     check_soundness(kit.store)
 
@@ -79,7 +79,7 @@ def test_a_delay_counts_from_the_store_s_now(kit: Kit) -> None:
 
     kit.run(control.reschedule(job_id, delay=MINUTE))
 
-    assert kit.job(job_id).due_at == to_datetime(kit.now + MINUTE)
+    assert kit.job(job_id).run_at == to_datetime(kit.now + MINUTE)
 
 
 def test_without_a_time_it_is_now(kit: Kit) -> None:
@@ -125,7 +125,7 @@ def test_a_job_that_was_put_off_by_its_rate_pays_again_when_it_is_moved(kit: Kit
     assert kit.claim(limited=[lane]) == []
 
 
-@pytest.mark.parametrize("status", [each for each in Status if each not in WAITING])
+@pytest.mark.parametrize("status", [each for each in Status if each not in PENDING])
 def test_a_job_that_does_not_wait_keeps_its_time(kit: Kit, status: Status) -> None:
     job_id = kit.job_in(status)
     before = kit.job(job_id)
@@ -157,4 +157,4 @@ def test_the_event_tells_the_new_time_as_all_events_do(kit: Kit) -> None:
     kit.run(control.reschedule(job_id, due=kit.now + 60_000_000))
 
     event = kit.run(feed.of_job(job_id))[-1]
-    assert json.loads(event.data or "")["due"] == iso(to_datetime(kit.now + 60_000_000))
+    assert json.loads(event.data_text or "")["runAt"] == iso(to_datetime(kit.now + 60_000_000))

@@ -131,7 +131,7 @@ def test_after_a_long_rest_each_job_is_still_announced_before_it_goes(kit: Kit) 
 
     assert kit.run(admin.retire()) == Sweep([job_id], [])
     assert kit.run(admin.retire()) == Sweep([], [job_id])
-    assert [event.kind for event in kit.run(feed.of_job(job_id))][-2:] == ["job.stale", "job.deleted"]
+    assert [event.type for event in kit.run(feed.of_job(job_id))][-2:] == ["job.stale", "job.deleted"]
 
 
 def test_a_batch_is_no_larger_than_asked_for_and_the_longest_overdue_go_first(kit: Kit) -> None:

@@ -31,7 +31,7 @@ def test_a_job_that_ended_is_queued_for_another_generation(kit: Kit, status: Sta
     job = kit.job(job_id)
     assert (job.status, job.outcome, job.generation) == (Status.QUEUED, None, 2)
     assert (job.attempts, job.lost, job.fence) == (0, 0, fence)
-    assert job.due_at == job.queued_at == to_datetime(kit.now)
+    assert job.run_at == job.queued_at == to_datetime(kit.now)
     assert (job.finished_at, job.stale_at, job.cancel_requested_at) == (None, None, None)
     assert kit.events(job_id)[-1] == "job.enqueued"
     assert query(kit.store, "SELECT data FROM {s}event ORDER BY seq DESC LIMIT 1") == [('{"generation": 2}',)]
@@ -50,7 +50,7 @@ def test_the_new_generation_has_its_full_budget_of_attempts_and_losses(kit: Kit)
 
     assert (again.attempt, again.fence, kit.job(job_id).generation) == (1, claimed.fence + 1, 2)
     kit.settle(again, Trigger.SUCCEED, result="2")
-    assert (kit.status(job_id), kit.job(job_id).result) == (Status.SUCCEEDED, "2")
+    assert (kit.status(job_id), kit.job(job_id).result_text) == (Status.SUCCEEDED, "2")
     assert query(kit.store, "SELECT number, status FROM {s}attempt ORDER BY fence") == [(1, 6), (1, 5)]
     check_soundness(kit.store)
 

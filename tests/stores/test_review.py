@@ -21,7 +21,7 @@ def test_an_approved_job_without_phases_left_has_succeeded_with_what_the_handler
     assert kit.run(control.approve(job_id, by="ann", note="fine", finished=True)) is Status.SUCCEEDED
 
     job = kit.job(job_id)
-    assert (job.status, job.result) == (Status.SUCCEEDED, '"draft"')
+    assert (job.status, job.result_text) == (Status.SUCCEEDED, '"draft"')
     assert (job.finished_at, job.stale_at) == (to_datetime(kit.now), to_datetime(kit.now + 7 * DAY))
     assert kit.events(job_id)[-2:] == ["job.approved", "job.succeeded"]
     assert query(kit.store, _REVIEW) == [("approved", "ann", "fine", kit.now, '"draft"')]
@@ -33,7 +33,7 @@ def test_the_approver_may_replace_the_result(kit: Kit) -> None:
 
     kit.run(control.approve(job_id, by="ann", result='"better"', finished=True))
 
-    assert kit.job(job_id).result == '"better"'
+    assert kit.job(job_id).result_text == '"better"'
     assert query(kit.store, "SELECT result FROM {s}attempt") == [('"draft"',)]
 
 
@@ -45,7 +45,7 @@ def test_an_approved_job_with_phases_left_goes_on(kit: Kit) -> None:
 
     job = kit.job(job_id)
     assert (job.status, job.attempts, job.generation, job.finished_at) == (Status.QUEUED, 1, 1, None)
-    assert job.due_at == job.queued_at == to_datetime(kit.now)
+    assert job.run_at == job.queued_at == to_datetime(kit.now)
     assert kit.events(job_id)[-1] == "job.approved"
     (again,) = kit.claim()
     assert (again.job_id, again.fence) == (job_id, 2)
@@ -70,7 +70,12 @@ def test_a_rejected_job_has_failed_with_the_note_as_its_error(kit: Kit) -> None:
     assert kit.run(control.reject(job_id, by="ann", note="not like this")) is Status.FAILED
 
     job = kit.job(job_id)
-    assert (job.status, job.error, job.error_type, job.result) == (Status.FAILED, "not like this", "Rejected", None)
+    assert (job.status, job.error, job.error_type, job.result_text) == (
+        Status.FAILED,
+        "not like this",
+        "Rejected",
+        None,
+    )
     assert kit.events(job_id)[-2:] == ["job.rejected", "job.failed"]
     assert query(kit.store, _REVIEW)[0][:3] == ("rejected", "ann", "not like this")
     check_soundness(kit.store)

@@ -20,14 +20,15 @@ from tests.stores.tables import query
 
 def test_a_schedule_is_read_as_it_was_saved(kit: Kit) -> None:
     wanted = Schedule(
-        "nightly", "report", Kind.CRON, "0 3 * * *", version=2, params='{"ä": 1}', priority=4, timezone="Europe/Berlin",
-        missed=Missed.ALL, missed_max=7, missed_window=HOUR, overlap=Overlap.QUEUE_ONE, jitter=5, owner="code",
-        next_run_at=START + HOUR,
+        "nightly", "report", Kind.CRON, "0 3 * * *", definition_version=2, params_text='{"ä": 1}', priority=4,
+        timezone="Europe/Berlin", missed=Missed.ALL, missed_max=7, missed_window=HOUR, overlap=Overlap.QUEUE_ONE,
+        jitter=5, owner="code", next_run_at=START + HOUR,
     )  # fmt: skip
 
     row = kit.run(schedules.save(wanted, by="ann"))
 
     assert row.schedule == wanted
+    assert row.schedule.params == {"ä": 1}
     assert (row.revision, row.pause, row.last_scheduled_at) == (1, None, None)
     assert row.created_at == row.updated_at == to_datetime(kit.now)
     assert kit.run(schedules.get("nightly")) == row
@@ -192,8 +193,8 @@ def test_the_audit_does_not_show_secret_parameters(kit: Kit) -> None:
     kit.define("work", version=2, secret_fields=("pin",))
     params = '{"code":"canary","pin":"canary","my_token":"canary","n":1.50}'
 
-    _save(kit, params=params)
-    _save(kit, params=params, expression="0 4 * * *")
+    _save(kit, params_text=params)
+    _save(kit, params_text=params, expression="0 4 * * *")
     kit.run(schedules.remove("nightly", by="ann"))
 
     shown = '{"code":"***","pin":"***","my_token":"***","n":1.50}'
@@ -202,7 +203,7 @@ def test_the_audit_does_not_show_secret_parameters(kit: Kit) -> None:
 
 
 def test_the_audit_shows_no_parameter_of_a_definition_that_nobody_knows(kit: Kit) -> None:
-    _save(kit, params='{"a":"canary","b":[1]}')
+    _save(kit, params_text='{"a":"canary","b":[1]}')
 
     assert json.loads(_audit(kit)[0][4])["params"] == '{"a":"***","b":"***"}'
 

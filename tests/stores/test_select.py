@@ -47,8 +47,8 @@ def test_several_statuses_may_be_asked_for(kit: Kit) -> None:
 def test_jobs_are_found_by_their_ids(kit: Kit) -> None:
     first, _, third = (kit.create() for _ in range(3))
 
-    assert _select(kit, ids=(third, first, kit.new_id())) == [first, third]
-    assert _select(kit, ids=()) == []
+    assert _select(kit, job_id=(third, first, kit.new_id())) == [first, third]
+    assert _select(kit, job_id=()) == []
 
 
 def test_jobs_are_found_by_their_definition_whatever_its_version(kit: Kit) -> None:
@@ -58,8 +58,8 @@ def test_jobs_are_found_by_their_definition_whatever_its_version(kit: Kit) -> No
     new = kit.create("report")
     kit.create("work")
 
-    assert _select(kit, definition="report") == [old, new]
-    assert _select(kit, definition="unknown") == []
+    assert _select(kit, definition_key="report") == [old, new]
+    assert _select(kit, definition_key="unknown") == []
 
 
 def test_jobs_are_found_by_what_they_refer_to(kit: Kit) -> None:
@@ -77,8 +77,8 @@ def test_jobs_are_found_by_tag_schedule_and_parent(kit: Kit) -> None:
 
     assert _select(kit, tag="red") == [parent, child]
     assert _select(kit, tag="blue") == [child]
-    assert _select(kit, parent=parent) == [child]
-    assert _select(kit, schedule="nightly") == [child]
+    assert _select(kit, parent_id=parent) == [child]
+    assert _select(kit, schedule_id="nightly") == [child]
 
 
 def test_jobs_are_found_by_when_they_were_created(kit: Kit) -> None:
@@ -104,7 +104,7 @@ def test_conditions_are_all_to_be_met(kit: Kit) -> None:
     kit.job_in(Status.FAILED)
     kit.job_in(Status.CANCELLED, tags=("red",))
 
-    assert _select(kit, status=(Status.FAILED,), tag="red", definition="work") == [wanted]
+    assert _select(kit, status=(Status.FAILED,), tag="red", definition_key="work") == [wanted]
 
 
 def _select(kit: Kit, **conditions: object) -> list[str]:

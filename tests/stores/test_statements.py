@@ -20,7 +20,7 @@ def test_every_statement_says_in_a_sentence_what_it_does() -> None:
 
 
 def test_every_expression_that_a_statement_uses_is_known() -> None:
-    known = {"schema", "now", "input", "filters", "along", "among", "order", "unless_there"}
+    known = {"schema", "now", "input", "filters", "along", "among", "order", "answer", "checked", "unless_there"}
     for entry in (*POSTGRES.values(), *SQLITE.values()):
         assert set(re.findall(r"\{(\w+)\}", entry.text + entry.each)) <= known, entry.name
 

@@ -27,7 +27,7 @@ HOURS_OF_THREE = [(0, 2), (24, 1)]
 
 
 def of(kit: Kit, key: str = "work", since: int | None = None) -> DefinitionStats:
-    (found,) = [each for each in kit.run(admin.stats(since)).definitions if each.definition == key]
+    (found,) = [each for each in kit.run(admin.stats(since)).definitions if each.definition_key == key]
     return found
 
 
@@ -148,9 +148,9 @@ def test_the_oldest_of_a_definition_is_found_behind_whatever_is_more_urgent(kit:
     kit.create("mail")
     kit.create("later", delay=HOUR)
 
-    assert of(kit).oldest_due_at == to_datetime(START)
-    assert of(kit, "mail").oldest_due_at == to_datetime(kit.now)
-    assert of(kit, "later").oldest_due_at is None
+    assert of(kit).oldest_run_at == to_datetime(START)
+    assert of(kit, "mail").oldest_run_at == to_datetime(kit.now)
+    assert of(kit, "later").oldest_run_at is None
 
 
 @pytest.mark.parametrize("priority", range(21))
@@ -160,7 +160,7 @@ def test_the_oldest_is_found_in_each_priority(kit: Kit, priority: int) -> None:
     for other in range(21):
         kit.create(priority=other)
 
-    assert of(kit).oldest_due_at == to_datetime(START)
+    assert of(kit).oldest_run_at == to_datetime(START)
 
 
 def test_jobs_that_are_held_back_by_their_key_are_deep_but_not_ready(kit: Kit) -> None:
@@ -171,7 +171,7 @@ def test_jobs_that_are_held_back_by_their_key_are_deep_but_not_ready(kit: Kit) -
     kit.claim(limit=1)
 
     assert of(kit).depth == 1
-    assert of(kit).oldest_due_at is None
+    assert of(kit).oldest_run_at is None
 
 
 @pytest.mark.parametrize("folded", [False, True])
@@ -251,7 +251,7 @@ def test_figures_equal_the_rows_after_a_random_history(kit: Kit) -> None:
     keys = {kit.define(key): key for key in ("one", "two", "three")}
 
     def claim(limit: int) -> list[Claimed]:
-        queued = {row[0]: row[1] for row in query(kit.store, "SELECT id, queued_at FROM {s}job WHERE status = 1")}
+        queued: dict[Any, int] = dict(query(kit.store, "SELECT id, queued_at FROM {s}job WHERE status = {queued}"))
         taken = kit.claim(limit=limit)
         for each in taken:
             waits[keys[each.lane]].append((kit.now - {str(key): at for key, at in queued.items()}[each.job_id]) / 1e6)
@@ -283,13 +283,13 @@ def test_figures_equal_the_rows_after_a_random_history(kit: Kit) -> None:
 
     text = "SELECT key, status, count(*) FROM {s}job JOIN {s}definition USING (lane) GROUP BY 1, 2"
     rows = {(key, BY_CODE[status]): n for key, status, n in query(kit.store, text)}
-    assert {(each.definition, status): n for each in found.definitions for status, n in each.counts.items()} == rows
-    text = "SELECT key, min(due_at) FROM {s}job JOIN {s}definition USING (lane) WHERE status = 1 GROUP BY 1"
+    assert {(each.definition_key, status): n for each in found.definitions for status, n in each.counts.items()} == rows
+    text = "SELECT key, min(due_at) FROM {s}job JOIN {s}definition USING (lane) WHERE status = {queued} GROUP BY 1"
     oldest = {key: to_datetime(at) for key, at in query(kit.store, text)}
-    assert {each.definition: each.oldest_due_at for each in found.definitions if each.oldest_due_at} == oldest
+    assert {each.definition_key: each.oldest_run_at for each in found.definitions if each.oldest_run_at} == oldest
     text = (
         "SELECT key, priority, count(*), min(due_at) FROM {s}job JOIN {s}definition USING (lane)"
-        " WHERE status = 1 GROUP BY 1, 2"
+        " WHERE status = {queued} GROUP BY 1, 2"
     )
     ready = {(key, priority): (n, to_datetime(at)) for key, priority, n, at in query(kit.store, text)}
     assert {(each.definition, each.priority): (each.depth, each.oldest_due_at) for each in totals.ready} == ready
@@ -315,9 +315,11 @@ def test_figures_equal_the_rows_after_a_random_history(kit: Kit) -> None:
         assert each.runs == histogram(ran)
         assert each.waits == histogram(waits[each.definition])
     for one in found.definitions:
-        took = [took for key, status, took, _ in attempts if key == one.definition and status == Status.SUCCEEDED.code]
+        took = [
+            took for key, status, took, _ in attempts if key == one.definition_key and status == Status.SUCCEEDED.code
+        ]
         assert one.durations == durations(histogram(took))
-        assert one.waits == durations(histogram(waits[one.definition]))
+        assert one.waits == durations(histogram(waits[one.definition_key]))
     assert kit.run(admin.fold()) >= 0
     assert kit.run(admin.totals()) == totals
     assert kit.run(admin.stats(START)) == found

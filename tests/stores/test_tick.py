@@ -29,7 +29,7 @@ def test_a_tick_makes_a_job_and_moves_the_schedule_on(kit: Kit) -> None:
     job = kit.job(draft.id)
     assert answer == Ticked("made", draft.id)
     assert (row.last_scheduled_at, row.schedule.next_run_at) == (to_datetime(START), START + DAY)
-    assert (job.status, job.schedule, job.scheduled_for) == (Status.SCHEDULED, "nightly", to_datetime(START))
+    assert (job.status, job.schedule_id, job.scheduled_for) == (Status.SCHEDULED, "nightly", to_datetime(START))
     assert kit.events(draft.id) == ["job.enqueued"]
     check_soundness(kit.store)
 
@@ -88,7 +88,7 @@ def test_without_a_draft_the_instant_is_passed_over(kit: Kit) -> None:
     assert _jobs(kit) == []
     assert kit.run(schedules.get("nightly")).last_scheduled_at == to_datetime(START)
     assert query(kit.store, "SELECT kind, subject, data FROM {s}event") == [
-        ("schedule.missed", "nightly", f'{{"instant": "{iso(to_datetime(START))}", "passedOver": 3}}')
+        ("schedule.missed", "nightly", f'{{"scheduledFor": "{iso(to_datetime(START))}", "passedOver": 3}}')
     ]
 
 
@@ -99,7 +99,7 @@ def test_instants_that_a_made_tick_passes_over_are_told_of(kit: Kit) -> None:
 
     assert answer.verdict == "made"
     assert query(kit.store, "SELECT kind, data FROM {s}event WHERE subject = 'nightly'") == [
-        ("schedule.missed", f'{{"instant": "{iso(to_datetime(START))}", "passedOver": 7}}')
+        ("schedule.missed", f'{{"scheduledFor": "{iso(to_datetime(START))}", "passedOver": 7}}')
     ]
 
 
@@ -132,7 +132,7 @@ def test_a_skipped_tick_is_told_and_kept_on_record(kit: Kit) -> None:
     assert _tick(kit, overlap=Overlap.SKIP) == Ticked("skipped")
 
     assert query(kit.store, "SELECT subject, data FROM {s}event WHERE kind = 'schedule.skipped'") == [
-        ("nightly", f'{{"instant": "{iso(to_datetime(START))}", "passedOver": 0, "overlap": "skip"}}')
+        ("nightly", f'{{"scheduledFor": "{iso(to_datetime(START))}", "passedOver": 0, "overlap": "skip"}}')
     ]
     (tick,) = kit.run(schedules.ticks("nightly"))
     assert (tick["verdict"], tick["jobId"]) == ("skipped", None)
@@ -197,10 +197,10 @@ def test_the_newest_ticks_come_first(kit: Kit) -> None:
     ticks = kit.run(schedules.ticks("nightly", limit=2))
 
     assert ticks[0] == {
-        "instant": to_datetime(START + 3 * DAY), "verdict": "made", "passedOver": 0, "jobId": last.job_id,
+        "scheduledFor": to_datetime(START + 3 * DAY), "verdict": "made", "passedOver": 0, "jobId": last.job_id,
         "at": to_datetime(kit.now),
     }  # fmt: skip
-    assert [each["instant"] for each in ticks] == [to_datetime(START + 3 * DAY), to_datetime(START + 2 * DAY)]
+    assert [each["scheduledFor"] for each in ticks] == [to_datetime(START + 3 * DAY), to_datetime(START + 2 * DAY)]
 
 
 def test_however_many_tick_at_once_there_is_one_job_for_each_instant(shared_store: Any) -> None:
@@ -242,7 +242,7 @@ def test_many_schedules_tick_in_one_transaction_each_as_it_would_by_itself(kit: 
         Ticked("made", late.id), Ticked("taken"), Ticked("skipped"), Ticked("made", own.id), Ticked("taken"),
         Ticked("missed"), Ticked("made", there),
     ]  # fmt: skip
-    told = [(each.kind, each.subject) for each in kit.run(feed.read(begun)).events if each.subject is not None]
+    told = [(each.type, each.subject) for each in kit.run(feed.read(begun)).events if each.subject is not None]
     assert told == [("schedule.missed", "late"), ("schedule.skipped", "busy"), ("schedule.missed", "gone over")]
     (tick,) = kit.run(schedules.ticks("allowed"))
     assert tick["jobId"] == there

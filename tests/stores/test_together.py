@@ -97,7 +97,7 @@ def test_creates_that_wait_for_each_other_share_a_transaction_and_each_gets_its_
 
     assert [[each.job_id for each in answer] for answer in made] == [[draft.id] for draft in drafts]
     assert all(each.created for answer in made for each in answer)
-    assert [kit.job(draft.id).params for draft in drafts] == [draft.params for draft in drafts]
+    assert [kit.job(draft.id).params_text for draft in drafts] == [draft.params for draft in drafts]
     found = transactions(kit.store)
     assert found.keys() == {draft.id for draft in drafts}
     assert len(set(found.values())) == 1

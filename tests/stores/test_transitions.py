@@ -144,11 +144,11 @@ def test_the_table_and_the_ways_speak_of_the_same_triggers() -> None:
         (Status.QUEUED, "blocked = true", "job_held_back"),
         (Status.SCHEDULED, "blocked = true, limit_key = 'work|k'", "job_held_back"),
         (Status.QUEUED, "queued_at = NULL", "job_was_queued"),
-        (Status.SCHEDULED, "status = 1", "job_was_queued"),
-        (Status.RUNNING, "status = 3", "job_asked_to_stop"),
-        (Status.QUEUED, "status = 4", "job_was_claimed"),
-        (Status.CANCELLED, "status = 5", "job_was_claimed"),
-        (Status.SUCCEEDED, "status = 8", ""),
+        (Status.SCHEDULED, "status = {queued}", "job_was_queued"),
+        (Status.RUNNING, "status = {cancelling}", "job_asked_to_stop"),
+        (Status.QUEUED, "status = {review_needed}", "job_was_claimed"),
+        (Status.CANCELLED, "status = {succeeded}", "job_was_claimed"),
+        (Status.SUCCEEDED, "status = {stale}", ""),
         (Status.QUEUED, "status = -1", ""),
         (Status.QUEUED, "priority = 21", ""),
         (Status.QUEUED, "priority = -1", ""),
@@ -176,7 +176,8 @@ def test_the_schema_refuses_a_job_that_may_never_be(kit: Kit, status: Status, ch
         ("definition", "version = 0"),
         ("worker", "ended = 'asleep'"),
         ("phase", "status = 'waiting'"),
-        ("phase", "completed_at = NULL"),
+        ("phase", "ended_at = NULL"),
+        ("phase", "forgotten = NOT forgotten"),
         ("progress", "percent = 101"),
         ("review", "decision = 'perhaps'"),
         ("log", "level = 4"),
@@ -185,7 +186,7 @@ def test_the_schema_refuses_a_job_that_may_never_be(kit: Kit, status: Status, ch
 def test_the_schema_refuses_what_may_never_be_elsewhere(kit: Kit, table: str, change_to: str) -> None:
     claimed = kit.running()
     held = kit.held(claimed)
-    kit.run(jobs.save_phase(held, "run", 0, "completed"))
+    kit.run(jobs.save_phase(held, "run", 0, "completed", result="1"))
     kit.run(jobs.save_progress([(held, 1.0, None, None)]))
     kit.run(jobs.save_logs(held, [LogLine("info", "hello")]))
     kit.settle(claimed, Trigger.ASK_REVIEW)

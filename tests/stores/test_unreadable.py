@@ -17,13 +17,13 @@ from tests.stores.tables import change, query
 BODIES = {
     "no JSON": "{broken",
     "no object": "[1]",
-    "a field too few": '{"definition": "work"}',
-    "an unknown kind": json.dumps({"definition": "work", "kind": "weekly", "expression": "x", "missed": "skip",
+    "a field too few": '{"definition_key": "work"}',
+    "an unknown kind": json.dumps({"definition_key": "work", "kind": "weekly", "expression": "x", "missed": "skip",
                                    "overlap": "skip"}),
-    "a field too many": json.dumps({"definition": "work", "kind": "cron", "expression": "x", "missed": "skip",
+    "a field too many": json.dumps({"definition_key": "work", "kind": "cron", "expression": "x", "missed": "skip",
                                     "overlap": "skip", "moon": "full"}),
-    "a field of another type": json.dumps({"definition": "work", "kind": "cron", "expression": "x", "missed": "skip",
-                                           "overlap": "skip", "jitter": "much"}),
+    "a field of another type": json.dumps({"definition_key": "work", "kind": "cron", "expression": "x",
+                                           "missed": "skip", "overlap": "skip", "jitter": "much"}),
 }  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def test_saving_it_anew_repairs_a_schedule_and_keeps_its_mark_and_pause(kit: Kit
     saved = _save(kit, "bad", next_run_at=START)
 
     assert saved.error is None
-    assert (saved.schedule.definition, saved.schedule.next_run_at) == ("work", START + HOUR), "not before the mark"
+    assert (saved.schedule.definition_key, saved.schedule.next_run_at) == ("work", START + HOUR), "not before the mark"
     assert saved.pause is not None
     assert kit.run(schedules.get("bad")) == saved
     before = json.loads(kit.run(admin.audit())[0].before or "{}")

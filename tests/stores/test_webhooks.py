@@ -11,12 +11,13 @@ from penstock.core import event as kinds
 from penstock.core.errors import NotFound, RevisionConflict
 from penstock.core.instant import DAY, SECOND, to_datetime
 from penstock.core.plan import Plan
+from penstock.core.schedule import Kind, Schedule
 from penstock.core.transitions import Status, Trigger
 from penstock.core.webhook import (
-    DEFAULT_KINDS,
+    DEFAULT_EVENTS,
     EndpointDraft,
 )
-from penstock.stores.verbs import control, feed, jobs, webhooks
+from penstock.stores.verbs import control, feed, jobs, schedules, webhooks
 from tests.stores.kit import Kit
 from tests.stores.parcels import OTHER, SECRET, URL, endpoint, listed, settle, spread, take, told
 from tests.stores.rivals import Arena, another
@@ -26,10 +27,10 @@ pytestmark = pytest.mark.usefixtures("sound")
 
 
 def test_an_endpoint_is_kept_and_of_its_secret_only_the_end_is_read(kit: Kit) -> None:
-    made = endpoint(kit, description="orders", kinds=("job.*",), definitions=("work",))
+    made = endpoint(kit, description="orders", events=("job.*",), definition_keys=("work",))
 
     assert made == kit.run(webhooks.endpoint("first"))
-    assert (made.url, made.description, made.kinds, made.definitions) == (URL, "orders", ("job.*",), ("work",))
+    assert (made.url, made.description, made.events, made.definition_keys) == (URL, "orders", ("job.*",), ("work",))
     assert (made.enabled, made.revision, made.secret_hints, made.failures) == (True, 1, (SECRET[-4:],), 0)
     assert (made.created_at, made.open_until) == (to_datetime(kit.now), None)
     assert SECRET not in repr(made)
@@ -128,7 +129,7 @@ def test_each_event_that_was_asked_for_makes_one_delivery(kit: Kit) -> None:
 
 def test_the_job_in_a_body_has_all_its_phases(kit: Kit) -> None:
     kit.define("work", phases=("load", "store"))
-    endpoint(kit, kinds=("job.succeeded", "job.cancelled"))
+    endpoint(kit, events=("job.succeeded", "job.cancelled"))
     claimed = kit.running("work")
     kit.run(jobs.save_phase(kit.held(claimed), "load", 0, "completed", result="3"))
     kit.run(control.cancel([claimed.job_id]))
@@ -141,6 +142,23 @@ def test_the_job_in_a_body_has_all_its_phases(kit: Kit) -> None:
     assert [(each["name"], each["status"], each["result"]) for each in told] == [
         ("load", "completed", 3), ("store", "pending", None)
     ]  # fmt: skip
+
+
+def test_a_body_names_the_attempt_the_file_and_the_schedule(kit: Kit) -> None:
+    kit.define("work", source="jobs/work.py")
+    kit.run(schedules.save(Schedule("nightly", "work", Kind.CRON, "0 3 * * *"), by="code"))
+    endpoint(kit)
+    claimed = kit.running("work", schedule="nightly", scheduled_for=kit.now)
+    kit.advance(2)
+    kit.settle(claimed)
+    kit.advance(60)
+
+    spread(kit)
+
+    (parcel,) = take(kit)
+    said = json.loads(parcel.body)["data"]
+    assert (said["attempt"], said["duration"], said["source"]) == (1, 2.0, "jobs/work.py")
+    assert (said["scheduleId"], said["scheduleExpression"]) == ("nightly", "0 3 * * *")
 
 
 def test_the_body_is_what_the_job_was_when_the_delivery_was_made(kit: Kit) -> None:
@@ -186,9 +204,9 @@ def test_where_nobody_knows_what_is_secret_no_parameter_is_told_and_the_others_g
 
 def test_kinds_and_definitions_limit_what_an_endpoint_is_told(kit: Kit) -> None:
     kit.define("mail")
-    endpoint(kit, "starts", kinds=("onStart",))
-    endpoint(kit, "mails", definitions=("mail",))
-    endpoint(kit, "all", kinds=("*",), definitions=("work",))
+    endpoint(kit, "starts", events=("onStart",))
+    endpoint(kit, "mails", definition_keys=("mail",))
+    endpoint(kit, "all", events=("*",), definition_keys=("work",))
     work, mail = kit.job_in(Status.SUCCEEDED), kit.job_in(Status.CANCELLED, "mail")
     spread(kit)
 
@@ -203,10 +221,10 @@ def test_a_job_with_a_url_and_the_global_url_are_told_of_the_default_kinds(kit: 
     kit.job_in(Status.SUCCEEDED)
 
     assert spread(kit, global_url="https://all.test/") == 3
-    assert {(each.endpoint, each.url) for each in listed(kit, job_id=job_id)} == {
+    assert {(each.webhook_id, each.url) for each in listed(kit, job_id=job_id)} == {
         ("job", "https://job.test/x"), ("global", "https://all.test/"),
     }  # fmt: skip
-    assert {each.kind for each in listed(kit)} <= set(DEFAULT_KINDS)
+    assert {each.type for each in listed(kit)} <= set(DEFAULT_EVENTS)
 
 
 def test_a_job_that_was_created_before_anybody_read_the_feed_is_told_all_the_same(kit: Kit) -> None:
@@ -290,7 +308,7 @@ def test_a_cursor_whose_events_are_gone_begins_again_and_says_so(kit: Kit) -> No
 
 
 def test_a_job_that_is_gone_before_it_was_told_of_makes_no_delivery_but_its_deletion(kit: Kit) -> None:
-    endpoint(kit, kinds=("*",))
+    endpoint(kit, events=("*",))
     job_id = kit.job_in(Status.CANCELLED)
     kit.run(control.delete([job_id]))
 
@@ -302,7 +320,7 @@ def test_a_job_that_is_gone_before_it_was_told_of_makes_no_delivery_but_its_dele
 
 
 def test_events_about_webhooks_make_no_webhooks(kit: Kit) -> None:
-    endpoint(kit, kinds=("*",))
+    endpoint(kit, events=("*",))
     job_id = kit.job_in(Status.CANCELLED)
     spread(kit)
     for parcel in take(kit, per_endpoint=16):

@@ -42,7 +42,7 @@ def test_a_job_that_is_next_stands_behind_nothing(kit: Kit) -> None:
     reason = only(kit, job_id)
 
     assert (reason.code, reason.until, reason.by) == ("behind", None, None)
-    assert "next" in reason.text
+    assert "next" in reason.message
 
 
 def test_a_job_is_behind_those_that_workers_take_first(kit: Kit) -> None:
@@ -58,7 +58,7 @@ def test_a_job_is_behind_those_that_workers_take_first(kit: Kit) -> None:
 
     reason = only(kit, job_id)
 
-    assert (reason.code, reason.text) == ("behind", "2 jobs stand before it.")
+    assert (reason.code, reason.message) == ("behind", "2 jobs stand before it.")
 
 
 def test_more_than_a_thousand_in_front_are_not_counted(kit: Kit) -> None:
@@ -66,7 +66,7 @@ def test_more_than_a_thousand_in_front_are_not_counted(kit: Kit) -> None:
     job_id = kit.create()
     kit.worker()
 
-    assert only(kit, job_id).text == "1000 or more jobs stand before it."
+    assert only(kit, job_id).message == "1000 or more jobs stand before it."
 
 
 def test_a_job_whose_time_has_not_come(kit: Kit) -> None:
@@ -94,8 +94,8 @@ def test_a_paused_definition(kit: Kit) -> None:
     reason = only(kit, job_id)
 
     assert (reason.code, reason.by, reason.until) == ("paused", "anna", to_datetime(kit.now + HOUR))
-    assert "'work' is paused by anna" in reason.text
-    assert reason.text.endswith("The printer burns.")
+    assert "'work' is paused by anna" in reason.message
+    assert reason.message.endswith("The printer burns.")
     kit.advance(3601)
     kit.worker()
     assert codes(kit, job_id) == ["behind"]
@@ -109,7 +109,7 @@ def test_a_paused_system(kit: Kit) -> None:
     reason = only(kit, job_id)
 
     assert (reason.code, reason.by, reason.until) == ("system_paused", "bert", None)
-    assert "upgrade" in reason.text
+    assert "upgrade" in reason.message
 
 
 def test_workers_that_are_disabled(kit: Kit) -> None:
@@ -120,7 +120,7 @@ def test_workers_that_are_disabled(kit: Kit) -> None:
     reason = only(kit, job_id)
 
     assert (reason.code, reason.by, reason.until) == ("disabled", "anna", None)
-    assert "anna has disabled them in the worker configuration" in reason.text
+    assert "anna has disabled them in the worker configuration" in reason.message
     kit.run(admin.put_setting("worker", '{"enabled": true}', by="bert"))
     assert codes(kit, job_id) == ["behind"]
 
@@ -137,14 +137,14 @@ def test_a_job_that_no_worker_can_run(kit: Kit) -> None:
     job_id = kit.create()
     kit.define("other")
     kit.worker(lanes=(kit.define("other"),))
-    assert "in any version" in only(kit, job_id).text
+    assert "in any version" in only(kit, job_id).message
 
     kit.worker(lanes=(kit.define("work", version=2), kit.define("work", version=3)))
 
     reason = only(kit, job_id)
     assert (reason.code, reason.by) == ("no_worker", None)
-    assert "'work' version 1" in reason.text
-    assert "version 2, 3 is served" in reason.text
+    assert "'work' version 1" in reason.message
+    assert "version 2, 3 is served" in reason.message
 
 
 def test_workers_that_cannot_start_their_application_are_named(kit: Kit) -> None:
@@ -158,7 +158,7 @@ def test_workers_that_cannot_start_their_application_are_named(kit: Kit) -> None
 
     reason = only(kit, job_id)
     assert (reason.code, reason.by) == ("no_worker", failing)
-    assert reason.text.endswith(f"Worker {failing} cannot start its application.")
+    assert reason.message.endswith(f"Worker {failing} cannot start its application.")
 
 
 def test_a_worker_whose_lease_has_ended_serves_nothing(kit: Kit) -> None:
@@ -181,8 +181,8 @@ def test_a_definition_that_runs_as_many_as_it_may(kit: Kit) -> None:
     reason = only(kit, job_id)
 
     assert (reason.code, reason.by) == ("concurrency_full", ",".join(running[:5]))
-    assert "may run 7 at once" in reason.text
-    assert reason.text.endswith(f"{running[4]} and 2 more.")
+    assert "may run 7 at once" in reason.message
+    assert reason.message.endswith(f"{running[4]} and 2 more.")
 
 
 def test_a_definition_with_a_free_slot_is_not_full(kit: Kit) -> None:
@@ -203,7 +203,7 @@ def test_a_concurrency_key_that_others_hold(kit: Kit) -> None:
     reason = only(kit, job_id)
 
     assert (reason.code, reason.by) == ("key_full", ",".join(holders))
-    assert "'anna' lets 2 through" in reason.text
+    assert "'anna' lets 2 through" in reason.message
     assert codes(kit, other) == ["behind"]
 
 
@@ -248,12 +248,12 @@ def test_all_that_holds_a_job_is_told_at_once(kit: Kit) -> None:
 
 def test_a_running_job(kit: Kit) -> None:
     claimed = kit.running()
-    worker = kit.job(claimed.job_id).worker
+    worker = kit.job(claimed.job_id).worker_id
 
     reason = only(kit, claimed.job_id)
 
     assert (reason.code, reason.by) == ("running", worker)
-    assert "since" in reason.text
+    assert "since" in reason.message
 
 
 def test_a_job_that_is_claimed_and_not_started(kit: Kit) -> None:
@@ -262,8 +262,8 @@ def test_a_job_that_is_claimed_and_not_started(kit: Kit) -> None:
 
     reason = only(kit, job_id)
 
-    assert (reason.code, reason.by) == ("running", kit.job(job_id).worker)
-    assert "claimed" in reason.text
+    assert (reason.code, reason.by) == ("running", kit.job(job_id).worker_id)
+    assert "claimed" in reason.message
 
 
 def test_a_job_that_was_asked_to_stop(kit: Kit) -> None:
@@ -281,7 +281,7 @@ def test_a_job_that_has_ended(kit: Kit, status: Status) -> None:
     reason = only(kit, kit.job_in(status))
 
     assert reason.code == "ended"
-    assert reason.text.endswith(f": {'succeeded' if status is Status.STALE else status}.")
+    assert reason.message.endswith(f": {'succeeded' if status is Status.STALE else status}.")
 
 
 def test_a_retry_that_waits_for_its_backoff_is_not_due(kit: Kit) -> None:

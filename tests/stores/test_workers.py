@@ -24,7 +24,7 @@ def test_a_worker_reads_as_it_introduced_itself(kit: Kit) -> None:
     assert worker(kit) == WorkerRow(
         id=info.id, name="mail-1", host="böx", pid=4711, lanes=(3, 1), slots=8, code_version="1.2",
         started_at=to_datetime(START), heartbeat_at=to_datetime(START), live=True, ended=None,
-        lease_until=to_datetime(START + LEASE),
+        lease_expires_at=to_datetime(START + LEASE),
     )  # fmt: skip
 
 
@@ -85,11 +85,11 @@ def test_on_sqlite_a_jump_of_the_wall_clock_ends_no_lease_and_a_reboot_ends_all(
     clock.jump(3600)
     (row,) = store.run(admin.workers())
     assert row.live
-    assert row.lease_until == to_datetime(store.run(admin.clock()) + LEASE)
+    assert row.lease_expires_at == to_datetime(store.run(admin.clock()) + LEASE)
 
     clock.boot = "boot-2"
     (row,) = store.run(admin.workers())
-    assert (row.live, row.lease_until) == (False, None)
+    assert (row.live, row.lease_expires_at) == (False, None)
     store.close()
 
 

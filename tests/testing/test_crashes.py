@@ -61,7 +61,7 @@ def test_a_job_goes_on_with_the_phase_that_was_not_kept(
     assert job.result(0) == "saved 50"
     assert [each.cause for each in app.attempts(job.id)] == ["lost", "returned"]
     assert (job.job.attempts, job.job.lost) == (1, 0)
-    assert "job.lost" in [event.kind for event in app.events(job_id=job.id, timeout=0)]
+    assert "job.lost" in [event.type for event in app.events(job_id=job.id, timeout=0)]
 
 
 def test_a_plain_job_is_run_again(app: Penstock, kit: TestApp) -> None:

@@ -189,8 +189,8 @@ def test_jobs_that_jobs_create_are_run_and_not_created_twice(app: Penstock, kit:
     drained = kit.drain()
 
     children = kit.jobs(child)
-    assert [each.result for each in children] == ["1", "2", "3"]
-    assert {each.parent for each in children} == {job.id}
+    assert [each.result for each in children] == [1, 2, 3]
+    assert {each.parent_id for each in children} == {job.id}
     assert job.result(0) == [each.id for each in children]
     assert len(drained.succeeded) == 4
 
@@ -292,8 +292,8 @@ def test_what_a_handler_says_is_kept(app: Penstock, kit: TestApp) -> None:
     ]
     assert (job.job.progress, job.job.progress_message) == (40, "nearly half")
     assert job.job.error == "wrong password ***"
-    (own,) = app.events(job_id=job.id, kinds="order.*", timeout=0)
-    assert own.data == '{"order":7}'
+    (own,) = app.events(job_id=job.id, type="order.*", timeout=0)
+    assert own.data == {"order": 7}
     assert logging.getLogger().level == level
 
 

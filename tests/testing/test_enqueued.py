@@ -49,9 +49,9 @@ def test_parameters_are_compared_as_they_are_kept(kit: TestApp, send: Any) -> No
         ({"priority": 15}, {"priority": 15}, {"priority": 10}),
         ({"delay": 60}, {"delay": 60}, {"delay": 61}),
         (
-            {"at": datetime(2100, 1, 1, tzinfo=UTC)},
-            {"at": datetime(2100, 1, 1, tzinfo=UTC)},
-            {"at": datetime(2100, 1, 2, tzinfo=UTC)},
+            {"run_at": datetime(2100, 1, 1, tzinfo=UTC)},
+            {"run_at": datetime(2100, 1, 1, tzinfo=UTC)},
+            {"run_at": datetime(2100, 1, 2, tzinfo=UTC)},
         ),
         ({"max_attempts": 7}, {"max_attempts": 7}, {"max_attempts": 3}),
         ({"idempotency_key": "k"}, {"idempotency_key": "k"}, {"idempotency_key": "other"}),

@@ -103,9 +103,9 @@ def test_listeners_of_before_hear_what_the_kit_does_and_those_of_the_kit_leave_w
 
     before: list[str] = []
     inside: list[str] = []
-    app.on("job.succeeded", lambda event: before.append(event.kind))
+    app.on("job.succeeded", lambda event: before.append(event.type))
     with TestApp(app) as kit:
-        app.on("job.*", lambda event: inside.append(event.kind))
+        app.on("job.*", lambda event: inside.append(event.type))
         work.enqueue()
         kit.drain()
     assert (before, inside) == (["job.succeeded"], ["job.enqueued", "job.started", "job.succeeded"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +56,14 @@ def _enqueued(app: Penstock) -> dict[str, JobHandle[Any]]:
 def _at_rest(app: Penstock) -> bool:
     """Nothing runs, and what waits is what asked for that."""
     busy = app.jobs(status=["queued", "running", "scheduled"]).jobs
-    return {job.definition for job in busy} == {"sleepy"} and busy[0].status == "scheduled"
+    return {job.definition_key for job in busy} == {"sleepy"} and busy[0].status == "scheduled"
 
 
 def _traces(app: Penstock, handle: JobHandle[Any]) -> dict[str, Any]:
     """Everything about a job that does not depend on when and where it ran."""
     job = handle.refresh()
     attempts = app.attempts(job.id)
-    children = list(app.iter_jobs(parent=job.id, sort="createdAt"))
+    children = list(app.iter_jobs(parent_id=job.id, sort="createdAt"))
     return {
         "job": (job.status, job.attempts, job.lost, job.error_type, job.error, job.result),
         "progress": (job.progress, job.progress_message, job.current_phase),
@@ -72,10 +71,10 @@ def _traces(app: Penstock, handle: JobHandle[Any]) -> dict[str, Any]:
         "tracebacks": [(each.fingerprint, each.traceback) for each in attempts],
         "phases": [(each.name, each.status, each.result, each.fence) for each in app.phases(job.id)],
         "logs": [(line.level, line.message, line.phase, line.details, line.fence) for line in app.logs(job.id)],
-        "children": [(each.definition, json.loads(each.params), each.status) for each in children],
+        "children": [(each.definition_key, each.params, each.status) for each in children],
         "events": [
-            (event.kind, event.fence, event.data)
+            (event.type, event.fence, event.data)
             for event in app.events(job_id=job.id, timeout=0)
-            if event.kind != "job.progress"
+            if event.type != "job.progress"
         ],
     }

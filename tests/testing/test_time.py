@@ -42,7 +42,7 @@ def test_a_schedule_that_a_test_saves_or_declares_later_ticks_too(app: Penstock)
         app.schedule("declared", work, at=NOON + timedelta(seconds=90))
         kit.advance(100)
 
-        assert [(job.schedule, job.params) for job in kit.jobs()] == [("saved", '{"x":7}'), ("declared", "{}")]
+        assert [(job.schedule_id, job.params) for job in kit.jobs()] == [("saved", {"x": 7}), ("declared", {})]
 
 
 def test_a_schedule_that_must_not_overlap_ticks_again_once_its_job_has_run(app: Penstock) -> None:

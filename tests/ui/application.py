@@ -45,6 +45,22 @@ def broken(why: str = "because") -> None:
     raise ValueError(f"It is broken: {why}")
 
 
+def dial() -> int:
+    return 5
+
+
+def connect(ctx: Context) -> None:
+    ctx.progress(40, "connecting")
+    if ctx.attempt == 1:
+        raise ConnectionError("The line is engaged.")
+
+
+@app.job("call", phases=[dial, connect], backoff=0.1)
+def call() -> str:
+    """The second phase fails in the first attempt."""
+    return "answered"
+
+
 @app.job("crash", max_attempts=1)
 def crash() -> None:
     os.kill(os.getpid(), signal.SIGKILL)

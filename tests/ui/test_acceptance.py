@@ -295,6 +295,24 @@ def test_the_timeline_is_looked_at_closely_with_keys_and_the_address_keeps_it(
     assert 1.9 < closer / whole < 2.1
 
 
+def test_the_timeline_shows_what_each_attempt_did_in_its_phases(shared: ServerProcess, window: Windows) -> None:
+    job = start(shared, "call")
+    shared.until(job, "succeeded")
+    page = window(shared.url).open(f"jobs/{job}")
+
+    bars = page.get_by_role("button", name=re.compile("^(attempt|dial|connect|call)"))
+
+    expect(page.get_by_role("button", name="call: completed")).to_be_visible(timeout=PATIENCE)
+    names = [str(bar.get_attribute("aria-label")).split(",")[0] for bar in bars.all()]
+    assert names == [
+        "attempt 1: will be tried again", "dial: completed", "connect: failed",
+        "attempt 2: succeeded", "connect: completed", "call: completed",
+    ]  # fmt: skip
+    page.get_by_role("tab", name=re.compile("^Attempts")).click()
+    expect(page.get_by_role("list", name="Phases of attempt 1")).to_contain_text("connect failed at 40 %")
+    expect(page.get_by_role("list", name="Phases of attempt 2")).to_contain_text("call completed")
+
+
 def test_what_was_edited_for_a_new_run_is_shown_line_by_line(shared: ServerProcess, window: Windows) -> None:
     job = start(shared, "echo", value=1, note="before")
     shared.until(job, "succeeded")

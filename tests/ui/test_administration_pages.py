@@ -255,7 +255,7 @@ def test_whoever_may_only_read_can_change_nothing_on_these_pages(
     page = opened.open("settings")
     sign_in(page, token)
     expect(page.get_by_role("tab")).to_have_text(["Preferences", "Audit", "About"])
-    for path, shown in (("workers?tab=configuration", "How they work"), (f"webhooks/{made}", receiver.url("/hook"))):
+    for path, shown in (("workers?tab=configuration", "How they work"), (f"webhooks/{made}", receiver.url("/"))):
         page.goto(opened.home + path)
         expect(page.get_by_role("heading", name=shown)).to_be_visible()
         expect(page.get_by_role("group", name="Actions").get_by_role("button")).to_have_count(0)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from penstock.core.definition import Definition
+from penstock.stores.verbs import admin
 from tests.engine.fleet import Stage
 from tests.ui.conftest import Window, violations
 from tests.web.servers import ServerProcess
@@ -189,6 +191,7 @@ def test_a_definition_is_paused_resumed_disabled_and_limited(server: ServerProce
     page.get_by_role("spinbutton").fill("3")
     page.get_by_role("textbox", name="Priority").fill("17")
     page.get_by_role("textbox", name="Pause before another attempt").fill("5, 60")
+    page.get_by_role("combobox", name="Lowest log level kept").select_option("debug")
     dialog_button(page, "Save")
     expect(page.get_by_text("of 3 at once")).to_be_visible()
     page.get_by_role("button", name="Disable…").click()
@@ -199,6 +202,25 @@ def test_a_definition_is_paused_resumed_disabled_and_limited(server: ServerProce
     told = server.get("/v1/definitions/echo")
     assert (told["enabled"], told["pause"], told["overrides"]["concurrency"]) == (False, None, 3)
     assert (told["overrides"]["priority"], told["overrides"]["backoff"]["seconds"]) == (17, [5, 60])
+    assert told["overrides"]["logLevel"] == "debug"
+
+
+def test_a_definition_that_no_code_declares_is_retired_and_removed(
+    stage: Stage, server: ServerProcess, window: Windows
+) -> None:
+    stage.app.store.run(admin.register([Definition("gone")]))
+    page = window(server.url).open("definitions/gone")
+
+    page.get_by_role("button", name="Retire…").click()
+    dialog_button(page, "Retire")
+    expect(page.get_by_text("Retired", exact=True)).to_be_visible()
+    expect(page.get_by_role("group", name="Actions").get_by_role("button", name="Start a job")).to_have_count(0)
+    assert server.get("/v1/definitions/gone")["retired"]["by"] == "local"
+    page.get_by_role("button", name="Remove…").click()
+    dialog_button(page, "Remove")
+
+    page.wait_for_url("**/definitions")
+    assert "gone" not in {each["key"] for each in server.get("/v1/definitions")["definitions"]}
 
 
 def test_a_schedule_is_made_while_its_ticks_are_shown_run_at_once_and_deleted(

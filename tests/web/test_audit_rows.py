@@ -9,7 +9,9 @@ import pytest
 
 from penstock import Penstock
 from penstock.core import worker_config as rules
+from penstock.core.definition import Definition
 from penstock.core.outcome import Failure
+from penstock.stores.verbs import admin
 from tests.app.hand import Hand
 from tests.web.document import operations
 from tests.web.kit import REQUEST_ID, WebKit, told
@@ -68,6 +70,11 @@ def _all_paused(app: Penstock) -> dict[str, str]:
     return {}
 
 
+def _undeclared(app: Penstock) -> dict[str, str]:
+    app.store.run(admin.register([Definition("gone")]))
+    return {"key": "gone"}
+
+
 def _disabled(app: Penstock) -> dict[str, str]:
     app.disable("work")
     return {"key": "work"}
@@ -86,6 +93,8 @@ SCENES: dict[str, Scene] = {
     "POST /v1/definitions/{key}/resume": lambda _, app: (_paused(app), None),
     "POST /v1/definitions/{key}/enable": lambda _, app: (_disabled(app), None),
     "POST /v1/definitions/{key}/disable": lambda *_: ({"key": "work"}, None),
+    "POST /v1/definitions/{key}/retire": lambda _, app: (_undeclared(app), None),
+    "DELETE /v1/definitions/{key}": lambda _, app: (_undeclared(app), None),
     "PUT /v1/definitions/{key}/overrides": lambda *_: ({"key": "work"}, {"concurrency": 2}),
     "POST /v1/system/pause": lambda *_: ({}, {"reason": "x"}),
     "POST /v1/system/resume": lambda _, app: (_all_paused(app), None),

@@ -93,7 +93,7 @@ def test_an_unknown_definition_is_not_found_unless_the_setting_allows_it(new_sit
     assert error["details"] == {"kind": "definition", "name": "later"}
 
     made = told(new_site(unknown_definitions=True).post(JOBS, wanted), 201)
-    assert app.read_job(made["jobId"]).params == '{"x":1}'
+    assert app.read_job(made["jobId"]).params == {"x": 1}
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ class TestBatches:
     def test_all_are_made_in_the_order_asked(self, ready: WebKit, app: Penstock) -> None:
         made = told(ready.post(BATCH, {"jobs": [asked(number) for number in range(5)]}), 201)["jobs"]
 
-        assert [json.loads(app.read_job(each["jobId"]).params)["value"] for each in made] == [0, 1, 2, 3, 4]
+        assert [app.read_job(each["jobId"]).params["value"] for each in made] == [0, 1, 2, 3, 4]
 
     @pytest.mark.parametrize(
         ("bad", "status", "said"),
@@ -150,7 +150,7 @@ class TestBatches:
         made = told(ready.post(BATCH, {"jobs": wanted}), 201)["jobs"]
 
         jobs = [app.read_job(each["jobId"]) for each in made]
-        assert [(json.loads(job.params).get("value"), job.priority, job.tags) for job in jobs] == [
+        assert [(job.params.get("value"), job.priority, job.tags) for job in jobs] == [
             (1, 10, ()), (2, 14, ()), (None, 10, ()), (3, 10, ("a",)),
         ]  # fmt: skip
 
@@ -386,6 +386,6 @@ async def test_jobs_of_several_callers_at_once_are_each_their_own(app: Penstock)
 
     jobs = [await app.aread_job(each.job_id) for each in made]
     assert [(job.params, job.tags, job.actor) for job in jobs] == [
-        ('{"value":1}', (), "anna"), ('{"value":1}', (), "anna"), ('{"value":2}', ("a",), "anna"),
-        ('{"value":1}', (), "bert"),
+        ({"value": 1}, (), "anna"), ({"value": 1}, (), "anna"), ({"value": 2}, ("a",), "anna"),
+        ({"value": 1}, (), "bert"),
     ]  # fmt: skip

@@ -69,7 +69,7 @@ def test_a_definition_tells_its_versions_options_counts_and_workers(site: WebKit
         "mail/send", 2, description="Newer.", schema='{"type":"object","maxProperties":12345678901234567}'
     )
     site.app.store.run(admin.register([newer]))
-    definitions.enqueue("mail/send", {"n": 1}, version=1)
+    definitions.enqueue("mail/send", {"n": 1}, definition_version=1)
     Hand(definitions)
 
     found = told(site.get("/v1/definitions/mail/send"))
@@ -141,6 +141,56 @@ def test_a_disabled_definition_takes_no_jobs(site: WebKit, definitions: Penstock
     told(site.post("/v1/jobs", {"definitionKey": "mail/send"}), 201)
 
 
+def test_a_definition_that_no_code_declares_is_retired_and_removed_and_code_brings_it_back(
+    site: WebKit, definitions: Penstock
+) -> None:
+    job = told(site.post("/v1/jobs", {"definitionKey": "mail/send", "params": {"password": "hunter26"}}), 201)
+
+    retired = told(site.post("/v1/definitions/mail/send/retire"))["retired"]
+    site.newest_audit("definition.retire")
+
+    assert retired["by"] == "local"
+    assert (
+        "was retired by local"
+        in refused(site.post("/v1/jobs", {"definitionKey": "mail/send"}), 409, "conflict")["message"]
+    )
+    waiting = refused(site.delete("/v1/definitions/mail/send"), 409, "conflict")
+    assert "it has jobs that have not ended (1 queued)" in waiting["message"]
+    assert "POST /v1/jobs/bulk" in waiting["hint"]
+    site.post(f"/v1/jobs/{job['jobId']}/cancel")
+    assert site.delete("/v1/definitions/mail/send").status_code == 204
+    site.newest_audit("definition.remove")
+    refused(site.get("/v1/definitions/mail/send"), 404, "not_found")
+    refused(site.delete("/v1/definitions/mail/send"), 404, "not_found")
+    refused(site.post("/v1/jobs", {"definitionKey": "mail/send"}), 409, "conflict")
+    assert told(site.get(f"/v1/jobs/{job['jobId']}"))["params"]["password"] == "***"
+    definitions.register()
+    again = told(site.get("/v1/definitions/mail/send"))
+    assert (again["retired"], again["counts"]) == (None, {"cancelled": 1})
+
+
+def test_one_version_of_a_definition_is_removed(site: WebKit, definitions: Penstock) -> None:
+    site.app.store.run(admin.register([Definition("mail/send", 2)]))
+
+    assert site.delete("/v1/definitions/mail/send?version=1").status_code == 204
+
+    assert [each["version"] for each in told(site.get("/v1/definitions/mail/send"))["versions"]] == [2]
+    refused(site.delete("/v1/definitions/mail/send?version=7"), 404, "not_found")
+    refused(site.delete("/v1/definitions/mail/send?version=0"), 422, "invalid_request")
+    site.newest_audit("definition.remove")
+
+
+def test_an_unknown_definition_that_was_removed_is_not_made_known_again_by_a_job(
+    site: WebKit, definitions: Penstock
+) -> None:
+    site.delete("/v1/definitions/mail/send")
+
+    error = refused(site.post("/v1/jobs", {"definitionKey": "mail/send"}), 409, "conflict")
+
+    assert "was removed" in error["message"]
+    site.newest_audit("definition.remove")
+
+
 def test_overrides_hold_until_they_are_left_out(site: WebKit, definitions: Penstock) -> None:
     limits = {"concurrency": 2, "rateLimit": {"count": 5, "period": 60, "perKey": False}}
 
@@ -161,7 +211,7 @@ def test_overrides_hold_until_they_are_left_out(site: WebKit, definitions: Penst
 def test_options_of_later_jobs_and_attempts_are_overridden(
     site: WebKit, definitions: Penstock, asked: Any, kept: Any
 ) -> None:
-    options = {"priority": 17, "maxAttempts": 9, "timeout": 300, "backoff": asked}
+    options = {"priority": 17, "maxAttempts": 9, "timeout": 300, "backoff": asked, "logLevel": "debug"}
 
     found = told(site.put("/v1/definitions/mail/send/overrides", options))
     job = told(site.post("/v1/jobs", {"definitionKey": "mail/send"}), 201)
@@ -169,7 +219,7 @@ def test_options_of_later_jobs_and_attempts_are_overridden(
 
     expected = {**options, "backoff": kept}
     assert {name: value for name, value in found["overrides"].items() if value is not None} == expected
-    assert (found["versions"][0]["priority"], found["versions"][0]["timeout"]) == (10, 3600)
+    assert [found["versions"][0][name] for name in ("priority", "timeout", "logLevel")] == [10, 3600, "info"]
     jobs = [told(site.get(f"/v1/jobs/{each['jobId']}")) for each in (job, chosen)]
     assert [(each["priority"], each["maxAttempts"]) for each in jobs] == [(17, 9), (2, 9)]
     site.newest_audit("definition.override")
@@ -195,6 +245,7 @@ def test_a_pause_that_cannot_be_read_is_refused(site: WebKit, definitions: Penst
         {"priority": 21}, {"priority": -1}, {"priority": "3"}, {"maxAttempts": 0}, {"maxAttempts": 1001},
         {"timeout": -1}, {"timeout": "5m"}, {"backoff": -1}, {"backoff": []},
         {"backoff": [1, -1]}, {"backoff": {"base": 1, "top": 2}},
+        {"logLevel": "loud"},
     ],
 )  # fmt: skip
 def test_overrides_out_of_range_are_refused(site: WebKit, definitions: Penstock, body: dict[str, Any]) -> None:
@@ -203,7 +254,7 @@ def test_overrides_out_of_range_are_refused(site: WebKit, definitions: Penstock,
     assert error["details"]["path"].startswith(f"/{next(iter(body))}")
 
 
-@pytest.mark.parametrize("action", ["pause", "resume", "enable", "disable"])
+@pytest.mark.parametrize("action", ["pause", "resume", "enable", "disable", "retire"])
 def test_an_unknown_definition_is_not_found(site: WebKit, action: str) -> None:
     body = {"reason": "x"} if action == "pause" else None
 

@@ -17,8 +17,8 @@ from tests.web.kit import WebKit, refused, told
 
 VERBS = {
     "approve", "begin", "cancel", "change", "create", "delete", "disable", "dispatch", "enable", "end", "get", "list",
-    "override", "pause", "preview", "redeliver", "reject", "replace", "rerun", "resume", "retry", "revoke", "rotate",
-    "start", "test", "trigger",
+    "override", "pause", "preview", "redeliver", "reject", "remove", "replace", "rerun", "resume", "retire", "retry",
+    "revoke", "rotate", "start", "test", "trigger",
 }  # fmt: skip
 SCHEDULE = {"definitionKey": "report", "kind": "interval", "expression": "1h"}
 

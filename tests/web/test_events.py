@@ -14,6 +14,7 @@ from penstock.web import sse
 from penstock.web.accepting import wants_stream
 from penstock.web.refusals import Refusal
 from penstock.web.shapes.events import EventList
+from tests.app.hand import Hand
 from tests.web.kit import WebKit, refused, told
 from tests.web.streams import define, ended_job, enqueue, forget_a_job
 
@@ -47,6 +48,18 @@ class TestList:
         assert (first["type"], second["type"]) == ("job.enqueued", "job.cancelled")
         assert first["job"] == second["job"]
         assert (first["job"]["jobId"], first["job"]["status"], first["deletedJobId"]) == (job, "cancelled", None)
+
+    def test_endings_tell_the_attempt_and_how_long_it_took(self, site: WebKit) -> None:
+        job = enqueue(site.app)
+        Hand(site.app).succeed(job)
+
+        events = told(site.get(f"/v1/jobs/{job}/events"))["events"]
+
+        assert [(each["type"], each["attempt"]) for each in events] == [
+            ("job.enqueued", None), ("job.started", 1), ("job.succeeded", 1),
+        ]  # fmt: skip
+        assert [each["duration"] for each in events] == [None, None, events[-1]["job"]["duration"]]
+        assert events == [each for each in told(site.get("/v1/events"))["events"] if each["jobId"] == job]
 
     def test_a_job_that_is_gone_is_named(self, site: WebKit) -> None:
         job = ended_job(site.app)

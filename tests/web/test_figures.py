@@ -40,7 +40,7 @@ def test_stats_tell_where_jobs_stand_and_what_happened(site: WebKit, hand: Hand)
     assert found["counts"] == {"queued": 1, "succeeded": 1, "failed": 1}
     assert (found["depth"], found["flow"]["succeeded"], found["flow"]["failed"]) == (1, 1, 1)
     (work,) = found["definitions"]
-    assert (work["definitionKey"], work["counts"], work["oldestDueAt"] is None) == ("work", found["counts"], False)
+    assert (work["definitionKey"], work["counts"], work["oldestRunAt"] is None) == ("work", found["counts"], False)
     assert sum(each["flow"]["succeeded"] for each in found["minutes"]) == 1
     assert (work["failedLastDay"], work["durations"]["sample"], work["waits"]["sample"]) == (1, 1, 2)
     assert (found["step"], found["throughput"]) == (60, pytest.approx(2 / 60, rel=0.1))

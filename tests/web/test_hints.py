@@ -11,23 +11,35 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import penstock
+from penstock import Client, Conflict, Penstock
 from penstock.core.hints import Hint, hint_for
 from tests.services import PostgresServer
 from tests.web.kit import WebKit, refused
+from tests.web.raw import RawServer
 
 SOURCE = Path(penstock.__file__).parent
-CALL = re.compile(r"[A-Za-z_.]+\([^)]*\)|\w+=(?:True|False)")
+CALL = re.compile(r"[A-Za-z_.]+\([^)]*\)|\w+=(?:True|False|…)|\b[a-z]+(?:_[a-z]+)+\b|\bapp\.\w+")
 COMMAND = re.compile(r"`penstock [a-z]|\bpenstock (?:db|doctor|init|jobs|serve|tokens|worker) |(?<!\w)--[a-z]")
+FIELD = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE)\b|/v1/|\b[a-z]+[A-Z]\w*\b|\b[Hh]eader|\bETag\b|openapi")
 CODE_ALONE = (
-    "app.py", "consuming.py", "declare.py", "embedded.py", "files.py", "following.py", "node.py", "serve.py",
+    "app.py", "consuming.py", "conversation.py", "declare.py", "embedded.py", "files.py", "following.py", "node.py",
+    "phases.py", "serve.py",
     "stores/callers.py", "stores/sqlite.py", "testing/",
 )  # fmt: skip
 """What only code meets: a call that code made, or code that cannot be loaded."""
-COMMANDS_ALONE = ("cli/", "config.py", "demo/", "engine/surroundings.py", "node.py", "serve.py", "web/server.py")
+COMMANDS_ALONE = ("cli/", "config.py", "demo/", "node.py", "serve.py", "web/server.py")
 """What is met before anything is served."""
+REQUESTS_ALONE = ("web/api/events.py", "web/revisions.py", "web/routing.py", "webhooks.py")
+"""What only a program that writes requests meets: the headers that the command line and the client send are right."""
+NAMES = re.compile(r'web\.max_streams\w*|api_key|sort[= ]"?-?createdAt|"onEnd"|`nextCursor` of a list with --json')
+"""Settings, examples of values, and what the command line shows of an answer: the same for all readers."""
 
 
 def texts() -> Iterator[tuple[str, str, dict[str, str]]]:
@@ -47,9 +59,12 @@ def texts() -> Iterator[tuple[str, str, dict[str, str]]]:
 
 def test_no_reader_is_given_the_words_of_another_medium() -> None:
     wrong = []
-    for module, place, words in texts():
+    for module, place, said in texts():
+        words = {reader: NAMES.sub("", text) for reader, text in said.items()}
         if not module.startswith(CODE_ALONE):
             wrong += [f"{place}: {reader}: {words[reader]}" for reader in ("http", "cli") if CALL.search(words[reader])]
+        if not module.startswith(REQUESTS_ALONE):
+            wrong += [f"{place}: {each}: {words[each]}" for each in ("python", "cli") if FIELD.search(words[each])]
         if not module.startswith(COMMANDS_ALONE):
             wrong += [f"{place}: {each}: {words[each]}" for each in ("http", "python") if COMMAND.search(words[each])]
 
@@ -60,7 +75,7 @@ def test_there_are_hints_to_look_at() -> None:
     found = list(texts())
 
     assert len(found) > 200
-    assert len([each for _, _, each in found if each["cli"] != each["python"]]) >= 8
+    assert len([each for _, _, each in found if each["cli"] != each["python"]]) >= 24
 
 
 def test_a_hint_survives_copies_with_all_its_words() -> None:
@@ -80,6 +95,7 @@ def test_http_words_a_hint_for_its_reader(site: WebKit) -> None:
     typed = refused(site.get("/v1/jobs", headers={"Penstock-Reader": "cli"}), 401, "unauthenticated")["hint"]
 
     assert "Authorization" in plain
+    assert "an operator makes tokens with POST /v1/tokens" in plain
     assert "penstock tokens" not in plain
     assert "`penstock tokens create" in typed
 
@@ -88,6 +104,76 @@ def test_http_says_of_a_wrong_cursor_what_to_send(site: WebKit) -> None:
     hint = refused(site.get("/v1/events?after=nonsense"), 400, "malformed")["hint"]
 
     assert "nextCursor" in hint
+
+
+DUE = "2036-01-15T08:00:00Z"
+NIGHTLY = {"key": "nightly", "definitionKey": "work", "kind": "cron", "expression": "0 3 * * *"}
+MISTAKES: dict[str, tuple[str, str, Any, tuple[str, str, str]]] = {
+    "a cursor of nothing": (
+        "GET", "/v1/alerts/history?cursor=x", None, ("`nextCursor`", "--cursor", "the page before"),
+    ),
+    "a limit of nothing": ("GET", "/v1/jobs?limit=0", None, ("/openapi.json", "`--help`", "reference")),
+    "a cursor of no feed": ("GET", "/v1/events?after=x", None, ("`nextCursor`", "--json", "tip, origin or read")),
+    "a search in another order": (
+        "GET", "/v1/jobs?error=x&sort=priority", None, ("`sort=createdAt`", "`--sort createdAt`", 'sort="createdAt"'),
+    ),
+    "no change of a job": ("PATCH", "/v1/jobs/{job}", {}, ("`runAt`", "--run-at", "at or delay")),
+    "no change of a schedule": (
+        "PATCH", "/v1/schedules/nightly", {}, ("`priority`", "`penstock schedules edit --help`", "priority=3"),
+    ),
+    "no change of a webhook": (
+        "PATCH", "/v1/webhooks/{hook}", {}, ("`definitionKeys`", "--definition-key", "definition_keys"),
+    ),
+    "no change of the configuration": ("PATCH", "/v1/worker/config", {}, ("`slots`", "slots=8", '{"slots": 8}')),
+    "a schedule that is there": (
+        "POST", "/v1/schedules", NIGHTLY, ("PATCH", "`penstock schedules edit", "change_schedule("),
+    ),
+    "a time zone within an expression": (
+        "POST", "/v1/schedules", {**NIGHTLY, "key": "other", "expression": "TZ=UTC 0 3 * * *"},
+        ("`timezone`", "--timezone", "timezone="),
+    ),
+    "an unknown definition": (
+        "POST", "/v1/definitions/nope/enable", None,
+        ("GET /v1/definitions", "`penstock definitions list`", "app.register()"),
+    ),
+    "a disabled definition": (
+        "POST", "/v1/jobs", {"definitionKey": "off"},
+        ("POST /v1/definitions/{key}/enable", "`penstock definitions enable KEY`", "app.enable(key)"),
+    ),
+}  # fmt: skip
+"""What goes wrong, and a part of its hint for a program, for the command line and for the client in Python."""
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_each_reader_is_told_in_its_own_words_what_to_do(site: WebKit, app: Penstock, mistake: str) -> None:
+    app.job("work")(_work)
+    app.job("off")(_work)
+    app.register()
+    app.disable("off")
+    app.save_schedule("nightly", "work", cron="0 3 * * *")
+    method, path, body, parts = MISTAKES[mistake]
+    job = app.enqueue("work", run_at=datetime.fromisoformat(DUE))
+    hook = app.save_webhook("https://hooks.example.com/")
+    path = path.format(job=job.id, hook=hook.endpoint.id)
+
+    for reader, part in zip(("http", "cli", "python"), parts, strict=True):
+        answer = site.request(method, path, json=body, headers={"Penstock-Reader": reader})
+
+        assert answer.status_code >= 400
+        assert part in answer.json()["error"]["hint"], reader
+
+
+def test_the_client_is_told_by_which_call_a_definition_is_enabled(app: Penstock) -> None:
+    server = RawServer(app)
+    app.job("off")(_work)
+    app.register()
+    app.disable("off")
+
+    with Client(f"http://127.0.0.1:{server.address[1]}") as client, pytest.raises(Conflict) as caught:
+        client.enqueue("off")
+
+    server.stop()
+    assert caught.value.hint == "Enable it first: app.enable(key)."
 
 
 def test_the_command_line_says_by_which_command_a_store_is_migrated(postgres_18: PostgresServer) -> None:
@@ -100,6 +186,9 @@ def test_the_command_line_says_by_which_command_a_store_is_migrated(postgres_18:
     assert "hint: Migrate it: `penstock db migrate`." in done.stderr
     assert json.loads(as_json.stderr)["error"]["hint"] == "Migrate it: `penstock db migrate`."
     assert "Penstock(" not in done.stderr
+
+
+def _work() -> None: ...
 
 
 def _text(node: ast.expr) -> str:

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from penstock import Penstock
 from penstock.core.outcome import Failure
+from penstock.core.transitions import BY_CODE
 from penstock.engine.laps import Laps
 from penstock.stores.verbs import admin, control, jobs
 from tests.app.hand import LEASE, Hand
@@ -58,11 +59,11 @@ def test_metrics_equal_the_rows_after_a_random_history(site: WebKit, app: Pensto
 
     found = scraped(site)
 
-    text = "SELECT key, status, count(*) FROM {s}job JOIN {s}definition USING (lane) WHERE status >= 5 GROUP BY 1, 2"
-    names = {5: "succeeded", 6: "failed", 7: "cancelled"}
-    ended = {f"{key}/{names[status]}": n for key, status, n in query(app.store, text)}
+    jobs = "{s}job JOIN {s}definition USING (lane)"
+    text = f"SELECT key, status, count(*) FROM {jobs} WHERE status IN {{ended}} GROUP BY 1, 2"
+    ended = {f"{key}/{BY_CODE[status]}": n for key, status, n in query(app.store, text)}
     assert {name: n for name, n in of(found, "penstock_jobs_finished_total").items() if n} == ended
-    text = "SELECT key, priority, count(*) FROM {s}job JOIN {s}definition USING (lane) WHERE status = 1 GROUP BY 1, 2"
+    text = f"SELECT key, priority, count(*) FROM {jobs} WHERE status = {{queued}} GROUP BY 1, 2"
     assert of(found, "penstock_queue_depth") == {f"{key}/{each}": n for key, each, n in query(app.store, text)}
     text = (
         f"SELECT key, attempt.ended_at - attempt.started_at FROM {ATTEMPTS} JOIN {{s}}job AS job"
@@ -78,7 +79,7 @@ def test_metrics_equal_the_rows_after_a_random_history(site: WebKit, app: Pensto
     }
     for key, lengths in took.items():
         assert of(found, "penstock_run_seconds_bucket")[f"{key}/0.1"] == sum(each <= 100_000 for each in lengths)
-    text = "SELECT key, count(*) FROM {s}job JOIN {s}definition USING (lane) WHERE status = 2 GROUP BY 1"
+    text = "SELECT key, count(*) FROM {s}job JOIN {s}definition USING (lane) WHERE status = {running} GROUP BY 1"
     running: dict[str, int] = dict(query(app.store, text))
     started = {key: len(each) + running.get(key, 0) for key, each in took.items()}
     assert of(found, "penstock_attempts_started_total") == of(found, "penstock_wait_seconds_count") == started

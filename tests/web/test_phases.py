@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from penstock import Penstock
+from penstock.core.outcome import Failure
+from penstock.stores.verbs import jobs
 from penstock.web.shapes.events import EventList
-from penstock.web.shapes.jobs import JobDetail
+from penstock.web.shapes.jobs import AttemptList, JobDetail
+from tests.app.hand import Hand
+from tests.stores.tables import change
 from tests.web.kit import WebKit, told
 
 
@@ -45,6 +49,39 @@ def test_the_job_of_an_event_has_the_phases_that_the_job_itself_has(site: WebKit
     EventList.model_validate_json(answer.text)
     (event,) = told(answer)["events"]
     assert event["job"]["phases"] == told(site.get(f"/v1/jobs/{job}"))["phases"] != []
+
+
+def test_each_attempt_shows_the_phases_that_it_began(site: WebKit, app: Penstock) -> None:
+    job = told(site.post("/v1/jobs", json={"definitionKey": "both"}), 201)["jobId"]
+    hand = Hand(app)
+    claimed = hand.claim_one(job)
+    hand.complete(claimed, "fetch")
+    app.store.run(
+        jobs.save_phase(hand.held(claimed), "store", 1, "failed", progress=30, message="at work", error="no room")
+    )
+    hand.end(claimed, hand.failing(Failure("OSError", "no room")))
+
+    answer = site.get(f"/v1/jobs/{job}/attempts")
+
+    AttemptList.model_validate_json(answer.text)
+    (attempt,) = told(answer)["attempts"]
+    done, failed = attempt["phases"]
+    assert (done["name"], done["status"], done["completedAt"]) == ("fetch", "completed", done["finishedAt"])
+    assert failed | {"startedAt": None, "finishedAt": None} == {
+        "name": "store", "position": 1, "status": "failed", "progress": 30.0, "message": "at work", "startedAt": None,
+        "completedAt": None, "finishedAt": None, "error": "no room", "fence": 1,
+    }  # fmt: skip
+    assert failed["finishedAt"] is not None
+
+
+def test_the_attempts_of_a_definition_that_cannot_be_read_are_shown(site: WebKit, app: Penstock) -> None:
+    job = told(site.post("/v1/jobs", json={"definitionKey": "plain"}), 201)["jobId"]
+    Hand(app).succeed(job)
+    change(app.store, "UPDATE {s}definition SET body = 'broken'")
+
+    (attempt,) = told(site.get(f"/v1/jobs/{job}/attempts"))["attempts"]
+
+    assert [(each["name"], each["status"]) for each in attempt["phases"]] == [("run", "completed")]
 
 
 def test_a_job_that_was_cancelled_before_it_began_never_had_a_phase(site: WebKit) -> None:

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import psycopg
 import pytest
 
+from penstock.core.errors import StoreError
+from penstock.core.hints import hint_for
 from penstock.stores.postgres import PostgresStore
 from tests.engine.fleet import ROOT, Stage
 from tests.services import PostgresServer
@@ -22,8 +24,9 @@ GUIDE = (ROOT / "docs" / "guide" / "migrations.md").read_text()
 
 
 class Roles(NamedTuple):
-    """URLs of one database for its two roles."""
+    """URLs of one database for its administrator and its two roles."""
 
+    admin: str
     owner: str
     app: str
 
@@ -47,7 +50,7 @@ def roles(postgres: PostgresServer) -> Roles:
 
     with psycopg.connect(admin, autocommit=True) as connection:
         connection.execute(own(statements("roles")).encode())
-    made = Roles(admin.replace("postgres@", f"owner_{mark}@"), admin.replace("postgres@", f"app_{mark}@"))
+    made = Roles(admin, admin.replace("postgres@", f"owner_{mark}@"), admin.replace("postgres@", f"app_{mark}@"))
     store = PostgresStore(made.owner)
     assert store.migrate() == [1]
     store.close()
@@ -116,6 +119,30 @@ def test_a_server_and_a_worker_do_all_their_work_without_any_right_to_the_schema
 def test_the_role_of_the_guide_cannot_change_the_schema(roles: Roles, statement: str) -> None:
     with psycopg.connect(roles.app) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute(statement.encode())
+
+
+def test_a_role_without_a_right_is_told_who_migrates_and_where_the_grants_are(roles: Roles) -> None:
+    with psycopg.connect(roles.owner, autocommit=True) as connection:
+        connection.execute(b"CREATE SCHEMA without_grants")
+
+    for name, missing in (("not_there", "permission denied for database"), ("without_grants", "for schema")):
+        store = PostgresStore(roles.app, schema=name)
+        with pytest.raises(StoreError, match=missing) as caught:
+            store.migrate()
+        store.close()
+        assert "penstock db migrate` as the schema's owner" in str(hint_for("cli", caught.value.hint))
+        assert "the grants of docs/guide/migrations.md" in str(caught.value.hint)
+
+
+def test_the_owner_of_a_schema_migrates_it_without_any_right_to_the_database(roles: Roles) -> None:
+    name = roles.app.partition("//")[2].partition("@")[0]
+    with psycopg.connect(roles.admin, autocommit=True) as connection:
+        connection.execute(f"CREATE SCHEMA owned AUTHORIZATION {name}".encode())
+
+    store = PostgresStore(roles.app, schema="owned")
+
+    assert (store.migrate(), store.migrate()) == ([1], [])
+    store.close()
 
 
 def test_tables_of_later_migrations_are_granted_too(roles: Roles) -> None:

@@ -189,7 +189,7 @@ def test_secret_parameters_are_masked_wherever_a_schedule_is_shown(site: WebKit)
 
     assert shown[0].json()["params"] == {"magic": "***"}
     assert SECRET not in "".join(each.text for each in shown)
-    assert SECRET in site.app.read_job(job).params
+    assert SECRET in site.app.read_job(job).params_text
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.engine.fleet import PATIENCE, Gate, JobFolder, Stage
+from tests.engine.fleet import PATIENCE, ROOT, Gate, JobFolder, Stage
+from tests.engine.receivers import Receiver
 from tests.signals import ignored
 from tests.waiting import wait_until
 from tests.web.servers import ServerProcess, opened, serve
@@ -242,6 +243,25 @@ def test_trigger_without_a_worker_does_one_pass_of_its_own(stage: Stage) -> None
     assert server.post("/v1/jobs/trigger") == {"processed": 0, "errors": 0}
 
 
+def test_trigger_without_a_worker_waits_for_no_receiver_of_webhooks(quiet_stage: Stage) -> None:
+    receiver = Receiver()
+    hook = receiver.answers("/hook", receiver.hold)
+    (quiet_stage.folder / "penstock.toml").write_text(
+        f'[webhooks]\nallow_http = true\nports = [{receiver.port}]\nallowed_networks = ["127.0.0.0/8"]\ntimeout = 300\n'
+    )
+    server = serve(quiet_stage, worker=False, folder=quiet_stage.folder, environment={"PYTHONPATH": str(ROOT)})
+    server.post("/v1/webhooks", {"url": hook, "events": ["onEnd"]})
+
+    server.start_job(script=[["return", 1]])
+    assert server.post("/v1/jobs/trigger") == {"processed": 1, "errors": 0}
+    receiver.wait("/hook")
+    # The pass has ended while the receiver still has to answer: the next one is a pass of its own.
+    server.start_job(script=[["return", 2]])
+    assert server.post("/v1/jobs/trigger") == {"processed": 1, "errors": 0}
+
+    receiver.close()
+
+
 @pytest.mark.parametrize("worker", [True, False])
 def test_a_trigger_leaves_no_pending_task_and_no_line_of_a_library_in_the_log(stage: Stage, worker: bool) -> None:
     server = serve(stage, "--log-level", "debug", worker=worker)
@@ -337,7 +357,7 @@ def test_a_long_job_of_a_pass_goes_on_after_a_stop_was_asked_for(quiet_stage: St
     gate.open()
 
     assert server.wait() == 0
-    assert quiet_stage.end(job).result == "1"
+    assert quiet_stage.end(job).result == 1
     asking.join(PATIENCE)
 
 

@@ -191,7 +191,7 @@ class TestSequence:
 
         assert resync.id is not None
         assert next_one.event == "job.enqueued"
-        assert [each.kind for each in app.events(after=resync.id, timeout=0)] == ["job.enqueued"]
+        assert [each.type for each in app.events(after=resync.id, timeout=0)] == ["job.enqueued"]
 
     def test_where_a_snapshot_was_asked_for_beginning_anew_means_a_new_one(
         self, app: Penstock, server: StreamServer

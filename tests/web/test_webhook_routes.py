@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
-from penstock.core.webhook import DEFAULT_KINDS
+from penstock.core.webhook import DEFAULT_EVENTS
 from penstock.stores.verbs import webhooks
 from tests.app.hand import Hand
 from tests.stores.tables import dump
@@ -29,7 +29,7 @@ def test_an_endpoint_is_made_and_its_secret_told_once(site: WebKit) -> None:
     secret = made.pop("secret")
     assert secret.startswith("whsec_")
     assert made["secretHints"] == [secret[-4:]]
-    assert (made["events"], made["enabled"], made["revision"]) == (list(DEFAULT_KINDS), True, 1)
+    assert (made["events"], made["enabled"], made["revision"]) == (list(DEFAULT_EVENTS), True, 1)
     place = answer.headers["location"]
     assert (place, answer.headers["etag"]) == (f"/v1/webhooks/{made['webhookId']}", '"1"')
     assert told(site.get(place)) == made

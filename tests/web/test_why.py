@@ -33,7 +33,7 @@ def _job(app: Penstock, key: str = "work", **options: Any) -> str:
 def not_due(app: Penstock) -> tuple[str, dict[str, Any]]:
     _served(app)
     job = _job(app, delay=3600)
-    return job, {"until": app.read_job(job).due_at}
+    return job, {"until": app.read_job(job).run_at}
 
 
 def rate_limited(app: Penstock) -> tuple[str, dict[str, Any]]:
@@ -49,6 +49,12 @@ def disabled(app: Penstock) -> tuple[str, dict[str, Any]]:
     _served(app)
     app.set_worker_config({"enabled": False}, by="anna")
     return _job(app), {"by": "anna"}
+
+
+def retired(app: Penstock) -> tuple[str, dict[str, Any]]:
+    job = _job(app)
+    app.retire_definition("work", by="anna")
+    return job, {"by": "anna"}
 
 
 def system_paused(app: Penstock) -> tuple[str, dict[str, Any]]:
@@ -114,8 +120,8 @@ def ended(app: Penstock) -> tuple[str, dict[str, Any]]:
 
 
 SCENES: list[Scene] = [
-    not_due, rate_limited, disabled, system_paused, paused, no_worker, concurrency_full, key_full, behind, running,
-    cancelling, review_needed, ended,
+    not_due, rate_limited, disabled, retired, system_paused, paused, no_worker, concurrency_full, key_full, behind,
+    running, cancelling, review_needed, ended,
 ]  # fmt: skip
 
 

@@ -9,13 +9,7 @@ from io import TextIOWrapper
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from penstock.core.errors import PenstockError
-
-
-def _version() -> str:
-    # Slow to import, and seldom asked for.
-    from importlib.metadata import version
-
-    return version("penstock")
+from penstock.core.release import version
 
 
 def _shown(default: object) -> object:
@@ -23,10 +17,10 @@ def _shown(default: object) -> object:
     return None if default in (False, ()) else default
 
 
-app = App(
+app: App = App(
     name="penstock",
     help="Durable background jobs for Python.",
-    version=_version,
+    version=version,
     version_flags=["--version"],
     help_format="plaintext",
     suppress_keyboard_interrupt=False,

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import platform
-from importlib.metadata import version as installed
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from penstock.cli.output import write
+from penstock.core import release
 
 
 def version(
     *, as_json: Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document.")] = False
 ) -> None:
     """Say which version of penstock this is, and on what it runs."""
-    own, python = installed("penstock"), platform.python_version()
+    own, python = release.version(), platform.python_version()
     if as_json:
         import apsw
 

@@ -12,7 +12,7 @@ from penstock.cli.filters import Cursor, Limit
 from penstock.cli.output import Cell, Output
 from penstock.cli.writing import full, when
 
-app = App(name="alerts", help="What somebody should look at.")
+app: App = App(name="alerts", help="What somebody should look at.")
 
 
 @app.command(name=["list", "ls"])

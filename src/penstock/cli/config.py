@@ -12,7 +12,7 @@ from penstock.cli.output import Cell, Output
 from penstock.cli.parameters import object_of
 from penstock.core.errors import InvalidInput, PenstockError
 
-app = App(name="config", help="What is set, and where; what holds for all workers while they run.")
+app: App = App(name="config", help="What is set, and where; what holds for all workers while they run.")
 _LIVE = "/v1/worker/config"
 
 

@@ -273,7 +273,7 @@ def _opened(common: Common) -> Connection:
 
 def _remote(url: str, token: str | None = None) -> Connection:
     from penstock.cli import profiles
-    from penstock.client.transport import authorization, server_name
+    from penstock.client.server import authorization, server_name
 
     name = server_name(url)
     headers = authorization(token or profiles.token())

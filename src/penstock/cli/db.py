@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock.core.finding import Finding
     from penstock.core.ports import Store
 
-app = App(name="db", help="Set up, check, repair, back up and move a store.")
+app: App = App(name="db", help="Set up, check, repair, back up and move a store.")
 
 Url = Annotated[
     str | None, Parameter(name="--store", help="The store's URL; by default as PENSTOCK_STORE or penstock.toml says.")

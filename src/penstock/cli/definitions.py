@@ -13,7 +13,7 @@ from penstock.cli.output import Cell, Output, one_line
 from penstock.cli.writing import full, moment, seconds, span
 from penstock.core.errors import InvalidInput
 
-app = App(name="definitions", help="What work there is, and what operators say about it.")
+app: App = App(name="definitions", help="What work there is, and what operators say about it.")
 
 Key = Annotated[str, Parameter(help="The definition's key.")]
 MaybeKey = Annotated[str | None, Parameter(help="The definition's key.")]
@@ -71,6 +71,33 @@ def disable(key: Key, /, *, common: Common = DEFAULTS) -> None:
     _change(common, key, "disable")
 
 
+@app.command
+def retire(key: Key, /, *, common: Common = DEFAULTS) -> None:
+    """Refuse the creation of jobs of a definition that no code declares any more; jobs that wait can be cancelled."""
+    _change(common, key, "retire")
+
+
+@app.command
+def remove(
+    key: Key,
+    /,
+    *,
+    version: Annotated[int | None, Parameter(help="Remove this version only.")] = None,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask first.")] = False,
+    common: Common = DEFAULTS,
+) -> None:
+    """List a definition no longer; its ended jobs stay readable until retention deletes them."""
+    out = Output(common.json)
+    named = key if version is None else f"version {version} of {key}"
+    out.ask(f"This removes {named} and the schedules that its code has declared.", yes=yes)
+    with connect(common) as api:
+        api.ask("DELETE", path("definitions", key), query={"version": version})
+    if common.json:
+        out.document("{}")
+    else:
+        out.line(f"{named} is removed.")
+
+
 @app.command(name="set")
 def set_limits(
     key: Key,
@@ -83,20 +110,24 @@ def set_limits(
     rate_limit: Annotated[str | None, Parameter(help="Starts in a time, such as 5/s or 100/10m; 0 or code.")] = None,
     per_key: Annotated[bool, Parameter(negative="", help="Count the rate for each concurrency key by itself.")] = False,
     priority: Annotated[str | None, Parameter(help="0 to 20, of jobs that are created later; or code.")] = None,
-    attempts: Annotated[str | None, Parameter(help="1 to 1000, of jobs that are created later; or code.")] = None,
+    max_attempts: Annotated[str | None, Parameter(help="1 to 1000, of jobs that are created later; or code.")] = None,
     backoff: Annotated[
         str | None, Parameter(help="Pauses before attempts: 30s, a list 5s,1m,10m, a doubling one 5s..1h; or code.")
     ] = None,
     timeout: Annotated[
         str | None, Parameter(help="Of attempts that begin later, such as 5m; 0: no limit, or code.")
     ] = None,
+    log_level: Annotated[
+        str | None, Parameter(help="Of attempts that begin later: debug, info, warning or error; or code.")
+    ] = None,
     common: Common = DEFAULTS,
 ) -> None:
     """Hold other limits and options than the code's; what is not given stays as it is."""
-    if {concurrency, key_concurrency, rate_limit, priority, attempts, backoff, timeout} == {None}:
+    if {concurrency, key_concurrency, rate_limit, priority, max_attempts, backoff, timeout, log_level} == {None}:
         raise InvalidInput(
             "Nothing is to be set.",
-            hint="Give --concurrency, --key-concurrency, --rate-limit, --priority, --attempts, --backoff or --timeout.",
+            hint="Give --concurrency, --key-concurrency, --rate-limit, --priority, --max-attempts, --backoff, "
+            "--timeout or --log-level.",
         )
     if per_key and rate_limit is None:
         raise InvalidInput("--per-key belongs to --rate-limit.")
@@ -107,9 +138,10 @@ def set_limits(
             "keyConcurrency": _limit(key_concurrency, stored["keyConcurrency"], "--key-concurrency"),
             "rateLimit": _rate(rate_limit, per_key) if rate_limit is not None else _kept(stored["rateLimit"]),
             "priority": _limit(priority, stored["priority"], "--priority"),
-            "maxAttempts": _limit(attempts, stored["maxAttempts"], "--attempts"),
+            "maxAttempts": _limit(max_attempts, stored["maxAttempts"], "--max-attempts"),
             "backoff": _asked_again(stored["backoff"]) if backoff is None else _pauses(backoff),
             "timeout": stored["timeout"] if timeout is None else None if timeout == "code" else seconds(timeout),
+            "logLevel": stored["logLevel"] if log_level is None else None if log_level == "code" else log_level,
         }
         answer = api.ask("PUT", path("definitions", key, "overrides"), body=told, repeatable=True)
     _show(Output(common.json), answer)
@@ -145,6 +177,8 @@ def _row(told: Mapping[str, Any]) -> list[Cell]:
 
 
 def _state(definition: Mapping[str, Any]) -> tuple[str, str]:
+    if definition["retired"] is not None:
+        return "retired", "red"
     if not definition["enabled"]:
         return "disabled", "red"
     if definition["pause"] is not None:
@@ -157,11 +191,12 @@ def _show(out: Output, answer: Answer) -> None:
         out.document(answer.text)
         return
     found = answer.data
-    pause = found["pause"]
+    pause, retired = found["pause"], found["retired"]
     overrides = {name: value for name, value in found["overrides"].items() if value is not None}
     out.facts({
         "Definition": found["key"],
         "State": _state(found),
+        "Retired": None if retired is None else f"by {retired['by']} at {full(retired['at'])}",
         "Paused": None if pause is None else f"by {pause['by']} at {full(pause['at'])}",
         "Until": None if pause is None else full(pause["until"]),
         "Overrides": one_line(overrides) if overrides else None,
@@ -193,6 +228,7 @@ def _version(told: Mapping[str, Any]) -> dict[str, Cell | None]:
         "  Handler": told["handler"] or None,
         "  Source": told["source"] or None,
         "  Updated": full(told["updatedAt"]),
+        "  Declared": full(told["declaredAt"]),
         "  Error": (told["error"], "red") if told["error"] else None,
     }
 

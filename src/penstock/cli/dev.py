@@ -34,7 +34,7 @@ def dev(
     store: Annotated[str | None, Parameter(help="The store; jobs.db in this folder by default.")] = None,
     port: Annotated[int | None, Parameter(help="The port; 7367, or any free one if that is taken.")] = None,
     slots: flag.Slots = None,
-    env: flag.Env = None,
+    environment: flag.Environment = None,
     log_format: LogFormat = "console",
     log_level: LogLevel = "info",
 ) -> None:
@@ -47,7 +47,7 @@ def dev(
     configure(log_format, log_level, attempts=True)
     found = _with_defaults(load(), target, jobs)
     worker = chosen_settings(
-        replace(found, worker={**_QUICK, **found.worker}), slots=slots, environment=env,
+        replace(found, worker={**_QUICK, **found.worker}), slots=slots, environment=environment,
         allow_root=os.getuid() == 0 or None,
     )  # fmt: skip
     source = chosen_source(found, target, jobs, store)

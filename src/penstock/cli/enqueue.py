@@ -25,13 +25,17 @@ def enqueue(
     params: Annotated[
         str | None, Parameter(allow_leading_hyphen=True, help="All parameters: a JSON object, @file, or - for stdin.")
     ] = None,
-    version: Annotated[int | None, Parameter(help="Of the definition; the highest that a live worker has.")] = None,
+    definition_version: Annotated[
+        int | None, Parameter(help="Of the definition; the highest that a live worker has.")
+    ] = None,
     priority: Annotated[int | None, Parameter(help="0 to 20; the higher is first.")] = None,
     max_attempts: Annotated[int | None, Parameter(help="How often it is tried at most.")] = None,
-    at: Annotated[str | None, Parameter(help="When: a time such as 2027-01-15T08:00, or 2h for in two hours.")] = None,
+    run_at: Annotated[
+        str | None, Parameter(help="When: a time such as 2027-01-15T08:00, or 2h for in two hours.")
+    ] = None,
     delay: Annotated[str | None, Parameter(help="After this length of time, such as 90s or 2h.")] = None,
     idempotency_key: Annotated[
-        str | None, Parameter(name=["--key"], help="An idempotency key: the same one gives the same job.")
+        str | None, Parameter(help="An idempotency key: the same one gives the same job.")
     ] = None,
     tag: Annotated[tuple[str, ...], Parameter(negative="", help="A tag; several may be given.")] = (),
     reference: Annotated[str | None, Parameter(help="What it is about: TYPE:ID.")] = None,
@@ -54,10 +58,10 @@ def enqueue(
         raise InvalidInput("--timeout belongs to --wait or --watch.")
     body: dict[str, Any] = {
         "definitionKey": key,
-        "definitionVersion": version,
+        "definitionVersion": definition_version,
         "priority": priority,
         "maxAttempts": max_attempts,
-        "runAt": None if at is None else moment(at, past=False),
+        "runAt": None if run_at is None else moment(run_at, past=False),
         "delay": None if delay is None else seconds(delay),
         "idempotencyKey": idempotency_key,
         "tags": list(tag),
@@ -71,7 +75,7 @@ def enqueue(
         if api.remote:
             # So that it can be sent again when its answer was lost.
             body.setdefault("idempotencyKey", f"cli-{uuid.uuid4().hex}")
-        body["params"] = object_of(pairs, params, _schema(api, key, version) if looks_typed(pairs) else None)
+        body["params"] = object_of(pairs, params, _schema(api, key, definition_version) if looks_typed(pairs) else None)
         answer = api.post("/v1/jobs", body, repeatable=True)
         made = answer.data
         if watch or wait:

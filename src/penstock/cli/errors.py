@@ -11,7 +11,7 @@ from penstock.cli.filters import Cursor, Limit
 from penstock.cli.output import Cell, Output
 from penstock.cli.writing import moment, short, when
 
-app = App(name="errors", help="Failures, those that look alike together.")
+app: App = App(name="errors", help="Failures, those that look alike together.")
 
 
 @app.command(name=["list", "ls"])

@@ -9,23 +9,21 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, connect
-from penstock.cli.naming import job_id
+from penstock.cli.naming import job_id as full_id
 from penstock.cli.output import Output, one_line, write
 from penstock.cli.writing import clock, short
 from penstock.core.errors import InvalidInput
 
-app = App(name="events", help="What happens to jobs, schedules and workers.")
+app: App = App(name="events", help="What happens to jobs, schedules and workers.")
 _LONGEST = 200
 
 
 @app.command
 def tail(
     *,
-    kind: Annotated[
-        tuple[str, ...], Parameter(name="--type", negative="", help="A kind, such as job.failed or job.*; several.")
-    ] = (),
-    definition: Annotated[str | None, Parameter(help="Only of jobs of this definition.")] = None,
-    job: Annotated[tuple[str, ...], Parameter(negative="", help="Only of this job; several.")] = (),
+    type: Annotated[tuple[str, ...], Parameter(negative="", help="A type, such as job.failed or job.*; several.")] = (),
+    definition_key: Annotated[str | None, Parameter(help="Only of jobs of this definition.")] = None,
+    job_id: Annotated[tuple[str, ...], Parameter(negative="", help="Only of this job; several.")] = (),
     after: Annotated[str | None, Parameter(help="Go on behind a cursor; origin: all that is kept.")] = None,
     limit: Annotated[int, Parameter(help="How many with --json, up to 500.")] = 100,
     ndjson: Annotated[bool, Parameter(negative="", help="Print each event as a line of JSON.")] = False,
@@ -37,7 +35,7 @@ def tail(
     out = Output(common.json)
     with connect(common) as api:
         asked: dict[str, Any] = {
-            "type": list(kind), "definitionKey": definition, "jobId": [job_id(api, each) for each in job],
+            "type": list(type), "definitionKey": definition_key, "jobId": [full_id(api, each) for each in job_id],
         }  # fmt: skip
         if common.json:
             out.document(api.get("/v1/events", **asked, after=after, limit=limit).text)

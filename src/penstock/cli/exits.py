@@ -74,7 +74,7 @@ class Refused(PenstockError):
     def __init__(self, code: str, message: str, hint: str = "", details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message, hint=hint)
         self.code = code
-        self.details = dict(details or {})
+        self.details: dict[str, Any] = dict(details or {})
 
 
 def misused(error: Exception) -> InvalidInput:

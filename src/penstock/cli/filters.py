@@ -23,16 +23,31 @@ class Filter:
     status: Annotated[
         tuple[str, ...], Parameter(group=_GROUP, negative="", help="In this status; several may be given: a,b.")
     ] = ()
-    definition: Annotated[str | None, Parameter(group=_GROUP, help="Of the definition with this key.")] = None
+    definition_key: Annotated[str | None, Parameter(group=_GROUP, help="Of the definition with this key.")] = None
     tag: Annotated[str | None, Parameter(group=_GROUP, help="With this tag.")] = None
     reference: Annotated[str | None, Parameter(group=_GROUP, help="About this: TYPE or TYPE:ID.")] = None
-    schedule: Annotated[str | None, Parameter(group=_GROUP, help="Made by the schedule with this key.")] = None
-    since: Annotated[str | None, Parameter(group=_GROUP, help="Created since: 2h, 7d, or a time.")] = None
-    until: Annotated[str | None, Parameter(group=_GROUP, help="Created before: 2h, 7d, or a time.")] = None
+    schedule_id: Annotated[str | None, Parameter(group=_GROUP, help="Made by the schedule with this key.")] = None
+    created_from: Annotated[str | None, Parameter(group=_GROUP, help="Created since: 2h, 7d, or a time.")] = None
+    created_to: Annotated[str | None, Parameter(group=_GROUP, help="Created before: 2h, 7d, or a time.")] = None
     fingerprint: Annotated[
         str | None, Parameter(group=_GROUP, help="Failed like this, as `penstock errors list` says.")
     ] = None
-    parent: Annotated[str | None, Parameter(group=_GROUP, help="Started by the job with this id.")] = None
+    parent_id: Annotated[str | None, Parameter(group=_GROUP, help="Started by the job with this id.")] = None
+    error: Annotated[str | None, Parameter(group=_GROUP, help="With this text in the error, of the newest jobs.")] = (
+        None
+    )
+    param: Annotated[
+        tuple[str, ...],
+        Parameter(
+            group=_GROUP, negative="",
+            help="With this value of a parameter: NAME=VALUE, of the newest jobs. Several may be given.",
+        ),
+    ] = ()  # fmt: skip
+
+    @property
+    def searches(self) -> bool:
+        """Whether errors or parameters are looked through."""
+        return self.error is not None or self.param != ()
 
     def asked(self) -> dict[str, Any]:
         """The filter as the API takes it; what was not said is left out."""
@@ -41,17 +56,30 @@ class Filter:
             raise InvalidInput(f"{self.reference[:80]!r} is no reference.", hint="Write TYPE or TYPE:ID.")
         told: dict[str, Any] = {
             "status": [part for each in self.status for part in each.split(",")],
-            "definitionKey": self.definition,
+            "definitionKey": self.definition_key,
             "tag": self.tag,
             "referenceType": kind or None,
             "referenceId": name or None,
-            "scheduleId": self.schedule,
-            "createdFrom": None if self.since is None else moment(self.since, past=True),
-            "createdTo": None if self.until is None else moment(self.until, past=True),
+            "scheduleId": self.schedule_id,
+            "createdFrom": None if self.created_from is None else moment(self.created_from, past=True),
+            "createdTo": None if self.created_to is None else moment(self.created_to, past=True),
             "fingerprint": self.fingerprint,
-            "parentId": self.parent,
+            "parentId": self.parent_id,
+            "error": self.error,
+            **self._params(),
         }
         return {name: value for name, value in told.items() if value not in (None, [])}
+
+    def _params(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for each in self.param:
+            name, separator, value = each.partition("=")
+            if not name or not separator:
+                raise InvalidInput(f"{each[:80]!r} is no parameter with a value.", hint="Write --param NAME=VALUE.")
+            if f"params.{name}" in found:
+                raise InvalidInput(f"--param {name[:80]} is given more than once.", hint="Give it once.")
+            found[f"params.{name}"] = value
+        return found
 
 
 NO_FILTER = Filter()

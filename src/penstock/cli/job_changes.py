@@ -78,8 +78,8 @@ def rerun(
     ] = None,
     priority: Annotated[int | None, Parameter(help="Another priority, 0 to 20.")] = None,
     max_attempts: Annotated[int | None, Parameter(help="Another number of attempts.")] = None,
-    at: Annotated[str | None, Parameter(help="When: a time, or a length of time from now.")] = None,
-    key: Annotated[str | None, Parameter(help="An idempotency key.")] = None,
+    run_at: Annotated[str | None, Parameter(help="When: a time, or a length of time from now.")] = None,
+    idempotency_key: Annotated[str | None, Parameter(help="An idempotency key.")] = None,
     common: Common = DEFAULTS,
 ) -> None:
     """Create the same job once more, linked to the old one; what is given stands in front of its parameters."""
@@ -87,15 +87,15 @@ def rerun(
     body: dict[str, Any] = {
         "priority": priority,
         "maxAttempts": max_attempts,
-        "idempotencyKey": key,
-        "runAt": None if at is None else moment(at, past=False),
+        "idempotencyKey": idempotency_key,
+        "runAt": None if run_at is None else moment(run_at, past=False),
     }
     with connect(common) as api:
         found = job_id(api, job)
         if pairs or params is not None:
             body["params"] = object_of(pairs, params)
         body = {name: value for name, value in body.items() if value is not None}
-        answer = api.post(path("jobs", found, "rerun"), body, repeatable=key is not None)
+        answer = api.post(path("jobs", found, "rerun"), body, repeatable=idempotency_key is not None)
     if common.json:
         out.document(answer.text)
         return
@@ -131,7 +131,7 @@ def reject(
 
 def reschedule(
     *jobs: Jobs,
-    at: Annotated[str | None, Parameter(help="When: a time, or a length of time from now.")] = None,
+    run_at: Annotated[str | None, Parameter(help="When: a time, or a length of time from now.")] = None,
     delay: Annotated[str | None, Parameter(help="After this length of time, such as 90s or 2h.")] = None,
     priority: Annotated[int | None, Parameter(help="Another priority, 0 to 20; the higher is first.")] = None,
     common: Common = DEFAULTS,
@@ -139,12 +139,12 @@ def reschedule(
     """Give jobs that wait another time or another priority."""
     body: dict[str, Any] = {
         "priority": priority,
-        "runAt": None if at is None else moment(at, past=False),
+        "runAt": None if run_at is None else moment(run_at, past=False),
         "delay": None if delay is None else seconds(delay),
     }
     body = {name: value for name, value in body.items() if value is not None}
     if not body:
-        raise InvalidInput("Nothing is to be changed.", hint="Give --at, --delay or --priority.")
+        raise InvalidInput("Nothing is to be changed.", hint="Give --run-at, --delay or --priority.")
     return _each(common, _named(jobs), lambda api, one: api.ask("PATCH", path("jobs", one), body=body).text)
 
 
@@ -197,9 +197,14 @@ def _became(told: Mapping[str, Any]) -> str:
 
 def _bulk(common: Common, action: str, which: Filter, everything: bool, dry_run: bool, yes: bool) -> Exit:
     out = Output(common.json)
-    body = {"action": action, "filter": which.asked(), "everything": everything}
+    if which.searches:
+        raise InvalidInput(
+            f"--error and --param search the newest jobs only, so they cannot say which jobs to {action}.",
+            hint="List the jobs with `penstock jobs list --quiet` and the same options, and name their ids.",
+        )
     if which == NO_FILTER and not everything:
         raise InvalidInput(f"No job was named to {action}.", hint="Give ids, or filters such as --status, or --all.")
+    body = {"action": action, "filter": which.asked(), "everything": everything}
     with connect(common) as api:
         counted = api.post("/v1/jobs/bulk", {**body, "dryRun": True}, repeatable=True, patience=_LONGEST)
         fit = counted.data["changed"]

@@ -12,10 +12,12 @@ from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
 from penstock.cli.filters import NO_FILTER, Cursor, Filter, Limit
 from penstock.cli.naming import job_id
 from penstock.cli.output import Cell, Output, one_line
-from penstock.cli.writing import TERMINAL, clock, full, short, span, style, took, when
+from penstock.cli.writing import clock, full, short, span, style, took, when
 from penstock.core.errors import InvalidInput
+from penstock.core.phases import ONLY
+from penstock.core.transitions import TERMINAL
 
-app = App(name="jobs", help="Look at jobs, follow them, and change them.")
+app: App = App(name="jobs", help="Look at jobs, follow them, and change them.")
 for _name, _module, _help in (
     ("watch", "job_following", "Follow jobs live: phases, progress and log lines, until they have ended."),
     ("wait", "job_following", "Wait until jobs have ended; the exit code tells how."),
@@ -33,6 +35,7 @@ JobName = Annotated[str, Parameter(help="A job's id, its last characters, @last 
 _FOLLOW = 0.5
 _PHASES = ("PHASE", "STATUS", "PROGRESS", "TOOK", "MESSAGE", "ERROR")
 _ATTEMPTS = ("ATTEMPT", "BECAME", "CAUSE", "STARTED", "TOOK", "MEMORY", "ERROR")
+_TRIES = ("ATTEMPT", "PHASE", "ENDED AS", "PROGRESS", "TOOK", "MESSAGE", "ERROR")
 _REVIEWS = ("REVIEW ASKED", "DECISION", "BY", "NOTE", "ANSWER")
 
 
@@ -62,15 +65,26 @@ def list_jobs(
     if quiet:
         for each in page["jobs"]:
             out.line(each["jobId"])
+        _note_search(out, page)
         return
     out.table(
         ["STATUS", "DEFINITION", "ID", "TRIES", "PROGRESS", "CREATED", "TOOK", "ERROR"],
         [_row(out, each) for each in page["jobs"]],
         none="No job fits.",
     )
-    if page["nextCursor"] is not None:
+    if which.searches:
+        _note_search(out, page)
+    elif page["nextCursor"] is not None:
         more = f"{page['count']:,}{' or more' if page['countCapped'] else ''}"
         out.note(f"{len(page['jobs'])} of {more} jobs; go on with --cursor {page['nextCursor']}")
+
+
+def _note_search(out: Output, page: Mapping[str, Any]) -> None:
+    """Say how far a search has looked."""
+    if page["searched"] is not None and page["nextCursor"] is not None:
+        out.note(f"{page['searched']:,} jobs were looked through; go on with --cursor {page['nextCursor']}")
+    elif page["searched"] is not None:
+        out.note(f"{page['searched']:,} jobs were looked through; there are no more.")
 
 
 @app.command
@@ -86,7 +100,12 @@ def show(job: JobName, /, *, common: Common = DEFAULTS) -> None:
         return
     detail, ended = answer.data, tries["attempts"]
     out.facts(_facts(out, detail))
-    tables = ((_PHASES, _phases(detail)), (_ATTEMPTS, _attempts(ended)), (_REVIEWS, _reviews(detail)))
+    tables = (
+        (_PHASES, _phases(detail)),
+        (_ATTEMPTS, _attempts(ended)),
+        (_TRIES, _tries(ended)),
+        (_REVIEWS, _reviews(detail)),
+    )
     for headings, rows in tables:
         if rows:
             out.line("")
@@ -108,7 +127,11 @@ def attempts(job: JobName, /, *, common: Common = DEFAULTS) -> None:
     if common.json:
         out.document(answer.text)
         return
-    out.table(_ATTEMPTS, _attempts(answer.data["attempts"]), none="No attempt at it has ended.")
+    ended = answer.data["attempts"]
+    out.table(_ATTEMPTS, _attempts(ended), none="No attempt at it has ended.")
+    if tries := _tries(ended):
+        out.line("")
+        out.table(_TRIES, tries, none="")
     if answer.data["earlier"]:
         out.note(f"{answer.data['earlier']:,} earlier attempts are no longer kept.")
 
@@ -259,6 +282,17 @@ def _attempts(attempts: list[Mapping[str, Any]]) -> list[list[Cell]]:
     ]  # fmt: skip
 
 
+def _tries(attempts: list[Mapping[str, Any]]) -> list[list[Cell]]:
+    """What each attempt did in its phases; the phase of a plain job says nothing that its attempt does not."""
+    return [
+        [str(attempt["fence"]), each["name"], each["status"], f"{each['progress']:.0f}%", _took(each),
+         each["message"] or "", (each["error"] or "").split("\n")[0]]
+        for attempt in attempts
+        for each in attempt["phases"]
+        if len(attempt["phases"]) > 1 or each["name"] != ONLY
+    ]  # fmt: skip
+
+
 def _reviews(job: Mapping[str, Any]) -> list[list[Cell]]:
     return [
         [full(each["askedAt"]), each["decision"] or "waits", each["decidedBy"] or "", each["note"] or "",
@@ -268,7 +302,7 @@ def _reviews(job: Mapping[str, Any]) -> list[list[Cell]]:
 
 
 def _took(each: Mapping[str, Any]) -> str:
-    end = each.get("completedAt") or each.get("endedAt")
+    end = each["finishedAt"]
     if not end or not each["startedAt"]:
         return ""
     from datetime import datetime

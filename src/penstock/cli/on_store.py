@@ -22,8 +22,9 @@ from penstock.web import answers
 from penstock.web.shaping import Shaper
 
 _FILTERS = {
-    "definitionKey": "definition", "tag": "tag", "referenceType": "reference_type", "referenceId": "reference_id",
-    "scheduleId": "schedule", "fingerprint": "fingerprint", "parentId": "parent",
+    "definitionKey": "definition_key", "tag": "tag", "referenceType": "reference_type", "referenceId": "reference_id",
+    "scheduleId": "schedule_id", "fingerprint": "fingerprint", "parentId": "parent_id",
+    "error": "error",
 }  # fmt: skip
 _SORTS = {f"{sign}{name}" for sign in ("", "-") for name in ("createdAt", "finishedAt", "priority")}
 _STATUSES = {status.value for status in Status}
@@ -67,15 +68,18 @@ class StoreAnswers:
         sort, limit = query.pop("sort", "-createdAt"), query.pop("limit", 50)
         cursor, count = query.pop("cursor", None), query.pop("count", False)
         statuses = query.pop("status", None)
+        params = answers.searched_params(query)
+        query = {name: value for name, value in query.items() if not name.startswith(answers.PARAMS)}
         simple = (
             sort in _SORTS and type(limit) is int and 1 <= limit <= _MOST and type(count) is bool
             and (cursor is None or type(cursor) is str)
             and (statuses is None or (type(statuses) is list and _STATUSES.issuperset(statuses)))
             and all(name in _FILTERS and type(value) is str for name, value in query.items())
+            and all(type(value) is str for value in (params or {}).values())
         )  # fmt: skip
         if not simple:
             return None
-        which = {_FILTERS[name]: value for name, value in query.items()} | {"status": statuses}
+        which = {_FILTERS[name]: value for name, value in query.items()} | {"status": statuses, "params": params}
         return lambda: answers.job_page(self._app, self._shaper, which, sort, limit, cursor, count=count)
 
     def _creation(self, body: object) -> Answering | None:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from penstock.cli.exits import Refused
 from penstock.cli.writing import mark, style
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Cell = str | tuple[str, str]
 """A text, or a text with its colour."""
+_FORCING = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
+"""Environment variables that make a terminal of what is none."""
 
 
 class Output:
@@ -46,10 +48,21 @@ class Output:
         """Where something that moves is drawn: not where the one document goes."""
         return self.aside if self.as_json else self.console
 
+    @cached_property
+    def is_terminal(self) -> bool:
+        """Whether stdout takes colours."""
+        return _may_be_terminal(sys.stdout) and self.console.is_terminal
+
     @property
     def lively(self) -> bool:
         """Whether something may move on the screen."""
-        return self.shown.is_terminal and not self.shown.is_dumb_terminal and not os.environ.get("CI")
+        stream = sys.stderr if self.as_json else sys.stdout
+        return (
+            _may_be_terminal(stream)
+            and self.shown.is_terminal
+            and not self.shown.is_dumb_terminal
+            and not os.environ.get("CI")
+        )
 
     @property
     def ascii_only(self) -> bool:
@@ -61,7 +74,7 @@ class Output:
 
     def line(self, text: str, colour: str = "") -> None:
         """One line of the answer; a text from outside cannot steer the terminal."""
-        if self.console.is_terminal:
+        if self.is_terminal:
             self.console.print(_text((neutralise(text), colour)), soft_wrap=True)
         else:
             write(neutralise(text))
@@ -81,7 +94,7 @@ class Output:
         cells = [[_clean(each) for each in row] for row in rows]
         if not cells:
             self.note(none)
-        elif self.console.is_terminal:
+        elif self.is_terminal:
             self._draw(headings, cells)
         else:
             for each in aligned([list(headings), *([text for text, _ in row] for row in cells)]):
@@ -114,7 +127,7 @@ class Output:
         told = {name: _clean(value) for name, value in pairs.items() if value not in (None, "")}
         width = max(map(len, told), default=0)
         for name, (text, colour) in told.items():
-            if self.console.is_terminal:
+            if self.is_terminal:
                 line = _text((f"{name:<{width}}  ", "bold")).append_text(_text((text, colour)))
                 self.console.print(line, soft_wrap=True)
             else:
@@ -122,7 +135,7 @@ class Output:
 
     def status(self, status: str) -> Cell:
         """A status as a cell, with its mark on a terminal."""
-        if not self.console.is_terminal:
+        if not self.is_terminal:
             return status
         return f"{mark(status, self.ascii_only)} {status}", style(status)
 
@@ -198,6 +211,11 @@ def _text(cell: tuple[str, str]) -> Text:
     from rich.text import Text
 
     return Text(cell[0], style=cell[1])
+
+
+def _may_be_terminal(stream: TextIO) -> bool:
+    """Whether the console has to be asked: it is loaded only then."""
+    return stream.isatty() or not _FORCING.isdisjoint(os.environ)
 
 
 def _console(*, stderr: bool) -> Console:

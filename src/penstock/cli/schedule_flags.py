@@ -42,9 +42,9 @@ class When:
 class Policies:
     """What becomes of ticks that are missed or overlap, and other details."""
 
-    version: Annotated[int | None, Parameter(group=_HOW, help="Of the definition; the highest known if not said.")] = (
-        None
-    )
+    definition_version: Annotated[
+        int | None, Parameter(group=_HOW, help="Of the definition; the highest known if not said.")
+    ] = None
     priority: Annotated[int | None, Parameter(group=_HOW, help="Of its jobs, 0 to 20.")] = None
     concurrency_key: Annotated[str | None, Parameter(group=_HOW, help="Of its jobs.")] = None
     missed: Annotated[str | None, Parameter(group=_HOW, help="What becomes of missed ticks: skip, latest, all.")] = None
@@ -61,7 +61,7 @@ class Policies:
     def asked(self) -> dict[str, Any]:
         """As the API takes it; what was not said is left out."""
         told: dict[str, Any] = {
-            "definitionVersion": self.version,
+            "definitionVersion": self.definition_version,
             "priority": self.priority,
             "concurrencyKey": self.concurrency_key,
             "missed": self.missed,

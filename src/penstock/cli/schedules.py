@@ -17,7 +17,7 @@ from penstock.cli.writing import full, moment, short, span, when
 from penstock.core.errors import InvalidInput
 from penstock.core.secrets import MASK
 
-app = App(name="schedules", help="What runs by itself.")
+app: App = App(name="schedules", help="What runs by itself.")
 
 Key = Annotated[str, Parameter(help="The schedule's key.")]
 Pairs = Annotated[str, Parameter(help="Parameters of its jobs, such as width=640.")]
@@ -219,7 +219,7 @@ def _row(told: Mapping[str, Any]) -> list[Cell]:
 
 def _tick_row(told: Mapping[str, Any]) -> list[Cell]:
     job = "" if told["jobId"] is None else short(told["jobId"])
-    return [full(told["instant"]), told["verdict"], str(told["passedOver"] or ""), job, full(told["at"])]
+    return [full(told["scheduledFor"]), told["verdict"], str(told["passedOver"] or ""), job, full(told["at"])]
 
 
 def _state(told: Mapping[str, Any]) -> tuple[str, str]:

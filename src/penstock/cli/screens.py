@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.cli.jobs import error_text, log_line
 from penstock.cli.output import Output, one_line
 from penstock.cli.watching import Watched
-from penstock.cli.writing import TERMINAL, clock, count, mark, short, span, style, took
+from penstock.cli.writing import clock, count, mark, short, span, style, took
 from penstock.core.secrets import neutralise
+from penstock.core.transitions import TERMINAL
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -173,7 +174,7 @@ def _progress(job: Watched, phase: Mapping[str, Any], names: Sequence[str]) -> t
 def _phase_took(phase: Mapping[str, Any]) -> str:
     if phase["startedAt"] is None:
         return ""
-    end = datetime.now(UTC) if phase["completedAt"] is None else datetime.fromisoformat(phase["completedAt"])
+    end = datetime.now(UTC) if phase["finishedAt"] is None else datetime.fromisoformat(phase["finishedAt"])
     return span(max(0.0, (end - datetime.fromisoformat(phase["startedAt"])).total_seconds()))
 
 

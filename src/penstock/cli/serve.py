@@ -15,6 +15,7 @@ from penstock.cli.log_flags import LogFormat, LogLevel, configure
 from penstock.cli.worker import chosen_outward, chosen_settings, chosen_source, new_loop
 from penstock.config import Config, load
 from penstock.core.errors import InvalidInput
+from penstock.core.hints import hint_for
 from penstock.engine import processes
 from penstock.engine.settings import WorkerSettings
 
@@ -43,7 +44,7 @@ def serve(
     stop_grace: flag.StopGrace = None,
     user: flag.User = None,
     allow_root: flag.AllowRoot = None,
-    env: flag.Env = None,
+    environment: flag.Environment = None,
     name: Annotated[str | None, Parameter(help="A name for the worker; the host's by default.")] = None,
     log_format: LogFormat = "console",
     log_level: LogLevel = "info",
@@ -60,12 +61,12 @@ def serve(
         worker = chosen_settings(
             found, slots=slots, inline_slots=inline_slots, lease=lease, heartbeat=heartbeat, poll=poll, drain=drain,
             cancel_grace=cancel_grace,
-            stop_grace=stop_grace, user=user, allow_root=allow_root, environment=env, name=name,
+            stop_grace=stop_grace, user=user, allow_root=allow_root, environment=environment, name=name,
         )  # fmt: skip
         told = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
         run(found, _source(found, target, jobs, store), store, told, worker, working=not no_worker, watch=watch)
     except InvalidInput as error:
-        print(f"penstock: {error}", file=sys.stderr)
+        print(f"penstock: {error.message} {hint_for('cli', error.hint)}".rstrip(), file=sys.stderr)
         sys.exit(2)
 
 

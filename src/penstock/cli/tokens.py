@@ -17,7 +17,7 @@ from penstock.cli.writing import full, seconds, when
 from penstock.config import load
 from penstock.core.access import Role
 
-app = App(name="tokens", help="Make, list and revoke the tokens that the HTTP API asks for.")
+app: App = App(name="tokens", help="Make, list and revoke the tokens that the HTTP API asks for.")
 
 
 @app.command

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 from penstock.cli.connection import Connection, path
 from penstock.cli.exits import Refused
-from penstock.cli.writing import TERMINAL, short
+from penstock.cli.writing import short
 from penstock.client.lines import Received
 from penstock.core.errors import WaitTimeout
+from penstock.core.transitions import TERMINAL
 
 _LOOK = 0.25
 """How often the screen is drawn and log lines are asked for, in seconds."""
@@ -37,7 +38,8 @@ class Watched:
         self.last_event = 0
         self.told = False
         """Whether all of it was shown."""
-        self.begun_at = self.read_at = time.monotonic()
+        self.begun_at: float = time.monotonic()
+        self.read_at: float = self.begun_at
 
     @property
     def ended(self) -> bool:

@@ -9,21 +9,21 @@ from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Answer, Common, connect, path
 from penstock.cli.filters import Cursor, Limit
-from penstock.cli.naming import job_id
+from penstock.cli.naming import job_id as full_id
 from penstock.cli.output import Cell, Output
 from penstock.cli.writing import full, seconds, short, when
 from penstock.config import load
 from penstock.core.errors import InvalidInput
 
-app = App(name="webhooks", help="Who is told of what, and what became of it.")
+app: App = App(name="webhooks", help="Who is told of what, and what became of it.")
 
 Webhook = Annotated[str, Parameter(help="Its id, as `penstock webhooks list` shows it.")]
 Events = Annotated[
     tuple[str, ...],
-    Parameter(name="--event", negative="", help="A kind such as job.failed, job.* or onFail; several may be given."),
+    Parameter(name="--event", negative="", help="A type such as job.failed, job.* or onFail; several may be given."),
 ]
-Definitions = Annotated[
-    tuple[str, ...], Parameter(name="--definition", negative="", help="Only of jobs of this definition; several.")
+DefinitionKeys = Annotated[
+    tuple[str, ...], Parameter(name="--definition-key", negative="", help="Only of jobs of this definition; several.")
 ]
 Description = Annotated[str | None, Parameter(help="What it is for.")]
 SecretFile = Annotated[str | None, Parameter(help="A file that holds whsec_…; without it a new secret is made.")]
@@ -44,13 +44,13 @@ def add(
     /,
     *,
     events: Events = (),
-    definitions: Definitions = (),
+    definition_keys: DefinitionKeys = (),
     description: Description = None,
     secret_file: SecretFile = None,
     common: Common = DEFAULTS,
 ) -> None:
     """Make an endpoint and print its secret, which is shown this once and never again."""
-    body = {"url": url, **_said(events, definitions, description)}
+    body = {"url": url, **_said(events, definition_keys, description)}
     if secret_file is not None:
         body["secret"] = _secret(secret_file)
     with connect(common) as api:
@@ -64,16 +64,16 @@ def edit(
     *,
     url: Annotated[str | None, Parameter(help="Where events are sent.")] = None,
     events: Events = (),
-    definitions: Definitions = (),
+    definition_keys: DefinitionKeys = (),
     description: Description = None,
     enabled: Annotated[bool | None, Parameter(help="Whether anything is sent to it.")] = None,
     common: Common = DEFAULTS,
 ) -> None:
     """Change what is given, and nothing else."""
-    body = {**_said(events, definitions, description), "url": url, "enabled": enabled}
+    body = {**_said(events, definition_keys, description), "url": url, "enabled": enabled}
     body = {name: value for name, value in body.items() if value is not None}
     if not body:
-        raise InvalidInput("Nothing is to be changed.", hint="Give --url, --event, --definition or --enabled.")
+        raise InvalidInput("Nothing is to be changed.", hint="Give --url, --event, --definition-key or --enabled.")
     out = Output(common.json)
     with connect(common) as api:
         answer = api.ask("PATCH", path("webhooks", webhook), body=body, repeatable=True)
@@ -98,7 +98,7 @@ def deliveries(
     webhook: Annotated[str | None, Parameter(help="Only of this endpoint; or global, or job.")] = None,
     /,
     *,
-    job: Annotated[str | None, Parameter(help="Only about this job.")] = None,
+    job_id: Annotated[str | None, Parameter(help="Only about this job.")] = None,
     status: Annotated[str | None, Parameter(help="waiting, delivered or failed.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -107,7 +107,7 @@ def deliveries(
     """List what was sent or waits to be, the newest first."""
     with connect(common) as api:
         asked: dict[str, Any] = {"webhookId": webhook, "status": status, "limit": limit, "cursor": cursor}
-        answer = api.get("/v1/webhooks/deliveries", **asked, jobId=None if job is None else job_id(api, job))
+        answer = api.get("/v1/webhooks/deliveries", **asked, jobId=None if job_id is None else full_id(api, job_id))
     headings = ["ID", "STATUS", "EVENT", "JOB", "TRIES", "ANSWER", "CREATED", "ERROR"]
     Output(common.json).page(answer, "deliveries", headings, _delivery_row, none="Nothing was sent.")
 

@@ -42,7 +42,7 @@ def worker(
     ] = None,
     user: flag.User = None,
     allow_root: flag.AllowRoot = None,
-    env: flag.Env = None,
+    environment: flag.Environment = None,
     allow_preload_threads: Annotated[
         bool | None, flag.setting("allow_preload_threads", "Load applications that start threads on import.")
     ] = None,
@@ -64,7 +64,7 @@ def worker(
     settings = chosen_settings(
         found, slots=slots, inline_slots=inline_slots, ahead=ahead, lease=lease, heartbeat=heartbeat, poll=poll,
         drain=drain, cancel_grace=cancel_grace, stop_grace=stop_grace, hook_timeout=hook_timeout, user=user,
-        allow_root=allow_root, environment=env, allow_preload_threads=allow_preload_threads, name=name,
+        allow_root=allow_root, environment=environment, allow_preload_threads=allow_preload_threads, name=name,
     )  # fmt: skip
     source = chosen_source(found, target, jobs, store)
     with asyncio.Runner(loop_factory=new_loop) as runner:

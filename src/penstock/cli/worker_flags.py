@@ -32,4 +32,6 @@ CancelGrace = Annotated[
 StopGrace = Annotated[float | None, setting("stop_grace", "Seconds between asking jobs to stop and killing them.")]
 User = Annotated[str | None, Parameter(help="Run jobs as this user (needs root).")]
 AllowRoot = Annotated[bool | None, setting("allow_root", "Let jobs run as root.")]
-Env = Annotated[tuple[str, ...] | None, Parameter(help="An environment variable that all jobs may see.", negative="")]
+Environment = Annotated[
+    tuple[str, ...] | None, Parameter(help="An environment variable that all jobs may see.", negative="")
+]

@@ -11,7 +11,7 @@ from penstock.cli.connection import DEFAULTS, Common, connect
 from penstock.cli.output import Cell, Output
 from penstock.cli.writing import short, when
 
-app = App(name="workers", help="Who works.")
+app: App = App(name="workers", help="Who works.")
 
 
 @app.command(name=["list", "ls"])

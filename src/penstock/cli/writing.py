@@ -21,7 +21,6 @@ MARKS: Mapping[str, tuple[str, str, str]] = {
     "stale": ("⌁", "-", "bright_black"),
 }
 """For each status a mark, one for terminals that know ASCII only, and a colour."""
-TERMINAL = frozenset({"succeeded", "failed", "cancelled", "stale"})
 SHORT = 8
 """How much of an id is shown in tables: its end, which is random."""
 

@@ -19,6 +19,7 @@ from penstock.client.lines import Lines
 from penstock.client.transport import Transport
 from penstock.client.waiting import Wait, cuts
 from penstock.core import paging
+from penstock.core.definition import check_key
 from penstock.core.errors import Conflict, InvalidInput
 from penstock.core.instant import Duration, microseconds
 from penstock.core.job import Attempt, Created, Job, Page, Phase, StoredLog
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _FILTERS = {
-    "ids": "jobId", "status": "status", "definition": "definitionKey", "reference_type": "referenceType",
-    "reference_id": "referenceId", "tag": "tag", "schedule": "scheduleId", "created_from": "createdFrom",
-    "created_to": "createdTo", "fingerprint": "fingerprint", "parent": "parentId",
+    "job_id": "jobId", "status": "status", "definition_key": "definitionKey", "reference_type": "referenceType",
+    "reference_id": "referenceId", "tag": "tag", "schedule_id": "scheduleId", "created_from": "createdFrom",
+    "created_to": "createdTo", "fingerprint": "fingerprint", "parent_id": "parentId", "error": "error",
 }  # fmt: skip
 
 
@@ -70,26 +71,46 @@ class Client:
         await self._transport.aclose()
 
     def enqueue(
-        self, key: str, params: Mapping[str, Any] | None = None, *, version: int | None = None, **options: Any
+        self,
+        definition_key: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        definition_version: int | None = None,
+        **options: Any,
     ) -> JobHandle[Any]:
         """Create a job; the options are those of the library."""
-        return self._transport.hold(self._enqueue(self.order(key, params, version=version, **options)))
+        return self._transport.hold(
+            self._enqueue(self.order(definition_key, params, definition_version=definition_version, **options))
+        )
 
     async def aenqueue(
-        self, key: str, params: Mapping[str, Any] | None = None, *, version: int | None = None, **options: Any
+        self,
+        definition_key: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        definition_version: int | None = None,
+        **options: Any,
     ) -> JobHandle[Any]:
-        return await self._transport.ahold(self._enqueue(self.order(key, params, version=version, **options)))
+        return await self._transport.ahold(
+            self._enqueue(self.order(definition_key, params, definition_version=definition_version, **options))
+        )
 
     def order(
-        self, key: str, params: Mapping[str, Any] | None = None, *, version: int | None = None, **options: Any
+        self,
+        definition_key: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        definition_version: int | None = None,
+        **options: Any,
     ) -> Order:
         """One job to be made, for `enqueue_many`; the server checks it."""
-        if not isinstance(key, str) or not isinstance(params, Mapping | None):
-            raise InvalidInput(f"A job is a definition's key and a mapping of parameters, not {key!r:.80}.")
+        if not isinstance(definition_key, str) or not isinstance(params, Mapping | None):
+            raise InvalidInput(f"A job is a definition's key and a mapping of parameters, not {definition_key!r:.80}.")
         chosen = given.enqueue_options(options)
         if chosen.connection is not None:
             raise InvalidInput("A server cannot enqueue on the caller's connection.", hint="Use the library for that.")
-        return Order(key, version or 0, plain_text(dict(params or {}), f"parameters of {key}"), chosen, checked=False)
+        text = plain_text(dict(params or {}), f"parameters of {definition_key}")
+        return Order(definition_key, definition_version or 0, text, chosen, checked=False)
 
     def enqueue_many(self, orders: Sequence[Order]) -> list[JobHandle[Any]]:
         """Create jobs, all or none."""
@@ -143,10 +164,10 @@ class Client:
         limit: int = 500,
         level: str | None = None,
         phase: str | None = None,
-        fence: int | None = None,
+        attempt: int | None = None,
     ) -> list[StoredLog]:
         """What a job's attempts wrote; `level` is the lowest one shown."""
-        return self._transport.hold(self._logs(job_id, after, limit, level, phase, fence))
+        return self._transport.hold(self._logs(job_id, after, limit, level, phase, attempt))
 
     async def alogs(
         self,
@@ -156,9 +177,9 @@ class Client:
         limit: int = 500,
         level: str | None = None,
         phase: str | None = None,
-        fence: int | None = None,
+        attempt: int | None = None,
     ) -> list[StoredLog]:
-        return await self._transport.ahold(self._logs(job_id, after, limit, level, phase, fence))
+        return await self._transport.ahold(self._logs(job_id, after, limit, level, phase, attempt))
 
     def phases(self, job_id: str) -> list[Phase]:
         """All phases of a job in their order; those that have not begun are pending."""
@@ -237,6 +258,20 @@ class Client:
     ) -> Bulk:
         return await self._transport.ahold(self._bulk(action, dry_run, everything, priority, which))
 
+    def retire_definition(self, key: str) -> None:
+        """Refuse the creation of jobs of a definition that no code declares any more; see `Penstock`."""
+        return self._transport.hold(self._retire_definition(key))
+
+    async def aretire_definition(self, key: str) -> None:
+        return await self._transport.ahold(self._retire_definition(key))
+
+    def remove_definition(self, key: str, *, version: int | None = None) -> None:
+        """List a definition no longer, or one version of it; its ended jobs stay readable."""
+        return self._transport.hold(self._remove_definition(key, version))
+
+    async def aremove_definition(self, key: str, *, version: int | None = None) -> None:
+        return await self._transport.ahold(self._remove_definition(key, version))
+
     def wait_for(self, job_id: str, timeout: Duration | None = None) -> Job:
         """Wait until a job has ended, told by its live events; a server that is away for a while is waited for."""
         wait = Wait(_path(job_id), timeout)
@@ -309,16 +344,16 @@ class Client:
         if cursor is not None:
             query["cursor"] = cursor
         told = (yield Asked("GET", "/v1/jobs", query=query)).json()
-        return Page([records.job(each) for each in told["jobs"]], told["nextCursor"])
+        return Page([records.job(each) for each in told["jobs"]], told["nextCursor"], told.get("searched"))
 
     def _attempts(self, job_id: str) -> Talk[list[Attempt]]:
         told = (yield Asked("GET", f"{_path(job_id)}/attempts")).json()
         return [records.attempt(each, job_id) for each in told["attempts"]]
 
     def _logs(
-        self, job_id: str, after: int, limit: int, level: str | None, phase: str | None, fence: int | None
+        self, job_id: str, after: int, limit: int, level: str | None, phase: str | None, attempt: int | None
     ) -> Talk[list[StoredLog]]:
-        wanted = {"after": after, "limit": limit, "level": level, "phase": phase, "attempt": fence}
+        wanted = {"after": after, "limit": limit, "level": level, "phase": phase, "attempt": attempt}
         query = {name: value for name, value in wanted.items() if value is not None}
         told = (yield Asked("GET", f"{_path(job_id)}/logs", query=query)).json()
         return [records.log_line(each) for each in told["logs"]]
@@ -365,6 +400,13 @@ class Client:
     def _delete_job(self, job_id: str) -> Talk[None]:
         yield Asked("DELETE", _path(job_id), repeatable=False)
 
+    def _retire_definition(self, key: str) -> Talk[None]:
+        yield Asked("POST", f"{_definition_path(key)}/retire", repeatable=True)
+
+    def _remove_definition(self, key: str, version: int | None) -> Talk[None]:
+        query = {} if version is None else {"version": version}
+        yield Asked("DELETE", _definition_path(key), query=query, repeatable=False)
+
     def _bulk(
         self, action: str, dry_run: bool, everything: bool, priority: int | None, which: Mapping[str, Any]
     ) -> Talk[Bulk]:
@@ -381,6 +423,11 @@ def _path(job_id: str) -> str:
     return f"/v1/jobs/{quote(given.job_id(job_id), safe='')}"
 
 
+def _definition_path(key: str) -> str:
+    check_key(key)
+    return f"/v1/definitions/{quote(key, safe='')}"
+
+
 def _order(order: Order) -> dict[str, Any]:
     """An order as the server takes it; without a key it gets one, so that it can be sent twice."""
     body = {"definitionKey": order.key, "params": json.loads(order.params), **_options(order.options)}
@@ -390,9 +437,9 @@ def _order(order: Order) -> dict[str, Any]:
 
 
 def _options(options: EnqueueOptions) -> dict[str, Any]:
-    given.instant(options.at, "at")
+    given.instant(options.run_at, "run_at")
     named: dict[str, Any] = {
-        "runAt": iso(options.at),
+        "runAt": iso(options.run_at),
         "delay": microseconds(options.delay, "delay") / 1e6 or None,
         "priority": options.priority,
         "maxAttempts": options.max_attempts,
@@ -402,8 +449,9 @@ def _options(options: EnqueueOptions) -> dict[str, Any]:
         "reference": None if options.reference is None else dict(zip(("type", "id"), options.reference, strict=True)),
         "tags": list(options.tags) or None,
         "webhookUrl": options.webhook_url,
-        "parentId": options.parent,
+        "parentId": options.parent_id,
         "traceparent": options.traceparent,
+        "tracestate": options.tracestate,
     }
     return {name: value for name, value in named.items() if value is not None}
 
@@ -422,11 +470,11 @@ def _decision(note: str | None, result: Any) -> dict[str, Any]:
 
 
 def _filter(which: Mapping[str, Any]) -> dict[str, Any]:
-    given.job_filter(which)
-    found = {_FILTERS[name]: value for name, value in which.items() if value is not None}
+    searched = given.job_filter(which).params or ()
+    found = {_FILTERS[name]: value for name, value in which.items() if value is not None and name != "params"}
     for name, value in found.items():
         if isinstance(value, datetime):
             found[name] = iso(value)
         elif name in ("status", "jobId"):
             found[name] = [value] if isinstance(value, str) else [str(each) for each in value]
-    return found
+    return found | {f"params.{name}": value for name, value in searched}

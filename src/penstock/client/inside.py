@@ -104,7 +104,7 @@ class _Exchange:
 
     def __init__(self, request: httpx2.Request) -> None:
         self.parts: asyncio.Queue[dict[str, Any] | bytes | None] = asyncio.Queue(_AHEAD)
-        self.failed = False
+        self.failed: bool = False
         self._body: bytes | None = request.read()
         self._scope = _scope(request)
         self._gone = asyncio.Event()

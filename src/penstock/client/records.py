@@ -20,12 +20,12 @@ def job(told: Mapping[str, Any]) -> Job:
     outcome = told["outcome"]
     return Job(
         id=told["jobId"],
-        definition=told["definitionKey"],
-        version=told["definitionVersion"],
+        definition_key=told["definitionKey"],
+        definition_version=told["definitionVersion"],
         status=Status(told["status"]),
         outcome=None if outcome is None else Status(outcome),
-        params=_text(told["params"]) or "{}",
-        result=_text(told["result"]),
+        params_text=_text(told["params"]) or "{}",
+        result_text=_text(told["result"]),
         error=error.get("message"),
         error_type=error.get("type"),
         attempts=told["attempts"],
@@ -45,20 +45,20 @@ def job(told: Mapping[str, Any]) -> Job:
         unique=told["unique"],
         blocked=False,
         webhook_url=told["webhookUrl"],
-        schedule=told["scheduleId"],
+        schedule_id=told["scheduleId"],
         scheduled_for=moment(told["scheduledFor"]),
-        parent=told["parentId"],
+        parent_id=told["parentId"],
         rerun_of=told["rerunOf"],
         actor=told["actor"],
         created_at=_moment(told["createdAt"]),
-        due_at=_moment(told["runAt"]),
+        run_at=_moment(told["runAt"]),
         queued_at=moment(told["queuedAt"]),
         started_at=moment(told["startedAt"]),
         finished_at=moment(told["finishedAt"]),
         updated_at=_moment(told["updatedAt"]),
         stale_at=moment(told["staleAt"]),
         cancel_requested_at=moment(told["cancelRequestedAt"]),
-        worker=told["workerId"],
+        worker_id=told["workerId"],
         duration=told["duration"],
     )
 
@@ -71,11 +71,11 @@ def phase(told: Mapping[str, Any], job_id: str) -> Phase:
         status=told["status"],
         progress=told["progress"],
         message=told["message"],
-        result=_text(told["result"]),
+        result_text=_text(told.get("result")),
         error=told["error"],
         fence=told["fence"],
         started_at=moment(told["startedAt"]),
-        completed_at=moment(told["completedAt"]),
+        finished_at=moment(told["finishedAt"]),
     )
 
 
@@ -85,12 +85,12 @@ def attempt(told: Mapping[str, Any], job_id: str) -> Attempt:
         job_id=job_id,
         fence=told["fence"],
         number=told["number"],
-        worker=told["workerId"],
+        worker_id=told["workerId"],
         status=Status(told["status"]),
         cause=told["cause"],
         started_at=moment(told["startedAt"]),
-        ended_at=_moment(told["endedAt"]),
-        result=_text(told["result"]),
+        finished_at=_moment(told["finishedAt"]),
+        result_text=_text(told["result"]),
         error_type=error.get("type"),
         error=error.get("message"),
         traceback=told["traceback"],
@@ -99,6 +99,7 @@ def attempt(told: Mapping[str, Any], job_id: str) -> Attempt:
         signal=told["signal"],
         peak_memory=told["peakMemory"],
         cpu_seconds=told["cpuSeconds"],
+        phases=tuple(phase(each, job_id) for each in told["phases"]),
     )
 
 
@@ -111,7 +112,7 @@ def log_line(told: Mapping[str, Any]) -> StoredLog:
         level=told["level"],
         phase=told["phase"],
         message=told["message"],
-        details=_text(told["details"]),
+        details_text=_text(told["details"]),
         duration=None if duration is None else round(duration * 1e6),
     )
 
@@ -123,12 +124,17 @@ def reason(told: Mapping[str, Any]) -> Reason:
 def event(told: Mapping[str, Any]) -> Event:
     return Event(
         seq=told["seq"],
-        kind=told["type"],
+        type=told["type"],
         at=_moment(told["at"]),
         job_id=told["jobId"],
         subject=told["subject"],
         fence=told["fence"],
-        data=_text(told["data"]),
+        data_text=_text(told["data"]),
+        attempt=told["attempt"],
+        duration=told["duration"],
+        source=told["source"],
+        schedule_id=told["scheduleId"],
+        schedule_expression=told["scheduleExpression"],
     )
 
 

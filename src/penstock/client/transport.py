@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import urlsplit
 
 from penstock.client.exchange import Answered, Asked, Talk, error_of, may_ask_again, pause_before
+from penstock.client.server import authorization, server_name
 from penstock.core.errors import InvalidInput, PenstockError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -27,8 +25,8 @@ class Transport:
         self._name = server_name(url)
         if tries < 1 or timeout <= 0:
             raise InvalidInput("tries must be at least 1, and timeout more than 0 seconds.")
-        self.url = url.rstrip("/")
-        self._headers = authorization(token)
+        self.url: str = url.rstrip("/")
+        self._headers = {**authorization(token), "Penstock-Reader": "python"}
         self._timeout = timeout
         self._tries = tries
         self._sync: httpx2.Client | None = None
@@ -130,29 +128,6 @@ class Transport:
 
     def _options(self) -> dict[str, Any]:
         return {"base_url": self.url, "headers": self._headers, "timeout": self._timeout, "follow_redirects": False}
-
-
-def server_name(url: object) -> str:
-    """A server's URL as it may be shown: without the password that it may hold; what is no such URL is refused."""
-    text = url if isinstance(url, str) else ""
-    with suppress(ValueError):
-        parts = urlsplit(text)
-        host = (parts.hostname or "").encode("idna")
-        if parts.scheme in ("http", "https") and host and parts.port != 0 and text.isprintable():
-            return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    # The address of a store may have been given instead, with a password anywhere in it.
-    shown = f"{text!r:.80}" if text and not re.search(r"[=@\s;]", text) else "This"
-    raise InvalidInput(f"{shown} is no server's URL.", hint="Write it as in http://127.0.0.1:7367.")
-
-
-def authorization(token: str | None) -> dict[str, str]:
-    """The header that shows a token, which may come with the end of its line; what cannot be sent is not repeated."""
-    if token is None:
-        return {}
-    text = token.strip()
-    if not (text and text.isascii() and text.isprintable()):
-        raise InvalidInput("The token is empty, or holds what no token does.", hint="Give it as it was printed: pst_….")
-    return {"Authorization": f"Bearer {text}"}
 
 
 def _limits() -> Any:

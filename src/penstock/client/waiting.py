@@ -24,7 +24,7 @@ class Wait:
     """What is known of the wait: when it is over, what was heard last, and how long the server has been away."""
 
     def __init__(self, job_path: str, timeout: Duration | None) -> None:
-        self.path = f"{job_path}/events"
+        self.path: str = f"{job_path}/events"
         self._seconds = None if timeout is None else microseconds(timeout, "timeout") / 1e6
         self._end = None if self._seconds is None else time.monotonic() + self._seconds
         self._after: str | None = None

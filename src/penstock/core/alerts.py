@@ -107,7 +107,7 @@ def _paused(facts: Facts) -> Iterator[Alert]:
 
 
 def _unserved(facts: Facts) -> Iterator[Alert]:
-    oldest = {each.definition: each.oldest_due_at for each in facts.stats.definitions}
+    oldest = {each.definition_key: each.oldest_run_at for each in facts.stats.definitions}
     waiting: dict[str, list[tuple[int, int]]] = {}
     for key, version, n in facts.unserved:
         waiting.setdefault(key, []).append((version, n))
@@ -133,8 +133,8 @@ def _failing(facts: Facts) -> Iterator[Alert]:
         rate, ended = each.flow.failure_rate, each.flow.succeeded + each.flow.failed
         if rate is not None and ended >= limit.least_sample and rate > limit.failure_rate:
             minutes = f"{limit.window / 60:g} minutes"
-            text = f"{each.flow.failed} of {ended} jobs of {each.definition!r} have failed in the last {minutes}."
-            yield Alert("failure_rate", each.definition, text, CRITICAL)
+            text = f"{each.flow.failed} of {ended} jobs of {each.definition_key!r} have failed in the last {minutes}."
+            yield Alert("failure_rate", each.definition_key, text, CRITICAL)
 
 
 def _missed(facts: Facts) -> Iterator[Alert]:
@@ -152,15 +152,15 @@ def _deep(facts: Facts) -> Iterator[Alert]:
     most = facts.thresholds.depth
     for each in facts.stats.definitions:
         if each.depth > most:
-            text = f"{each.depth} jobs of {each.definition!r} stand in the queue."
-            yield Alert("depth", each.definition, text, since=each.oldest_due_at)
+            text = f"{each.depth} jobs of {each.definition_key!r} stand in the queue."
+            yield Alert("depth", each.definition_key, text, since=each.oldest_run_at)
     if facts.stats.depth > most:
         yield Alert("depth", ALL, f"{facts.stats.depth} jobs stand in the queue.")
 
 
 def _stuck(facts: Facts) -> Iterator[Alert]:
     """Longer than usual, or silent for so long after it has said how far it is."""
-    in_window = {each.definition: each.durations for each in facts.stats.definitions}
+    in_window = {each.definition_key: each.durations for each in facts.stats.definitions}
     stuck = facts.thresholds.stuck
     for job in facts.running:
         known = in_window.get(job.definition) or facts.history.get(job.definition)

@@ -87,6 +87,9 @@ class Context(Protocol):
     def traceparent(self) -> str | None: ...
 
     @property
+    def tracestate(self) -> str | None: ...
+
+    @property
     def settings(self) -> Mapping[str, Any]:
         """The custom part of the worker configuration."""
         ...
@@ -133,7 +136,7 @@ class Context(Protocol):
         """Say how far the phase has come, from 0 to 100; call it as often as you like."""
         ...
 
-    def emit_event(self, kind: str, payload: Mapping[str, Any] | None = None) -> None:
+    def emit_event(self, type: str, payload: Mapping[str, Any] | None = None) -> None:
         """Keep an event of the handler's own."""
         ...
 
@@ -152,6 +155,8 @@ class Asker:
     reference: tuple[str, str] | None
     reach: str
     """`own` or `any`, as its definition says."""
+    trace: str | None = None
+    """Its trace context, as the store keeps it."""
 
 
 class Errands(Protocol):

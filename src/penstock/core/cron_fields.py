@@ -10,6 +10,7 @@ from typing import Any
 from cronsim import CronSim, CronSimError
 
 from penstock.core.errors import InvalidSchedule
+from penstock.core.hints import Hint
 
 MAX_LENGTH = 500
 ALIASES = {
@@ -66,7 +67,12 @@ def split(text: str) -> list[str]:
     parts = text.upper().split()
     if parts and "=" in parts[0]:
         raise InvalidSchedule(
-            f"The cron expression {text!r} sets a variable.", hint="The time zone is the schedule's `timezone`."
+            f"The cron expression {text!r} sets a variable.",
+            hint=Hint(
+                'The time zone is a fact of its own: timezone="Europe/Paris".',
+                cli="The time zone is an option of its own: --timezone Europe/Paris.",
+                http="The time zone is a field of its own: `timezone`.",
+            ),
         )
     if len(parts) != 5:
         raise InvalidSchedule(f"The cron expression {text!r} has {len(parts)} fields.", hint=_number_of_fields(parts))

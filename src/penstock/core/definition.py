@@ -153,7 +153,7 @@ class Definition:
             if not isinstance(name, str) or not name or "=" in name or "\x00" in name:
                 raise InvalidDefinition(f"{self.key}: {name!r} cannot be the name of an environment variable.")
         if self.visible and self.isolation == "inline":
-            raise self._not_inline("env" if self.environment else "secret_env")
+            raise self._not_inline("environment" if self.environment else "secret_environment")
 
     def _not_inline(self, name: str) -> InvalidDefinition:
         return InvalidDefinition(
@@ -172,6 +172,14 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
+class Retirement:
+    """Who said that no code declares a definition any more, and when."""
+
+    by: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class DefinitionRow:
     """A definition as the store has it: what code registered, and what operators said."""
 
@@ -184,6 +192,12 @@ class DefinitionRow:
     registered_at: int
     error: str | None = None
     """Why what the store has cannot be read; then `definition` holds key and version, and is else as by default."""
+    retired: Retirement | None = None
+    """No job of it can be created until code declares it again, or an operator enables it."""
+    declared_at: int = 0
+    """When code last declared it: at a start, or while a worker had it loaded, to the hour."""
+    removed: bool = False
+    """This version is no longer listed; it is known because ended jobs of it can be read."""
 
 
 @dataclass(frozen=True, slots=True)

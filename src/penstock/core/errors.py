@@ -117,7 +117,7 @@ class Unauthenticated(PenstockError):
             hint=hints.Hint(
                 "Make one: app.create_token(name, role).",
                 cli="A new one is made by `penstock tokens create NAME --role ROLE`.",
-                http="Send the header Authorization: Bearer pst_…; POST /v1/tokens makes a token.",
+                http="Send the header Authorization: Bearer pst_…; an operator makes tokens with POST /v1/tokens.",
             ),
         )
 

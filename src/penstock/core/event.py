@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
+from penstock.core import payload
 from penstock.core.transitions import Status, Trigger
+
+if TYPE_CHECKING:
+    from penstock.core.json_value import JsonObject
 
 ENQUEUED = "job.enqueued"
 STARTED = "job.started"
@@ -36,7 +41,7 @@ WORKER_LOST = "worker.lost"
 ALERT_RAISED = "alert.raised"
 ALERT_CLEARED = "alert.cleared"
 
-KINDS = tuple(
+TYPES = tuple(
     value for name, value in sorted(globals().items()) if name.isupper() and isinstance(value, str) and "." in value
 )
 
@@ -52,6 +57,10 @@ _BY_ENDING = {
 }
 
 
+ENDINGS = frozenset({*_BY_ENDING.values(), CANCELLED})
+"""Events after which an attempt, or the job, has ended."""
+
+
 def of_ending(trigger: Trigger, status: Status) -> str:
     """The event that tells of an attempt ending by `trigger` and leaving its job in `status`."""
     return _BY_ENDING[trigger, status]
@@ -63,13 +72,29 @@ class Event:
 
     seq: int
     """Rises within one job; between jobs it says nothing about which was committed first."""
-    kind: str
+    type: str
     at: datetime
     job_id: str | None
     subject: str | None
     """The schedule, worker or alert that it is about, when it is not about a job."""
     fence: int | None
-    data: str | None
+    data_text: str | None
+    """What it says, as the JSON text that is stored."""
+    attempt: int | None = None
+    """The number of the attempt that has this fence; None: there is no fence, or the attempt is no longer kept."""
+    duration: float | None = None
+    """Seconds that the attempt took; only where the attempt or the job ended."""
+    source: str | None = None
+    """The file that the job's handler is in, such as the job file."""
+    schedule_id: str | None = None
+    """The schedule that made the job."""
+    schedule_expression: str | None = None
+    """When that schedule runs now, such as `0 3 * * *`; None also when it was removed."""
+
+    @property
+    def data(self) -> JsonObject:
+        """What it says beside its type; empty for nothing. A new object each time: changing it changes nothing else."""
+        return payload.object_of(self.data_text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple, overload
+from typing import TYPE_CHECKING, NamedTuple, overload
 
+from penstock.core import payload
 from penstock.core.errors import InvalidInput
 from penstock.core.transitions import Status
+
+if TYPE_CHECKING:
+    from penstock.core.json_value import JsonObject, JsonValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Draft:
     schedule: str | None = None
     scheduled_for: int | None = None
     traceparent: str | None = None
+    """With its `tracestate` after a space, where there is one: `trace_context` joins and splits them."""
     actor: str | None = None
     priority_given: bool = True
     """Whether the priority was chosen for this job; else what an operator wants for its definition comes before it."""
@@ -58,9 +63,9 @@ class Alike(Sequence[Draft]):
     __slots__ = ("first", "ids", "params")
 
     def __init__(self, first: Draft, ids: Sequence[str], params: Sequence[str]) -> None:
-        self.first = first
-        self.ids = ids
-        self.params = params
+        self.first: Draft = first
+        self.ids: Sequence[str] = ids
+        self.params: Sequence[str] = params
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -98,6 +103,7 @@ class Claimed(NamedTuple):
     reference_type: str | None
     reference_id: str | None
     traceparent: str | None
+    """As the draft has it."""
     schedule: str | None
     scheduled_for: int | None
     rank: int = 0
@@ -132,12 +138,14 @@ class Job:
     """A job as it can be read: the facts of its rows at one moment."""
 
     id: str
-    definition: str
-    version: int
+    definition_key: str
+    definition_version: int
     status: Status
     outcome: Status | None
-    params: str
-    result: str | None
+    params_text: str
+    """The parameters as the JSON text that is stored."""
+    result_text: str | None
+    """The result as the JSON text that is stored."""
     error: str | None
     error_type: str | None
     attempts: int
@@ -158,24 +166,34 @@ class Job:
     unique: str | None
     blocked: bool
     webhook_url: str | None
-    schedule: str | None
+    schedule_id: str | None
     scheduled_for: datetime | None
-    parent: str | None
+    parent_id: str | None
     rerun_of: str | None
     actor: str | None
     created_at: datetime
-    due_at: datetime
+    run_at: datetime
     queued_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
     updated_at: datetime
     stale_at: datetime | None
     cancel_requested_at: datetime | None
-    worker: str | None
+    worker_id: str | None
     webhook_sent: bool | None = None
     """Whether a webhook about it has reached a receiver; None: there was none to send."""
     duration: float | None = None
     """Seconds that its latest attempt took, without waiting before and after; None: it has not ended, or none began."""
+
+    @property
+    def params(self) -> JsonObject:
+        """The parameters. A new object each time: changing it changes nothing else."""
+        return payload.object_of(self.params_text)
+
+    @property
+    def result(self) -> JsonValue:
+        """What the handler returned; None before it has succeeded."""
+        return payload.value_of(self.result_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,12 +203,13 @@ class Attempt:
     job_id: str
     fence: int
     number: int
-    worker: str | None
+    worker_id: str | None
     status: Status
     cause: str
     started_at: datetime | None
-    ended_at: datetime
-    result: str | None
+    finished_at: datetime
+    result_text: str | None
+    """As the JSON text that is stored."""
     error_type: str | None
     error: str | None
     traceback: str | None
@@ -199,6 +218,13 @@ class Attempt:
     signal: int | None
     peak_memory: int | None
     cpu_seconds: float | None
+    phases: tuple[Phase, ...] = ()
+    """The phases that it began, in their order, without their results."""
+
+    @property
+    def result(self) -> JsonValue:
+        """What the handler returned in this attempt."""
+        return payload.value_of(self.result_text)
 
 
 def earlier(attempts: Sequence[Attempt]) -> int:
@@ -208,7 +234,7 @@ def earlier(attempts: Sequence[Attempt]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A named part of a job; once completed, its result is kept and never written again."""
+    """A named part of a job, as one attempt left it or the last attempt at it did; completed, it keeps its result."""
 
     job_id: str
     name: str
@@ -216,11 +242,17 @@ class Phase:
     status: str
     progress: float
     message: str | None
-    result: str | None
+    result_text: str | None
+    """As the JSON text that is stored."""
     error: str | None
     fence: int
+    """The attempt that began it last; 0: none has."""
     started_at: datetime | None
-    completed_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def completed_at(self) -> datetime | None:
+        return self.finished_at if self.status == "completed" else None
 
     def told_by(self, job: Job, phases: int) -> Phase:
         """The same with how far it has come: while it runs, that is kept for the job as a whole."""
@@ -229,6 +261,11 @@ class Phase:
         within = min(100.0, max(0.0, (job.progress / 100 * phases - self.position) * 100))
         said = job.progress_message if job.current_phase == self.name else None
         return replace(self, progress=round(within, 3), message=self.message if said is None else said)
+
+    @property
+    def result(self) -> JsonValue:
+        """What the phase returned."""
+        return payload.value_of(self.result_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,8 +290,14 @@ class StoredLog:
     level: str
     phase: str | None
     message: str
-    details: str | None
+    details_text: str | None
+    """As the JSON text that is stored."""
     duration: int | None
+
+    @property
+    def details(self) -> JsonObject:
+        """What the line says beside its message; empty for nothing."""
+        return payload.object_of(self.details_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,36 +307,59 @@ class Review:
     job_id: str
     fence: int
     note: str | None
-    data: str | None
+    data_text: str | None
+    """As the JSON text that is stored."""
     asked_at: datetime
     decision: str | None
     decided_by: str | None
     decided_note: str | None
     decided_at: datetime | None
-    result: str | None
+    result_text: str | None
+    """As the JSON text that is stored."""
+
+    @property
+    def data(self) -> JsonValue:
+        """What the handler gave for the person to look at."""
+        return payload.value_of(self.data_text)
+
+    @property
+    def result(self) -> JsonValue:
+        """The result if the review is approved without another one."""
+        return payload.value_of(self.result_text)
 
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
     """Which jobs a list, a count or a bulk change speaks of; what is left out limits nothing."""
 
-    ids: tuple[str, ...] | None = None
+    job_id: tuple[str, ...] | None = None
     status: tuple[Status, ...] | None = None
-    definition: str | None = None
+    definition_key: str | None = None
     reference_type: str | None = None
     reference_id: str | None = None
     tag: str | None = None
-    schedule: str | None = None
+    schedule_id: str | None = None
     created_from: int | None = None
     created_to: int | None = None
     fingerprint: str | None = None
-    parent: str | None = None
+    parent_id: str | None = None
+    error: str | None = None
+    """A text in the error, whatever the case of its ASCII letters."""
+    params: tuple[tuple[str, str], ...] | None = None
+    """Names of parameters with their values: a text as it is, a number, true, false or null as JSON writes it."""
+
+    @property
+    def searches(self) -> bool:
+        """Whether errors or parameters are looked through, which no index helps with."""
+        return self.error is not None or self.params is not None
 
     def __post_init__(self) -> None:
         if self.reference_id is not None and self.reference_type is None:
             raise InvalidInput("A filter by reference_id needs the reference_type as well.")
         if self.status is not None and not self.status:
             raise InvalidInput("A filter by status needs at least one status.")
+        if self.params is not None and not self.params:
+            raise InvalidInput("A filter by params needs at least one parameter.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +367,9 @@ class Page:
     """One page of a list; `cursor` continues after it, None says that this was the last."""
 
     jobs: list[Job]
-    cursor: str | None
+    next_cursor: str | None
+    searched: int | None = None
+    """How many jobs a search by error or params looked through; with a `next_cursor`, there may be more."""
 
 
 @dataclass(frozen=True, slots=True)

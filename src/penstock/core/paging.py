@@ -14,8 +14,8 @@ def every(ask: Callable[[str | None], Page]) -> Iterator[Job]:
     """The jobs of all pages; `ask` gives the page behind a cursor."""
     page = ask(None)
     yield from page.jobs
-    while page.cursor is not None:
-        page = ask(page.cursor)
+    while page.next_cursor is not None:
+        page = ask(page.next_cursor)
         yield from page.jobs
 
 
@@ -23,7 +23,7 @@ async def aevery(ask: Callable[[str | None], Awaitable[Page]]) -> AsyncIterator[
     page = await ask(None)
     for job in page.jobs:
         yield job
-    while page.cursor is not None:
-        page = await ask(page.cursor)
+    while page.next_cursor is not None:
+        page = await ask(page.next_cursor)
         for job in page.jobs:
             yield job

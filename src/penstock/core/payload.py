@@ -13,9 +13,12 @@ import re
 from collections import Counter
 from itertools import accumulate
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.core.errors import InvalidPayload, MalformedPayload
+
+if TYPE_CHECKING:
+    from penstock.core.json_value import JsonObject, JsonValue
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 64
@@ -98,6 +101,18 @@ def encode_decoded(value: object, what: str = "params") -> str:
 def load(text: str) -> object:
     """Read what `encode` or `sanitise` wrote; nothing is checked again."""
     return from_json(text)
+
+
+def value_of(text: str | None) -> JsonValue:
+    """The value of a text that is stored; None where there is none."""
+    found: JsonValue = None if text is None else from_json(text)
+    return found
+
+
+def object_of(text: str | None) -> JsonObject:
+    """The object of a text that is stored; an empty one where there is none."""
+    found: JsonObject = {} if text is None else from_json(text)
+    return found
 
 
 def sanitise(value: object, what: str = "result") -> tuple[str, list[str]]:
@@ -369,3 +384,9 @@ def _digits(number: int) -> str:
 def _too_large(what: str, most: int) -> InvalidPayload:
     hint = "Keep large data elsewhere and pass a reference to it."
     return InvalidPayload(f"{what} is larger than {most} bytes of JSON.", hint=hint)
+
+
+def camel(name: str) -> str:
+    """A name of ours as it is written in JSON."""
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest))

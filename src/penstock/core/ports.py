@@ -11,8 +11,7 @@ transaction and gives the result. Rules for all of them:
 - **Fence.** Every write of an attempt names (job, fence, worker) and is done only while the job is running or
   cancelling under that fence and is held by that worker. Otherwise nothing is written and the caller gets
   `LeaseLost`, or the list of those refused from verbs that take many.
-- **Once.** Applying a transition twice is harmless; settling an attempt that is on record is success for the worker
-  that ran it.
+- **Once.** Applying a transition twice is harmless; settling a recorded attempt is success for the worker that ran it.
 - **One transaction.** A verb's change, its events and its counts are committed together or not at all.
 - **Errors.** `NotFound`, `Conflict` and their kin as in `penstock.core.errors`; the database's own errors come
   as `StoreError` and its kin, after what may be retried was retried.
@@ -51,6 +50,7 @@ from penstock.core.plan import Plan
 from penstock.core.retention_port import RetentionPort
 from penstock.core.schedules_port import SchedulesPort as SchedulesPort
 from penstock.core.transitions import Status
+from penstock.core.undeclared_port import UndeclaredPort
 from penstock.core.webhooks_port import WebhooksPort as WebhooksPort
 from penstock.core.why import Reason
 from penstock.core.worker import Duty, HookCall, Pulse, Reclaimed, SettleReport, WorkerInfo, WorkerRow
@@ -220,7 +220,7 @@ class JobsPort(KeysPort, Protocol):
         ...
 
 
-class ControlPort(Protocol):
+class ControlPort(UndeclaredPort, Protocol):
     """What operators do to jobs and definitions. Each change writes its event, and its audit row if `by` is given."""
 
     def cancel(self, job_ids: Sequence[str], *, by: str | None = None) -> Plan[dict[str, Status]]:
@@ -264,7 +264,7 @@ class ControlPort(Protocol):
         ...
 
     def select(self, which: JobFilter, limit: int, after: str | None = None) -> Plan[list[str]]:
-        """Ids of the jobs that a filter speaks of, in order of id, for changes in bulk."""
+        """Ids of the jobs that a filter speaks of, in order of id, for changes in bulk; searches are refused."""
         ...
 
     def pause(self, key: str, pause: Pause | None, *, by: str) -> Plan[None]:
@@ -272,7 +272,7 @@ class ControlPort(Protocol):
         ...
 
     def enable(self, key: str, enabled: bool, *, by: str) -> Plan[None]:
-        """Allow or refuse the creation of jobs of a definition."""
+        """Allow or refuse the creation of jobs of a definition; one that is allowed is retired no longer."""
         ...
 
     def override(self, key: str, overrides: Mapping[str, object], *, by: str) -> Plan[None]:
@@ -318,12 +318,13 @@ class AdminPort(FiguresPort, AuditPort, RetentionPort, Protocol):
         ...
 
     def definitions(self) -> Plan[list[DefinitionRow]]:
-        """Every definition; one that cannot be read has an `error`, and `register` repairs it."""
+        """Every definition, those that were removed included; one that cannot be read has an `error`, and `register`
+        repairs it."""
         ...
 
     def definition(self, key: str, version: int | None = None) -> Plan[DefinitionRow]:
         """One definition; without a version the highest that a live worker serves, else the highest. One that cannot
-        be read: `InvalidDefinition`."""
+        be read: `InvalidDefinition`; one that was removed, unless this version is asked for: `Conflict`."""
         ...
 
     def get(self, job_ids: Sequence[str]) -> Plan[list[Job]]:
@@ -333,7 +334,11 @@ class AdminPort(FiguresPort, AuditPort, RetentionPort, Protocol):
     def page(
         self, which: JobFilter, *, limit: int = 50, sort: str = "-createdAt", cursor: str | None = None
     ) -> Plan[Page]:
-        """One page of jobs. `sort`: createdAt, finishedAt or priority, `-` in front for descending."""
+        """One page of jobs. `sort`: createdAt, finishedAt or priority, `-` in front for descending.
+
+        A filter by error or params looks through the jobs that its other conditions leave, in order of creation and
+        only so many of them; `Page.searched` says how many, and its cursor goes on after them.
+        """
         ...
 
     def count(self, which: JobFilter, cap: int = 10_000) -> Plan[Count]: ...

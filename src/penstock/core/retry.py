@@ -15,7 +15,7 @@ MAX_DELAY = 30 * 86_400.0
 class Backoff:
     """Waits twice as long after each failure, up to `max` seconds, with up to `jitter` of it on top."""
 
-    kind: ClassVar = "backoff"
+    kind: ClassVar[str] = "backoff"
     base: float = 5
     max: float = 3600
     jitter: float = 0.2
@@ -39,7 +39,7 @@ class Backoff:
 class Fixed:
     """Waits the same number of seconds after every failure."""
 
-    kind: ClassVar = "fixed"
+    kind: ClassVar[str] = "fixed"
     seconds: float
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class Fixed:
 class Steps:
     """Waits the seconds listed, one after the other; the last one repeats."""
 
-    kind: ClassVar = "steps"
+    kind: ClassVar[str] = "steps"
     seconds: Sequence[float]
 
     def __post_init__(self) -> None:

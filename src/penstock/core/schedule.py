@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from penstock.core import payload
 from penstock.core.definition import Pause
 from penstock.core.errors import InvalidSchedule
 from penstock.core.job import Draft
+
+if TYPE_CHECKING:
+    from penstock.core.json_value import JsonObject
 
 
 class Kind(StrEnum):
@@ -41,11 +45,12 @@ class Schedule:
     """When a definition runs by itself, and how; what code or an operator declares."""
 
     key: str
-    definition: str
+    definition_key: str
     kind: Kind
     expression: str
-    version: int | None = None
-    params: str = "{}"
+    definition_version: int | None = None
+    params_text: str = "{}"
+    """The parameters of its jobs as the JSON text that is stored."""
     priority: int | None = None
     timezone: str = "UTC"
     enabled: bool = True
@@ -67,6 +72,11 @@ class Schedule:
             raise InvalidSchedule(f"{self.key!r} cannot be a schedule's key.", hint="Use 1 to 200 characters.")
         if self.missed_max < 1 or self.jitter < 0:
             raise InvalidSchedule(f"{self.key}: missed_max must be at least 1 and jitter not negative.")
+
+    @property
+    def params(self) -> JsonObject:
+        """The parameters of its jobs. A new object each time: changing it changes nothing else."""
+        return payload.object_of(self.params_text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from penstock.core.why import Reason
 
 def job_text(job: Job, *, params: str | None = None, **more: str | None) -> str:
     """A job as JSON text; `params` stand in for its own, `more` are further fields that are JSON text already."""
-    texts = {"params": job.params if params is None else params, "result": job.result or "null", **more}
+    texts = {"params": job.params_text if params is None else params, "result": job.result_text or "null", **more}
     return spliced(job_facts(job), texts)
 
 
@@ -26,8 +26,8 @@ def job_facts(job: Job) -> dict[str, Any]:
     """What a job says beside its parameters and its result, ready for JSON."""
     return {
         "jobId": job.id,
-        "definitionKey": job.definition,
-        "definitionVersion": job.version,
+        "definitionKey": job.definition_key,
+        "definitionVersion": job.definition_version,
         "status": job.status,
         "outcome": job.outcome,
         "error": error_facts(job.error_type, job.error),
@@ -45,15 +45,15 @@ def job_facts(job: Job) -> dict[str, Any]:
         "idempotencyKey": job.idempotency_key,
         "concurrencyKey": job.concurrency_key,
         "unique": job.unique,
-        "scheduleId": job.schedule,
+        "scheduleId": job.schedule_id,
         "scheduledFor": iso(job.scheduled_for),
-        "parentId": job.parent,
+        "parentId": job.parent_id,
         "rerunOf": job.rerun_of,
         "webhookUrl": None if job.webhook_url is None else without_path(job.webhook_url),
         "webhookSent": job.webhook_sent,
         "actor": job.actor,
         "createdAt": iso(job.created_at),
-        "runAt": iso(job.due_at),
+        "runAt": iso(job.run_at),
         "queuedAt": iso(job.queued_at),
         "startedAt": iso(job.started_at),
         "finishedAt": iso(job.finished_at),
@@ -61,13 +61,17 @@ def job_facts(job: Job) -> dict[str, Any]:
         "updatedAt": iso(job.updated_at),
         "staleAt": iso(job.stale_at),
         "cancelRequestedAt": iso(job.cancel_requested_at),
-        "workerId": job.worker,
+        "workerId": job.worker_id,
     }
 
 
 def phase_text(phase: Phase) -> str:
     """A phase as JSON text."""
-    facts = {
+    return spliced(_phase_facts(phase), {"result": phase.result_text or "null"})
+
+
+def _phase_facts(phase: Phase) -> dict[str, Any]:
+    return {
         "name": phase.name,
         "position": phase.position,
         "status": phase.status,
@@ -75,10 +79,10 @@ def phase_text(phase: Phase) -> str:
         "message": phase.message,
         "startedAt": iso(phase.started_at),
         "completedAt": iso(phase.completed_at),
+        "finishedAt": iso(phase.finished_at),
         "error": phase.error,
         "fence": phase.fence,
     }
-    return spliced(facts, {"result": phase.result or "null"})
 
 
 def phases_text(phases: Sequence[Phase]) -> str:
@@ -98,11 +102,11 @@ def attempt_text(attempt: Attempt) -> str:
     facts = {
         "fence": attempt.fence,
         "number": attempt.number,
-        "workerId": attempt.worker,
+        "workerId": attempt.worker_id,
         "status": attempt.status,
         "cause": attempt.cause,
         "startedAt": iso(attempt.started_at),
-        "endedAt": iso(attempt.ended_at),
+        "finishedAt": iso(attempt.finished_at),
         "error": error_facts(attempt.error_type, attempt.error),
         "traceback": attempt.traceback,
         "fingerprint": attempt.fingerprint,
@@ -110,8 +114,9 @@ def attempt_text(attempt: Attempt) -> str:
         "signal": attempt.signal,
         "peakMemory": attempt.peak_memory,
         "cpuSeconds": attempt.cpu_seconds,
+        "phases": [_phase_facts(each) for each in attempt.phases],
     }
-    return spliced(facts, {"result": attempt.result or "null"})
+    return spliced(facts, {"result": attempt.result_text or "null"})
 
 
 def review_text(review: Review) -> str:
@@ -125,7 +130,7 @@ def review_text(review: Review) -> str:
         "decidedNote": review.decided_note,
         "decidedAt": iso(review.decided_at),
     }
-    return spliced(facts, {"data": review.data or "null"})
+    return spliced(facts, {"data": review.data_text or "null"})
 
 
 def log_text(line: StoredLog) -> str:
@@ -139,12 +144,12 @@ def log_text(line: StoredLog) -> str:
         "message": line.message,
         "duration": None if line.duration is None else line.duration / 1e6,
     }
-    return spliced(facts, {"details": line.details or "null"})
+    return spliced(facts, {"details": line.details_text or "null"})
 
 
 def reason_text(reason: Reason) -> str:
     """One reason of `why` as JSON text."""
-    facts = {"code": reason.code, "message": reason.text, "until": iso(reason.until), "by": reason.by}
+    facts = {"code": reason.code, "message": reason.message, "until": iso(reason.until), "by": reason.by}
     return spliced(facts, {})
 
 
@@ -152,13 +157,25 @@ def event_text(event: Event, **more: str | None) -> str:
     """An event as JSON text; what it tells is spliced in as it is stored."""
     facts = {
         "seq": event.seq,
-        "type": event.kind,
+        "type": event.type,
         "at": iso(event.at),
         "jobId": event.job_id,
         "subject": event.subject,
         "fence": event.fence,
+        **event_facts(event),
     }
-    return spliced(facts, {"data": event.data or "null", **more})
+    return spliced(facts, {"data": event.data_text or "null", **more})
+
+
+def event_facts(event: Event) -> dict[str, Any]:
+    """What an event says of the attempt, the file and the schedule that it comes from."""
+    return {
+        "attempt": event.attempt,
+        "duration": event.duration,
+        "source": event.source,
+        "scheduleId": event.schedule_id,
+        "scheduleExpression": event.schedule_expression,
+    }
 
 
 def error_facts(kind: str | None, message: str | None) -> dict[str, Any] | None:

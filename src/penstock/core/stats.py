@@ -51,12 +51,12 @@ class Flow:
 class DefinitionStats:
     """One definition, all its versions together."""
 
-    definition: str
+    definition_key: str
     counts: Mapping[Status, int] = field(default_factory=dict)
     """How many of its jobs stand in each stored status now."""
     flow: Flow = field(default_factory=Flow)
     """What happened since."""
-    oldest_due_at: datetime | None = None
+    oldest_run_at: datetime | None = None
     """When the longest waiting of its jobs that are ready was due."""
     durations: Durations | None = None
     """How long its attempts took that succeeded."""
@@ -112,7 +112,7 @@ class ErrorGroup:
     """Failures that look alike: the same kind of error from the same place, in one definition."""
 
     fingerprint: str
-    definition: str
+    definition_key: str
     error_type: str | None
     error: str
     """The first line of the newest one."""
@@ -129,7 +129,7 @@ class ErrorPage:
     """One page of errors, the newest first; `cursor` continues after it, None says that this was the last."""
 
     errors: list[ErrorGroup]
-    cursor: str | None
+    next_cursor: str | None
     capped: bool
     """There were more failures than are looked at: only the newest ones are counted."""
 

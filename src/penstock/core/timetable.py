@@ -97,10 +97,10 @@ def check(schedule: Schedule) -> None:
         # Not with the record itself: one that a store has must still be read, to be removed.
         if schedule.key in (".", ".."):
             raise InvalidSchedule("no URL can name it.", hint="Give it another key than . or ..")
-        check_key(schedule.definition)
+        check_key(schedule.definition_key)
         if schedule.priority is not None:
             check_priority(schedule.priority, "The job")
-        if not isinstance(payload.decode(schedule.params), dict):
+        if not isinstance(payload.decode(schedule.params_text), dict):
             raise InvalidSchedule("params must be a JSON object.", hint="Write {} for none.")
         gap = _rhythm(schedule).shortest_gap()
         _check_numbers(schedule, gap)
@@ -109,8 +109,8 @@ def check(schedule: Schedule) -> None:
 
 
 def _check_numbers(schedule: Schedule, gap: int | None) -> None:
-    if schedule.version is not None and not 1 <= schedule.version <= 2**31 - 1:
-        raise InvalidSchedule(f"version must be a positive integer, not {schedule.version!r}.")
+    if schedule.definition_version is not None and not 1 <= schedule.definition_version <= 2**31 - 1:
+        raise InvalidSchedule(f"version must be a positive integer, not {schedule.definition_version!r}.")
     if not 1 <= schedule.missed_max <= MOST_MADE_UP:
         raise InvalidSchedule(f"missed_max must be 1 to {MOST_MADE_UP}, not {schedule.missed_max!r}.")
     if schedule.missed_window is not None and schedule.missed_window < SECOND:

@@ -25,7 +25,7 @@ class Status(StrEnum):
 
     @property
     def code(self) -> int:
-        """The small integer that the stores keep: live ones 2 and 3, terminal ones from 5 on."""
+        """The small integer that the stores keep."""
         return CODES[self]
 
     @property
@@ -33,13 +33,48 @@ class Status(StrEnum):
         return self in TERMINAL
 
 
-CODES: Mapping[Status, int] = {status: code for code, status in enumerate(Status)}
-BY_CODE: tuple[Status, ...] = tuple(Status)
+CODES: Mapping[Status, int] = {
+    Status.SCHEDULED: 0,
+    Status.QUEUED: 1,
+    Status.RUNNING: 2,
+    Status.CANCELLING: 3,
+    Status.REVIEW_NEEDED: 4,
+    Status.SUCCEEDED: 5,
+    Status.FAILED: 6,
+    Status.CANCELLED: 7,
+    Status.STALE: 8,
+}
+"""The stored code of each state. Rows keep it for ever: a new state takes a new number, and the order means nothing."""
+RESERVED: Mapping[str, int] = {"waiting": 9}
+"""Active states to come. The schema admits their codes, as SQLite cannot alter a CHECK; nothing writes them yet."""
+BY_CODE: Mapping[int, Status] = {code: status for status, code in CODES.items()}
 
 LIVE = frozenset({Status.RUNNING, Status.CANCELLING})
-WAITING = frozenset({Status.SCHEDULED, Status.QUEUED})
-TERMINAL = frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELLED, Status.STALE})
+PENDING = frozenset({Status.SCHEDULED, Status.QUEUED})
+QUEUED_OR_LIVE = LIVE | {Status.QUEUED}
+ENDED = frozenset({Status.SUCCEEDED, Status.FAILED, Status.CANCELLED})
+TERMINAL = ENDED | {Status.STALE}
 ACTIVE = frozenset(Status) - TERMINAL
+STORED = frozenset(Status) - {Status.STALE}
+CLAIMED = LIVE | {Status.REVIEW_NEEDED, Status.SUCCEEDED}
+"""States that a job reaches only after a claim."""
+ATTENTION = frozenset({Status.REVIEW_NEEDED, Status.FAILED, Status.CANCELLED})
+"""States that people look for in lists."""
+
+SETS: Mapping[str, tuple[int, ...]] = {
+    name: tuple(sorted({*(status.code for status in states), *more}))
+    for name, states, more in (
+        ("pending", PENDING, ()),
+        ("live", LIVE, ()),
+        ("queued_or_live", QUEUED_OR_LIVE, ()),
+        ("claimed", CLAIMED, ()),
+        ("attention", ATTENTION, ()),
+        ("ended", ENDED, ()),
+        ("active", ACTIVE, RESERVED.values()),
+        ("stored", STORED, RESERVED.values()),
+    )
+}
+"""The sets of states that SQL may name, as stored codes; reserved ones included."""
 
 
 class Trigger(StrEnum):
@@ -68,7 +103,7 @@ ENDINGS = frozenset({Trigger.SUCCEED, Trigger.ASK_REVIEW, Trigger.FAIL, Trigger.
 
 _S = Status
 _T = Trigger
-_ENDED = (_S.SUCCEEDED, _S.FAILED, _S.CANCELLED)
+_ENDS = (_S.SUCCEEDED, _S.FAILED, _S.CANCELLED)
 
 # (from, trigger) -> where it may lead. None stands for "not there": before creation, after deletion.
 TABLE: Mapping[tuple[Status | None, Trigger], frozenset[Status | None]] = {
@@ -92,8 +127,8 @@ TABLE: Mapping[tuple[Status | None, Trigger], frozenset[Status | None]] = {
     (_S.RUNNING, _T.CANCEL): frozenset({_S.CANCELLING}),
     (_S.CANCELLING, _T.CANCEL): frozenset({_S.CANCELLING}),
     **{(status, _T.RETRY): frozenset({_S.QUEUED}) for status in (_S.FAILED, _S.CANCELLED, _S.STALE)},
-    **{(status, _T.RETIRE): frozenset({_S.STALE}) for status in _ENDED},
-    **{(status, _T.DELETE): frozenset({None}) for status in (*_ENDED, _S.STALE)},
+    **{(status, _T.RETIRE): frozenset({_S.STALE}) for status in _ENDS},
+    **{(status, _T.DELETE): frozenset({None}) for status in (*_ENDS, _S.STALE)},
 }
 
 

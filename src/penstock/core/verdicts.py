@@ -19,7 +19,7 @@ class Retry(Verdict):
     def __init__(self, message: str = "The handler asked for another attempt.", *, after: Duration | None = None):
         super().__init__(message)
         self.message = message
-        self.after = None if after is None else microseconds(after, "Retry(after=)")
+        self.after: int | None = None if after is None else microseconds(after, "Retry(after=)")
 
 
 class Fail(Verdict):
@@ -35,7 +35,7 @@ class Snooze(Verdict):
 
     def __init__(self, delay: Duration, message: str = ""):
         super().__init__(message or "The handler asked to be called later.")
-        self.delay = microseconds(delay, "Snooze(delay)")
+        self.delay: int = microseconds(delay, "Snooze(delay)")
 
 
 class NeedsReview(Verdict):
@@ -43,7 +43,7 @@ class NeedsReview(Verdict):
 
     def __init__(self, note: str = "", data: Any = None):
         super().__init__(note or "The handler asked for a review.")
-        self.note = note[:_LONGEST_NOTE]
+        self.note: str = note[:_LONGEST_NOTE]
         self.data = data
 
 

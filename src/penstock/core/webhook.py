@@ -16,14 +16,14 @@ from penstock.core.event import Event
 from penstock.core.instant import SECOND, from_datetime
 from penstock.core.job import Job, Phase
 
-DEFAULT_KINDS = (kinds.SUCCEEDED, kinds.FAILED, kinds.RETRYING, kinds.CANCELLED, kinds.STALE)
-GROUPS = {
+DEFAULT_EVENTS = (kinds.SUCCEEDED, kinds.FAILED, kinds.RETRYING, kinds.CANCELLED, kinds.STALE)
+GROUPS: dict[str, tuple[str, ...]] = {
     "onStart": (kinds.STARTED,),
     "onSuccess": (kinds.SUCCEEDED,),
     "onFail": (kinds.FAILED,),
     "onEnd": (kinds.SUCCEEDED, kinds.FAILED, kinds.CANCELLED),
 }
-"""Names that stand for several kinds of events."""
+"""Names that stand for several event types."""
 
 GLOBAL, OF_JOB = "global", "job"
 """The endpoints that are none: the URL of the settings, and the one that a job brings along."""
@@ -57,9 +57,9 @@ class Endpoint:
     id: str
     url: str
     description: str
-    kinds: tuple[str, ...]
-    """As they were asked for: kinds, patterns such as `job.*`, groups such as `onEnd`."""
-    definitions: tuple[str, ...]
+    events: tuple[str, ...]
+    """As they were asked for: types, patterns such as `job.*`, groups such as `onEnd`."""
+    definition_keys: tuple[str, ...]
     """Only of jobs of these definitions; empty: of all."""
     enabled: bool
     secret_hints: tuple[str, ...]
@@ -85,8 +85,8 @@ class EndpointDraft:
     id: str
     url: str
     description: str = ""
-    kinds: tuple[str, ...] = DEFAULT_KINDS
-    definitions: tuple[str, ...] = ()
+    events: tuple[str, ...] = DEFAULT_EVENTS
+    definition_keys: tuple[str, ...] = ()
     enabled: bool = True
 
 
@@ -96,16 +96,16 @@ class Delivery:
 
     id: str
     """The `webhook-id` of every try."""
-    endpoint: str
+    webhook_id: str
     """The endpoint's id, or `global`, or `job`."""
     url: str
-    kind: str
+    type: str
     job_id: str | None
     status: str
     tries: int
     due_at: datetime
     created_at: datetime
-    ended_at: datetime | None
+    finished_at: datetime | None
     status_code: int | None
     """Of the last answer."""
     error: str | None
@@ -138,7 +138,7 @@ class DeliveryPage:
     """One page of deliveries, the newest first; `cursor` goes on behind it, None says that this was the last."""
 
     deliveries: list[Delivery]
-    cursor: str | None
+    next_cursor: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,45 +206,47 @@ class Spread:
     """Events had been deleted before they were read; it goes on with what is left."""
 
 
-def check_kinds(names: Iterable[str]) -> tuple[str, ...]:
-    """Kinds as an endpoint may ask for them; of penstock's own, one that does not exist is refused."""
+def check_events(names: Iterable[str]) -> tuple[str, ...]:
+    """Event types as an endpoint may ask for them; of penstock's own, one that does not exist is refused."""
     wanted = tuple(dict.fromkeys(names))
     if not 1 <= len(wanted) <= _MOST_FILTERS:
-        raise InvalidInput(f"An endpoint asks for 1 to {_MOST_FILTERS} kinds of events, not {len(wanted)}.")
+        raise InvalidInput(f"An endpoint asks for 1 to {_MOST_FILTERS} event types, not {len(wanted)}.")
     for name in wanted:
-        _check_kind(name)
+        _check_type(name)
     return wanted
 
 
-def wants(asked: Sequence[str], kind: str) -> bool:
-    """Whether an endpoint that asked for these kinds is told of this one."""
-    if kind.startswith(_NEVER):
+def wants(asked: Sequence[str], type: str) -> bool:
+    """Whether an endpoint that asked for these types is told of this one."""
+    if type.startswith(_NEVER):
         return False
     return any(
-        kind == each or kind in GROUPS.get(each, ()) or (each.endswith("*") and kind.startswith(each[:-1]))
+        type == each or type in GROUPS.get(each, ()) or (each.endswith("*") and type.startswith(each[:-1]))
         for each in asked
     )
 
 
 def message_id(endpoint: str, event: Event) -> str:
     """The id of the delivery of an event to an endpoint: whoever makes it, it is the same."""
-    what = f"{endpoint}\n{event.seq}\n{event.kind}\n{event.at.isoformat()}\n{event.job_id or event.subject}"
+    what = f"{endpoint}\n{event.seq}\n{event.type}\n{event.at.isoformat()}\n{event.job_id or event.subject}"
     return f"msg_{hashlib.sha256(what.encode()).hexdigest()[:32]}"
 
 
 def body(message: str, event: Event, job: Job | None, params: str | None = None, phases: Sequence[Phase] = ()) -> str:
     """What is sent: the same bytes at every try. `params` stand in for the job's own."""
-    facts = {"id": message, "type": event.kind, "timestamp": shape.iso(event.at)}
+    facts = {"id": message, "type": event.type, "timestamp": shape.iso(event.at)}
     told: dict[str, object] = {}
     if event.job_id is None:
         told["subject"] = event.subject
-    elif job is None:
+    elif job is not None:
+        told = shape.event_facts(event)
+    else:
         told["deletedJobId"] = event.job_id
     data = shape.spliced(
         told,
         {
             "job": None if job is None else shape.job_text(job, params=params, phases=shape.phases_text(phases)),
-            "details": event.data,
+            "details": event.data_text,
         },
     )
     return shape.spliced(facts, {"data": data})
@@ -307,19 +309,19 @@ def readable(text: str) -> str:
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
-def _check_kind(name: object) -> None:
+def _check_type(name: object) -> None:
     if not isinstance(name, str) or not 1 <= len(name) <= 200 or readable(name) != name:
-        raise InvalidInput(f"{name!r:.80} is no kind of event.", hint='Write "job.failed", "job.*", "onEnd" or "*".')
+        raise InvalidInput(f"{name!r:.80} is no event type.", hint='Write "job.failed", "job.*", "onEnd" or "*".')
     start = name.removesuffix("*")
     if name in GROUPS or name == "*":
         return
     if "*" in start or (start != name and not start.endswith(".")) or "." not in name:
-        raise InvalidInput(f"{name!r:.80} is no kind of event.", hint='Write "job.failed", "job.*", "onEnd" or "*".')
+        raise InvalidInput(f"{name!r:.80} is no event type.", hint='Write "job.failed", "job.*", "onEnd" or "*".')
     if start.startswith(_NEVER):
         raise InvalidInput(f"{name!r:.80} cannot be asked for.", hint="Webhooks about webhooks would never end.")
     if start.startswith(_OURS) and not any(
-        kind == name or (start != name and kind.startswith(start)) for kind in kinds.KINDS
+        each == name or (start != name and each.startswith(start)) for each in kinds.TYPES
     ):
-        near = get_close_matches(name, kinds.KINDS, n=1)
-        hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(kinds.KINDS)}."
+        near = get_close_matches(name, kinds.TYPES, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(kinds.TYPES)}."
         raise InvalidInput(f"There is no event {name!r:.80}.", hint=hint)

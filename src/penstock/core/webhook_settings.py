@@ -18,7 +18,7 @@ class WebhookSettings:
     """What may be said about the sending of webhooks; times are in seconds. Give all processes of a store the same."""
 
     global_url: str | None = None
-    """Gets the default kinds of events of all jobs."""
+    """Gets the default event types of all jobs."""
     global_secret: str | None = field(default=None, repr=False)
     """Signs what goes to the global URL. URLs of single jobs have a secret for each origin, made from this one. Without
     it both get no signature."""

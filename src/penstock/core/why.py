@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from penstock.core.definition import Pause
+from penstock.core.definition import Pause, Retirement
 from penstock.core.instant import maybe_datetime, to_datetime
-from penstock.core.transitions import WAITING, Status
+from penstock.core.transitions import PENDING, Status
 from penstock.core.worker_config import Disabled
 
 MOST_HOLDERS = 5
@@ -22,7 +22,7 @@ class Reason:
     """One thing that keeps a job from running, or what it does instead."""
 
     code: str
-    text: str
+    message: str
     until: datetime | None = None
     """When it ends by itself, where that is known."""
     by: str | None = None
@@ -58,6 +58,7 @@ class Facts:
     disabled: Disabled | None = None
     system_pause: Pause | None = None
     pause: Pause | None = None
+    retired: Retirement | None = None
     served: bool = True
     versions: Sequence[int] = ()
     """The versions of its definition that live workers have loaded."""
@@ -73,9 +74,9 @@ class Facts:
 
 def reasons(facts: Facts) -> list[Reason]:
     """All that keeps a waiting job from running; for any other the one thing that it does."""
-    if facts.status not in WAITING:
+    if facts.status not in PENDING:
         return [_standing(facts)]
-    found = [*_not_yet(facts), *_disabled(facts), *_paused(facts), *_unserved(facts), *_full(facts)]
+    found = [*_not_yet(facts), *_disabled(facts), *_paused(facts), *_retired(facts), *_unserved(facts), *_full(facts)]
     return found or [_behind(facts)]
 
 
@@ -131,6 +132,13 @@ def _paused(facts: Facts) -> list[Reason]:
             text = f"{what} is paused by {pause.by} {end}{why}."
             found.append(Reason(code, text, until=maybe_datetime(pause.until), by=pause.by))
     return found
+
+
+def _retired(facts: Facts) -> list[Reason]:
+    if (retired := facts.retired) is None:
+        return []
+    text = f"{retired.by} has retired definition {facts.definition!r} at {_time(retired.at)}: no code declares it."
+    return [Reason("retired", text, by=retired.by)]
 
 
 def _unserved(facts: Facts) -> list[Reason]:

@@ -54,7 +54,7 @@ class WorkerRow:
     """How it ended: `stopped` or `lost`; None while nobody has said so."""
     duties: tuple[Duty, ...] = ()
     """What it said of its duties with one of its last heartbeats; the ages are those of now."""
-    lease_until: datetime | None = None
+    lease_expires_at: datetime | None = None
     """When its lease ends, or ended, by the store's clock; None: in an earlier boot of its host."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """What it has counted by itself since it started: claims and the seconds they took, writes refused, forks."""
@@ -101,7 +101,7 @@ class HookCall:
     kind: str
     """The kind of the event that it is about."""
     data: str | None
-    """JSON text: `error` and `errorType` of a failure; `definition`, `status`, `referenceType` and `referenceId` of
+    """JSON text: `error` and `errorType` of a failure; `definitionKey`, `status`, `referenceType` and `referenceId` of
     a job that is gone."""
     at: datetime
 

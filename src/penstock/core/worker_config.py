@@ -86,7 +86,7 @@ class WorkerConfig:
     def __post_init__(self) -> None:
         _check(self, _RANGES, "")
         for name, ranges in _PARTS.items():
-            _check(getattr(self, name), ranges, f"{_camel(name)}.")
+            _check(getattr(self, name), ranges, f"{payload.camel(name)}.")
         if not isinstance(self.enabled, bool):
             raise InvalidInput(f"enabled of the worker configuration must be true or false, not {self.enabled!r:.80}.")
         if self.lease is not None and self.heartbeat is not None and too_slow(self.heartbeat, self.lease):
@@ -148,10 +148,10 @@ def merged(config: WorkerConfig, changes: object) -> WorkerConfig:
 
 def as_json(config: WorkerConfig) -> dict[str, Any]:
     """A configuration as an object for JSON."""
-    facts: dict[str, Any] = {_camel(name): getattr(config, name) for name in _FIELDS}
+    facts: dict[str, Any] = {payload.camel(name): getattr(config, name) for name in _FIELDS}
     for name in _PARTS:
         part = getattr(config, name)
-        facts[name] = {_camel(each.name): getattr(part, each.name) for each in fields(part)}
+        facts[name] = {payload.camel(each.name): getattr(part, each.name) for each in fields(part)}
     return {**facts, "custom": payload.load(config.custom)}
 
 
@@ -165,11 +165,11 @@ def from_text(text: str | None) -> WorkerConfig:
     """What the store has kept. A field that this release does not know is passed over: a later one may have it."""
     facts = {} if text is None else _kept(text)
     known: dict[str, Any] = {}
-    for name in map(_camel, _FIELDS):
+    for name in map(payload.camel, _FIELDS):
         if name in facts:
             known[name] = facts[name]
     for name in _PARTS:
-        part = {_camel(each.name) for each in fields(getattr(_PLAIN, name))}
+        part = {payload.camel(each.name) for each in fields(getattr(_PLAIN, name))}
         said = _object(facts.get(name, {}), f"{name} of the worker configuration")
         known[name] = {key: value for key, value in said.items() if key in part}
     return parse(known)
@@ -243,14 +243,14 @@ def _check(part: object, ranges: Mapping[str, tuple[type, float, float]], where:
         if isinstance(value, bool) or not number or not least <= value <= most:
             what = "an integer" if kind is int else "a number"
             raise InvalidInput(
-                f"{where}{_camel(name)} of the worker configuration must be {what} "
+                f"{where}{payload.camel(name)} of the worker configuration must be {what} "
                 f"from {least:.15g} to {most:.15g}, not {value!r:.80}."
             )
 
 
 def _named(value: object, names: Sequence[str], what: str) -> dict[str, Any]:
     """The fields of a JSON object by the names that they have in Python; one that is unknown is refused."""
-    known = {_camel(name): name for name in names}
+    known = {payload.camel(name): name for name in names}
     found: dict[str, Any] = {}
     for key, each in _object(value, what).items():
         if key not in known:
@@ -268,11 +268,6 @@ def _object(value: object, what: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise InvalidInput(f"{what} must be an object, not {value!r:.80}.")
     return value
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(map(str.capitalize, rest))
 
 
 _PLAIN = WorkerConfig()

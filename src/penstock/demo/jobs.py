@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import time
+from typing import Any
 
-from penstock import Context, NeedsReview, Penstock
+from penstock import Context, DefinitionHandle, NeedsReview, Penstock
 from penstock.demo.place import url
 
-app = Penstock(url())
+app: Penstock = Penstock(url())
 
 
 @app.job("demo.greet")
@@ -44,7 +45,7 @@ async def publish(ctx: Context, name: str) -> str:
     return f"published {ctx.results['encode']}"
 
 
-video = app.pipeline("demo.video", download, encode, publish, backoff=0.5)
+video: DefinitionHandle[..., Any] = app.pipeline("demo.video", download, encode, publish, backoff=0.5)
 
 
 @app.job("demo.flaky_api", max_attempts=5, backoff=1)

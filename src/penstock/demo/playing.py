@@ -49,7 +49,7 @@ class Demo:
     """One run of it on the data in a folder."""
 
     def __init__(self, data: Path | None = None, port: int | None = None, *, say: Say) -> None:
-        self.folder = (data or place.folder()).absolute()
+        self.folder: Path = (data or place.folder()).absolute()
         self._store = place.url(self.folder)
         self._port = port
         self._say = say
@@ -159,7 +159,7 @@ class Demo:
             self._say(f"  {made[scene].id}  {scene.definition:<15} {scene.shows}")
         again = await self._app.aenqueue(scenes.REPORT.definition, scenes.REPORT.params, **scenes.REPORT.options)
         if not again.created:
-            self._say(f"  {again.id}  {again.job.definition:<15} asked for again: the same job")
+            self._say(f"  {again.id}  {again.job.definition_key:<15} asked for again: the same job")
         from penstock.demo import jobs
 
         batch = await self._app.aenqueue_many([jobs.thumbnail.order(number) for number in range(scenes.HOW_MANY)])
@@ -167,24 +167,24 @@ class Demo:
         return made
 
     async def _show(self) -> None:
-        events = await self._app.aevents(kinds="job.*")
-        shown = {handle.id: handle.job.definition for handle in (await self._begin()).values()}
+        events = await self._app.aevents(type="job.*")
+        shown = {handle.id: handle.job.definition_key for handle in (await self._begin()).values()}
         self._say("")
         self._say("  What happens now; try the dashboard, or: penstock jobs list --store " + self._store)
         self._say("  Ctrl-C ends it.")
         self._say("")
         with contextlib.suppress(FeedGone):
             async for event in events:
-                if event.job_id is None or event.kind == "job.progress":
+                if event.job_id is None or event.type == "job.progress":
                     continue
                 if event.job_id not in shown:
                     shown[event.job_id] = await self._definition_of(event.job_id)
                 if shown[event.job_id] != scenes.MANY:
-                    self._say(f"  {event.at:%H:%M:%S}  {event.kind:<21} {shown[event.job_id]:<15} {event.job_id}")
+                    self._say(f"  {event.at:%H:%M:%S}  {event.type:<21} {shown[event.job_id]:<15} {event.job_id}")
 
     async def _definition_of(self, job_id: str) -> str:
         try:
-            return (await self._app.aread_job(job_id)).definition
+            return (await self._app.aread_job(job_id)).definition_key
         except NotFound:
             return "deleted"
 
@@ -208,7 +208,7 @@ class Demo:
         found: list[Job] = []
 
         async def came() -> bool:
-            found.extend((await self._app.ajobs(definition=scenes.TICK, limit=1)).jobs)
+            found.extend((await self._app.ajobs(definition_key=scenes.TICK, limit=1)).jobs)
             return bool(found)
 
         if not await _until(came):
@@ -219,12 +219,12 @@ class Demo:
     async def _all_of_many(self) -> Ended:
         async def none_waits() -> bool:
             waiting = (Status.SCHEDULED, Status.QUEUED, Status.RUNNING)
-            counts = [await self._app.acount_jobs(definition=scenes.MANY, status=each) for each in waiting]
+            counts = [await self._app.acount_jobs(definition_key=scenes.MANY, status=each) for each in waiting]
             return not any(each.value for each in counts)
 
         done = await _until(none_waits)
-        last = (await self._app.ajobs(definition=scenes.MANY, limit=1)).jobs[0]
-        failed = await self._app.acount_jobs(definition=scenes.MANY, status=Status.FAILED)
+        last = (await self._app.ajobs(definition_key=scenes.MANY, limit=1)).jobs[0]
+        failed = await self._app.acount_jobs(definition_key=scenes.MANY, status=Status.FAILED)
         shows = f"the last of {scenes.HOW_MANY} coroutines in the worker's own loop"
         return Ended(scenes.MANY, shows, last, done and not failed.value)
 

@@ -25,3 +25,5 @@ class Limits:
     """So long ago a duty of a live worker may have succeeded last."""
     lost: float = 3600.0
     """Workers that were lost so recently are named."""
+    undeclared: float = 30 * 86_400.0
+    """A definition that no code has declared for so long is worth a word."""

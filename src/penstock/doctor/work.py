@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.core.clock_mark import ClockMark
 from penstock.core.finding import Finding, error, fine, warning
-from penstock.core.instant import to_datetime
+from penstock.core.instant import SECOND, to_datetime
 from penstock.core.ports import Store
 from penstock.core.worker import WorkerRow
 from penstock.doctor.host import Host
@@ -35,7 +35,10 @@ def clock_finding(store: Store, host: Host, limits: Limits) -> Finding:
 
 
 def work_findings(store: Store, limits: Limits) -> list[Finding]:
-    return [*_workers(store, limits), *_unserved(store), *_unreadable(store), *_ahead_of_the_clock(store)]
+    return [
+        *_workers(store, limits), *_unserved(store), *_undeclared(store, limits), *_unreadable(store),
+        *_ahead_of_the_clock(store),
+    ]  # fmt: skip
 
 
 def _workers(store: Store, limits: Limits) -> list[Finding]:
@@ -84,12 +87,33 @@ def _unserved(store: Store) -> list[Finding]:
     ]
 
 
+def _undeclared(store: Store, limits: Limits) -> list[Finding]:
+    """Definitions that no live worker has had loaded, and no code has made known, for long."""
+    since = store.run(admin.clock()) - round(limits.undeclared * SECOND)
+    newest: dict[str, int] = {}
+    for row in store.run(admin.definitions()):
+        if not row.removed and row.retired is None:
+            newest[row.definition.key] = max(row.declared_at, newest.get(row.definition.key, 0))
+    old = sorted(key for key, declared_at in newest.items() if declared_at < since)
+    if not old:
+        return [fine("definitions.undeclared", "Code declares every definition that is not retired.")]
+    named = ", ".join(f"{key} (since {to_datetime(newest[key]).date()})" for key in old[:_SHOWN])
+    more = f" and {len(old) - _SHOWN} more" if len(old) > _SHOWN else ""
+    return [
+        warning(
+            "definitions.undeclared",
+            f"No code has declared these definitions for {limits.undeclared / 86_400:g} days: {named}{more}.",
+            "Where the code is gone, run `penstock definitions retire KEY`, then `penstock definitions remove KEY`.",
+        )
+    ]
+
+
 def _unreadable(store: Store) -> list[Finding]:
     """Rows that are passed over because they cannot be read."""
     bad: list[tuple[str, Any, str]] = [
         ("definition", f"{row.definition.key} version {row.definition.version}", row.error)
         for row in store.run(admin.definitions())
-        if row.error
+        if row.error and not row.removed
     ]
     bad += [("schedule", row.schedule.key, row.error) for row in store.run(schedules.all()) if row.error]
     repair = {

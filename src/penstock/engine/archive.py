@@ -24,7 +24,7 @@ class Archive:
     """A folder of files that only grow; several processes may write to it."""
 
     def __init__(self, folder: str | Path, secrets: SecretPolicy | None = None) -> None:
-        self.folder = Path(folder).absolute()
+        self.folder: Path = Path(folder).absolute()
         self._secrets = secrets or SecretPolicy()
 
     def keep(self, remains: Sequence[Remains], now: datetime | None = None) -> Path:
@@ -44,7 +44,7 @@ class Archive:
     def line(self, remains: Remains, now: datetime) -> str:
         """One job with all that belongs to it; secret parameters are masked."""
         job, fields = remains.job, remains.secret_fields
-        params = "null" if fields is None else self._secrets.mask(fields, job.params)
+        params = "null" if fields is None else self._secrets.mask(fields, job.params_text)
         texts = {
             "job": job_text(job, params=params),
             "attempts": _listed([attempt_text(each) for each in remains.attempts]),

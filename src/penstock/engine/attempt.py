@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from penstock.core.errors import LeaseLost
+from penstock.core.job import Held
 from penstock.core.outcome import RETURNED_NOTHING, Cause, Failure, Outcome, Usage
 from penstock.core.transitions import Trigger
 from penstock.engine import heard, processes, stamps
@@ -54,7 +55,7 @@ class Attempt:
 
     def __init__(self, holding: Holding, zygote: ZygoteProcess, surroundings: Surroundings) -> None:
         self.holding = holding
-        self.held = holding.held
+        self.held: Held = holding.held
         self._zygote = zygote
         self._surroundings = surroundings
         self._rules: Rules

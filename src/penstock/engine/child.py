@@ -80,7 +80,7 @@ def _attempt(
         return 0
     gc.enable()
     handle = handles[task.key, task.version]
-    outcome = perform(app, handle, task, line, partial(_take_over, app, handle))
+    outcome = perform(app, handle, task, line, partial(_take_over, app, task))
     if outcome is None:
         # A fork of the attempt that came back out of the handler: how the attempt ends is not for it to say.
         return 1
@@ -114,10 +114,10 @@ def perform(app: Application, handle: Handle, task: Task, line: int, take_over: 
     return outcome
 
 
-def _take_over(app: Application, handle: Handle, reporter: LineReporter, ctx: AttemptContext, stopper: Stopper) -> None:
+def _take_over(app: Application, task: Task, reporter: LineReporter, ctx: AttemptContext, stopper: Stopper) -> None:
     """From now on the process is the attempt: what is logged, created and signalled in it belongs to it."""
-    if (level := handle.definition.log_level) != "info":
-        logging.getLogger().setLevel(level.upper())
+    if task.log_level is not None:
+        logging.getLogger().setLevel(task.log_level.upper())
     _records.attach(reporter, ctx)
     app.enter_job(reporter)
     _signal.signal(ASK, stopper)
@@ -144,8 +144,8 @@ class LineReporter:
         self._lock = threading.RLock()
         self._children = children
         self.phase: str = "run"
-        self.busy = False
-        self.disowned = False
+        self.busy: bool = False
+        self.disowned: bool = False
         """This is no longer the process of the attempt, but a fork of it."""
         self.stopper: Stopper | None = None
         self._masks: dict[int, set[int]] = {}

@@ -126,7 +126,7 @@ class Claims:
         self._trails: dict[Pool, Trail] | None = {} if store.dialect == "postgres" else None
         self._passed_over: dict[int, Place] = {}
         self._passed_until = 0.0
-        self.laps = Laps()
+        self.laps: Laps = Laps()
 
     def pass_over(self, jobs: Iterable[Claimed]) -> None:
         """Leave these jobs, and those in front of them, to other workers for some seconds."""

@@ -18,7 +18,7 @@ from penstock.engine.handlers import Application
 from penstock.engine.task import Task
 from penstock.engine.timing import Timed
 
-_LONGEST_KIND = 100
+_LONGEST_TYPE = 100
 _OURS = ("job.", "schedule.", "worker.", "alert.", "webhook.")
 
 
@@ -61,15 +61,16 @@ class AttemptContext:
         self._stopped = False
         self._children = children
         self._params: Mapping[str, Any] | None = None
-        self.job_id = task.job_id
-        self.definition = task.key
-        self.reference = task.reference
-        self.tags = task.tags
-        self.attempt = task.attempt
-        self.max_attempts = task.max_attempts
-        self.fence = task.fence
-        self.schedule_id = task.schedule
-        self.traceparent = task.traceparent
+        self.job_id: str = task.job_id
+        self.definition: str = task.key
+        self.reference: tuple[str, str] | None = task.reference
+        self.tags: tuple[str, ...] = task.tags
+        self.attempt: int = task.attempt
+        self.max_attempts: int = task.max_attempts
+        self.fence: int = task.fence
+        self.schedule_id: str | None = task.schedule
+        self.traceparent: str | None = task.traceparent
+        self.tracestate: str | None = task.tracestate
         self.settings: Mapping[str, Any] = task.settings
         self.resources: Mapping[str, Any] = resources
         self.results: dict[str, Any] = {}
@@ -130,17 +131,17 @@ class AttemptContext:
         text = None if message is None else payload.sanitise_text(str(message), 500)
         self._reporter.progress(overall, text, self.phase if stage is None else payload.sanitise_text(str(stage), 200))
 
-    def emit_event(self, kind: str, payload: Mapping[str, Any] | None = None) -> None:
-        if not isinstance(kind, str) or not 0 < len(kind) <= _LONGEST_KIND or kind.startswith(_OURS):
+    def emit_event(self, type: str, payload: Mapping[str, Any] | None = None) -> None:
+        if not isinstance(type, str) or not 0 < len(type) <= _LONGEST_TYPE or type.startswith(_OURS):
             raise InvalidInput(
-                f"{kind!r:.80} cannot be the kind of an event.",
-                hint=f"Use 1 to {_LONGEST_KIND} characters and none of our prefixes: {', '.join(_OURS)}.",
+                f"{type!r:.80} cannot be the type of an event.",
+                hint=f"Use 1 to {_LONGEST_TYPE} characters and none of our prefixes: {', '.join(_OURS)}.",
             )
-        self._reporter.event(kind, None if payload is None else _event_data(payload))
+        self._reporter.event(type, None if payload is None else _event_data(payload))
 
     def enqueue(self, what: Any, params: Mapping[str, Any] | None = None, **options: Any) -> Any:
         given = dict(params or {})
-        options.setdefault("parent", self.job_id)
+        options.setdefault("parent_id", self.job_id)
         if isinstance(what, str):
             key, text = what, payload.encode(given, f"parameters of {what}")
             create: Callable[..., Any] = lambda **more: self._app.enqueue(what, given, **options, **more)  # noqa: E731
@@ -164,8 +165,8 @@ class Numbering:
     def own(self, order: Mapping[str, Any], phase: str) -> dict[str, Any]:
         """An order with this job as its parent and a key by which it is known again, unless it says otherwise."""
         options = dict(order.get("options") or {})
-        if options.get("parent") is None:
-            options["parent"] = self._job
+        if options.get("parent_id") is None:
+            options["parent_id"] = self._job
         if options.get("idempotency_key") is None:
             options["idempotency_key"] = self.key(phase, order["key"], order["params"])
         return {**order, "options": options}

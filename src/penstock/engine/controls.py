@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,14 +24,14 @@ class Controls:
     """The last that was read; `version` is that of the heartbeat which told of it."""
 
     def __init__(self, store: Store, admin: AdminPort, own: WorkerSettings, changed: Callable[[], None]) -> None:
-        self.version = -1
+        self.version: int = -1
         self.limited: set[int] = set()
         """The lanes with a limit that a claim must look at."""
-        self.config = WorkerConfig()
-        self.settings = own
+        self.config: WorkerConfig = WorkerConfig()
+        self.settings: WorkerSettings = own
         """The worker's own settings, with what the configuration says instead."""
         self.custom: Mapping[str, Any] = {}
-        self.overridden = False
+        self.overridden: bool = False
         """Whether the last look has found other overrides: what was claimed before it has the old ones."""
         self._overrides: Mapping[int, Mapping[str, object]] = {}
         self._store = store
@@ -39,9 +39,13 @@ class Controls:
         self._own = own
         self._changed = changed
 
-    async def read(self, lanes: Collection[int], version: int = -1) -> None:
-        """Learn what holds for these lanes now."""
+    async def read(self, lanes: Mapping[int, Definition], version: int = -1) -> None:
+        """Learn what holds for these definitions now. One that was retired or removed while this worker started is
+        declared again: what is retired or removed has no live worker."""
         rows = await self._store.arun(self._admin.definitions())
+        gone = [lanes[row.lane] for row in rows if row.lane in lanes and (row.removed or row.retired is not None)]
+        if gone:
+            await self._store.arun(self._admin.register(gone))
         limited = _limited(rows)
         self.limited = {row.lane for row in rows if row.lane in lanes and row.definition.key in limited}
         overrides = {row.lane: row.overrides for row in rows if row.overrides and row.lane in lanes}
@@ -54,17 +58,15 @@ class Controls:
         self.version = version
         self._changed()
 
-    def in_force(self, lane: int, definition: Definition | None) -> Definition | None:
+    def in_force(self, lane: int, definition: Definition) -> Definition:
         """A definition as an attempt that begins now shall see it: with what operators want in place of the code's."""
-        if definition is None:
-            return None
         grace = round(self.settings.cancel_grace * SECOND)
         if definition.cancel_grace == _PLAIN.cancel_grace != grace:
             definition = replace(definition, cancel_grace=grace)
         overrides = self._overrides.get(lane)
         return definition if overrides is None else in_force(definition, overrides)
 
-    async def catch_up(self, lanes: Collection[int], version: int) -> None:
+    async def catch_up(self, lanes: Mapping[int, Definition], version: int) -> None:
         """The same, unless the store does not answer; the next heartbeat asks for it again."""
         try:
             await self.read(lanes, version)

@@ -103,7 +103,7 @@ class Begun:
 
 
 _making = threading.RLock()
-_OWN = frozenset(("made", "_in_making", "_stepping", "_first", "call_soon"))
+_OWN = frozenset(("made", "_in_making", "_stepping", "_first"))
 
 
 class LateLoop(asyncio.SelectorEventLoop):
@@ -112,7 +112,7 @@ class LateLoop(asyncio.SelectorEventLoop):
     What such a loop keeps in itself is missing until then: whoever looks for it or sets it has it made.
     """
 
-    made = False
+    made: bool = False
     _in_making = False
     _stepping = False
     _first: tuple[Context, Callable[[], object]]
@@ -141,9 +141,9 @@ class LateLoop(asyncio.SelectorEventLoop):
 
     def first_task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """A task of this loop, whose first step is taken by hand."""
-        self.call_soon = self._keep_first  # type: ignore[method-assign, assignment]
+        self.__dict__["call_soon"] = self._keep_first
         task = asyncio.Task(work, loop=self)
-        del self.call_soon
+        del self.__dict__["call_soon"]
         return task
 
     def _keep_first(self, callback: Callable[[], object], *, context: Context) -> None:

@@ -23,7 +23,7 @@ class WorkerFolder:
     """A folder that belongs to this process for as long as it lives: whoever can lock it knows that it has gone."""
 
     def __init__(self, parent: str = "") -> None:
-        self.path = ""
+        self.path: str = ""
         self._parent = parent or tempfile.gettempdir()
         self._lock = -1
 

@@ -36,7 +36,7 @@ def maybe_text(value: Any, longest: int = LONGEST_LINE) -> str | None:
 
 
 def name(value: Any) -> str:
-    """The name of a phase, of a stage, of a kind of event."""
+    """The name of a phase, of a stage, of an event type."""
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME:
         raise ValueError(f"{value!r:.40} is no name")
     return text(value, _LONGEST_NAME)

@@ -28,7 +28,7 @@ _LAST_WORDS_SECONDS = 1.0
 EXIT_UNTRUSTED = 75
 """The exit status of a worker that had to end: nothing else ends its inline jobs, or its loop is blocked."""
 
-log = logging.getLogger("penstock.engine")
+log: logging.Logger = logging.getLogger("penstock.engine")
 
 
 class Heartbeat(threading.Thread):
@@ -61,8 +61,8 @@ class Heartbeat(threading.Thread):
         self._ending = threading.Lock()
         self._watch = threading.Thread(target=self._watch_trust, name="penstock-trust", daemon=True)
         self._answered = False
-        self.trusted_until = boot_time() + self._bound
-        self.beats = 0
+        self.trusted_until: float = boot_time() + self._bound
+        self.beats: int = 0
 
     def poke(self) -> None:
         """Beat soon: there may be something to learn."""

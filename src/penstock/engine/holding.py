@@ -18,6 +18,7 @@ from penstock.core.job import Claimed, Held, LogLine
 from penstock.core.outcome import RETURNED_NOTHING, Cause, Outcome, Settlement, Standing, decide
 from penstock.core.ports import AdminPort, JobsPort, Store
 from penstock.core.secrets import Scrubber
+from penstock.core.trace_context import split_trace
 from penstock.core.transitions import Status, Trigger
 from penstock.engine import heard, stamps
 from penstock.engine.answering import run_errand
@@ -27,7 +28,7 @@ from penstock.engine.recorder import Recorder
 from penstock.engine.task import Task
 from penstock.engine.wire import Frame
 
-log = logger("penstock.jobs")
+log: logging.Logger = logger("penstock.jobs")
 """One line for each attempt that ends: worth having while developing, too much for a busy worker."""
 
 _LONGEST_ERROR = 65_536
@@ -61,20 +62,33 @@ class Holding:
     Whatever an attempt says goes through here on its way to the store, and leaves the values of secret parameters here.
     """
 
-    __slots__ = ("_errands", "_means", "_secrets", "claimed", "definition", "ended", "phase", "started", "worker")
+    __slots__ = (
+        "_errands",
+        "_means",
+        "_reached",
+        "_secrets",
+        "claimed",
+        "definition",
+        "ended",
+        "phase",
+        "started",
+        "worker",
+    )
 
     def __init__(self, claimed: Claimed, definition: Definition, worker: str, means: Means, started: bool) -> None:
         """`started`: it is on record already that the attempt begins."""
-        self.claimed = claimed
-        self.definition = definition
-        self.worker = worker
+        self.claimed: Claimed = claimed
+        self.definition: Definition = definition
+        self.worker: str = worker
         self.phase: str | None = None
         self.ended: int | None = None
         """The stamp of the moment at which the handler ended, where it said so."""
-        self.started = started
+        self.started: bool = started
         self._means = means
         self._secrets: Scrubber | None = None
         self._errands: Errands | None = None
+        self._reached: tuple[float, str | None] = (0.0, None)
+        """What the present phase has said last: how far the job is in percent, and its message."""
 
     @property
     def held(self) -> Held:
@@ -83,7 +97,8 @@ class Holding:
     @property
     def errands(self) -> Errands:
         if self._errands is None:
-            asker = Asker(self.claimed.job_id, self.definition.key, self._reference, self.definition.reach)
+            claimed, definition = self.claimed, self.definition
+            asker = Asker(claimed.job_id, definition.key, self._reference, definition.reach, claimed.traceparent)
             self._errands = self._means.errands.of(asker)
         return self._errands
 
@@ -106,6 +121,7 @@ class Holding:
 
     def progress(self, percent: float, message: object, phase: str | None) -> None:
         shown = None if message is None else self._text(message, _LONGEST_PROGRESS)
+        self._reached = percent, self._reached[1] if shown is None else shown
         self._means.recorder.progress(self.held, percent, shown, self._name(phase))
 
     def log(
@@ -172,6 +188,7 @@ class Holding:
     def first_task(self, results: Mapping[str, str] = _NO_RESULTS, review: dict[str, Any] | None = None) -> Task:
         """The same for a job that has not run before."""
         claimed, definition = self.claimed, self.definition
+        traceparent, tracestate = split_trace(claimed.traceparent)
         return Task(
             job_id=claimed.job_id,
             key=definition.key,
@@ -184,10 +201,12 @@ class Holding:
             tags=tuple(json.loads(claimed.tags)) if claimed.tags else (),
             scheduled_for=claimed.scheduled_for,
             schedule=claimed.schedule,
-            traceparent=claimed.traceparent,
+            traceparent=traceparent,
+            tracestate=tracestate,
             settings=self._means.settings,
             results=results,
             review=review,
+            log_level=None if definition.log_level == "info" else definition.log_level,
         )
 
     async def do(self, ask: Frame) -> Any:
@@ -204,17 +223,22 @@ class Holding:
         self.phase = name = self.secrets.clean(name)
         self._means.recorder.phase(self.held, name, position, stamps.now() if stamp is None else stamp)
         self._means.recorder.progress(self.held, self._share(position), None, name)
+        self._reached = self._share(position), None
 
     def leave_phase(self, outcome: Outcome) -> None:
         """An attempt has ended: the phase that it failed in says so."""
         names = self.definition.phases
         if outcome.trigger is Trigger.FAIL and outcome.failure is not None and len(names) > 1 and self.phase in names:
+            position = names.index(self.phase)
+            percent, message = self._reached
             self._means.recorder.phase(
                 self.held,
                 self.phase,
-                names.index(self.phase),
+                position,
                 stamps.now() if self.ended is None else self.ended,
                 status="cancelled" if outcome.cause is Cause.CANCELLED else "failed",
+                progress=min(100.0, max(0.0, percent * len(names) - 100 * position)),
+                message=message,
                 error=outcome.failure.message,
             )
 
@@ -272,7 +296,7 @@ class Holding:
         phases = (
             await self._means.store.arun(self._means.jobs.phases(job_id)) if len(self.definition.phases) > 1 else []
         )
-        results = {each.name: each.result or "null" for each in phases if each.status == "completed"}
+        results = {each.name: each.result_text or "null" for each in phases if each.status == "completed"}
         if not reviews:
             return results, None
         last = max(reviews, key=lambda each: each.fence)
@@ -282,7 +306,7 @@ class Holding:
             "by": last.decided_by,
             "note": last.decided_note,
             "note_asked": last.note,
-            "result": last.data if last.result is None else last.result,
+            "result": last.data_text if last.result_text is None else last.result_text,
             "phase": asked[-1] if asked else None,
         }
 

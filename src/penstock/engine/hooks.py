@@ -13,6 +13,7 @@ from penstock.core.context import Asker, ErrandsByJob
 from penstock.core.definition import Definition
 from penstock.core.job import Job
 from penstock.core.ports import AdminPort, JobsPort, Store
+from penstock.core.trace_context import kept_trace
 from penstock.core.worker import HookCall
 from penstock.engine import heard
 from penstock.engine.answering import Answers, run_errand
@@ -51,6 +52,7 @@ class Hooks:
         surroundings: Surroundings,
         errands: ErrandsByJob,
         timeout: float,
+        in_force: Callable[[int, Definition], Definition],
     ) -> None:
         self._store = store
         self._jobs = jobs
@@ -59,11 +61,12 @@ class Hooks:
         self._surroundings = surroundings
         self._errands = errands
         self._timeout = timeout
+        self._in_force = in_force
         self._running: set[asyncio.Task[None]] = set()
         self._room = asyncio.Semaphore(_AT_ONCE)
         self.lanes: dict[int, Definition] = {}
         """The definitions with hooks that this worker has loaded."""
-        self.errors = 0
+        self.errors: int = 0
         """How often a hook could not be called at all."""
         self.last_error: str | None = None
 
@@ -89,7 +92,7 @@ class Hooks:
         return 0.0 if len(calls) == _AT_ONCE else _IDLE
 
     def _call_all(self, call: HookCall, job: Job | None) -> None:
-        definition = self.lanes[call.lane]
+        definition = self._in_force(call.lane, self.lanes[call.lane])
         names = [name for name in BY_EVENT.get(call.kind, ()) if name in definition.hooks]
         if names:
             self._begin(definition, {name: hook_task(call, definition, name, job) for name in names})
@@ -182,7 +185,8 @@ async def _ended(zygote: ZygoteProcess, fork: Fork, seconds: float | None = None
 
 
 def asker_of(task: Task, definition: Definition) -> Asker:
-    return Asker(task.job_id, definition.key, task.reference, definition.reach)
+    trace = kept_trace(task.traceparent, task.tracestate)
+    return Asker(task.job_id, definition.key, task.reference, definition.reach, trace)
 
 
 def start_task(task: Task) -> Task:
@@ -193,7 +197,7 @@ def start_task(task: Task) -> Task:
 def hook_task(call: HookCall, definition: Definition, name: str, job: Job | None) -> Task:
     told: dict[str, Any] = json.loads(call.data) if call.data else {}
     if job is not None:
-        told = {"status": job.status.value, "result": job.result, **told}
+        told = {"status": job.status.value, "result": job.result_text, **told}
     return Task(
         job_id=call.job_id,
         key=definition.key,
@@ -201,9 +205,10 @@ def hook_task(call: HookCall, definition: Definition, name: str, job: Job | None
         fence=call.fence,
         attempt=0 if job is None else job.attempts,
         max_attempts=definition.max_attempts if job is None else job.max_attempts,
-        params="{}" if job is None else job.params,
+        params="{}" if job is None else job.params_text,
         reference=_reference(job, told),
         tags=() if job is None else job.tags,
+        log_level=None if definition.log_level == "info" else definition.log_level,
         hook=name,
         told=told,
     )

@@ -27,6 +27,8 @@ _AFTER_OUTAGE = 15.0
 _HEARD = 0.6
 """A heartbeat that began this part of a lease ago is recent enough: where statements are slow, none is more recent."""
 
+_CONNECTED_IN = 20.0
+"""So long a worker tries to connect before it registers. Each try ends with the patience of its heartbeats."""
 _REPORT_EVERY = 10.0
 _STAMPS = 4
 """How often the loop proves that it runs between two heartbeats."""
@@ -54,8 +56,8 @@ class Lease:
         duties: Callable[[], Sequence[Duty]],
         figures: Callable[[], Mapping[str, float]],
     ) -> None:
-        self.worker = ""
-        self.beats = 0
+        self.worker: str = ""
+        self.beats: int = 0
         self._store = store
         # Heartbeats must not wait for a connection that others hold.
         self._own = store.reserve(settings.lease / _WAITS[store.dialect])
@@ -101,6 +103,7 @@ class Lease:
 
     async def begin(self, worker: WorkerInfo) -> None:
         """Register a worker under a new id and keep its lease from now on."""
+        await self._connect()
         begun = processes.boot_time()
         length = round(self._settings.lease * 1e6)
         await self._store.arun(self._jobs.register_worker(worker, length))
@@ -131,6 +134,17 @@ class Lease:
         )
         self._heartbeat.trusted_until = until
         self._heartbeat.start()
+
+    async def _connect(self) -> None:
+        """Open the connection of the heartbeats: where statements are slow, a lease may end before that is done."""
+        end = processes.boot_time() + _CONNECTED_IN
+        while True:
+            try:
+                await asyncio.to_thread(self._own.run, self._jobs.next_due())
+                return
+            except StoreUnavailable:
+                if processes.boot_time() >= end:
+                    raise
 
     def lose(self, why: str) -> None:
         """The store does not know this lease any more."""

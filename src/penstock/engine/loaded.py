@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from penstock.core.definition import Definition
 from penstock.core.ports import AdminPort, Store
 from penstock.engine.context import Resources
-from penstock.engine.handlers import Application
+from penstock.engine.handlers import Application, Handle
 from penstock.engine.hooks import ON_START
 from penstock.engine.service import log
 from penstock.engine.timeouts import Timeouts
@@ -20,18 +20,15 @@ class Loaded:
     def __init__(self, definitions: Mapping[int, Definition], inline: Application | None) -> None:
         self.definitions = definitions
         self.inline = inline
-        self.resources = Resources(inline.resources if inline else {})
-        self.timeouts = Timeouts()
+        self.resources: Resources = Resources(inline.resources if inline else {})
+        self.timeouts: Timeouts = Timeouts()
         self._earlier: list[Resources] = []
         inlined = inline.definitions if inline else ()
         found = {(each.definition.key, each.definition.version): each for each in inlined}
         names = {lane: (each.key, each.version) for lane, each in definitions.items()}
-        self.handles = {lane: found[name] for lane, name in names.items() if name in found}
+        self.handles: dict[int, Handle] = {lane: found[name] for lane, name in names.items() if name in found}
         """The code of inline definitions, by lane."""
-        for each in self.handles.values():
-            if (level := each.definition.log_level) != "info":
-                logging.getLogger(f"penstock.job.{each.definition.key}").setLevel(level.upper())
-        self.plain = frozenset(
+        self.plain: frozenset[int] = frozenset(
             lane
             for lane, each in self.handles.items()
             if len(each.steps) == 1 and ON_START not in each.definition.hooks
@@ -50,8 +47,16 @@ class Loaded:
     def hooked(self) -> dict[int, Definition]:
         return {lane: each for lane, each in self.definitions.items() if each.hooks}
 
-    def follow(self, earlier: Loaded) -> None:
+    def set_log_levels(self, in_force: Callable[[int, Definition], Definition]) -> None:
+        """Let the loggers of inline definitions keep what the definitions in force ask for."""
+        for lane, handle in self.handles.items():
+            definition = in_force(lane, handle.definition)
+            logger = logging.getLogger(f"penstock.job.{definition.key}")
+            logger.setLevel(logging.NOTSET if definition.log_level == "info" else definition.log_level.upper())
+
+    def follow(self, earlier: Loaded, in_force: Callable[[int, Definition], Definition]) -> None:
         """Come after another: what that one has opened serves on for the same code, and is closed at last for other."""
+        self.set_log_levels(in_force)
         self._earlier = earlier._earlier
         if self.inline is earlier.inline:
             self.resources = earlier.resources

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 import threading
@@ -19,7 +20,7 @@ from penstock.engine.processes import boot_time
 
 _OWN = (os.path.dirname(__file__), os.path.dirname(asyncio.__file__))
 
-log = logger("penstock.engine")
+log: logging.Logger = logger("penstock.engine")
 
 
 class LoopProgress:

@@ -20,9 +20,9 @@ class Pace:
     """
 
     def __init__(self) -> None:
-        self.workers = 1
+        self.workers: int = 1
         """How many workers live, as this one last heard."""
-        self.leads = True
+        self.leads: bool = True
         """Whether none of them has been there longer."""
 
     def hear(self, pulse: Pulse) -> bool:

@@ -32,7 +32,7 @@ class Found:
     def __init__(self) -> None:
         self.threads: list[str] = []
         self.sockets: list[str] = []
-        self.files = OpenedFiles()
+        self.files: OpenedFiles = OpenedFiles()
         """What was opened, once `refuse` has looked at it."""
         self._before = processes.threads()
         self._numbers = open_numbers()

@@ -37,6 +37,8 @@ class _PhaseNote:
     name: str
     position: int
     status: str
+    progress: float
+    message: str | None
     error: str | None
     stamp: int
 
@@ -113,14 +115,23 @@ class Recorder:
         self._of(held).events.append(event)
 
     def phase(
-        self, held: Held, name: str, position: int, stamp: int, *, status: str = "running", error: str | None = None
+        self,
+        held: Held,
+        name: str,
+        position: int,
+        stamp: int,
+        *,
+        status: str = "running",
+        progress: float = 0.0,
+        message: str | None = None,
+        error: str | None = None,
     ) -> None:
         """A phase has begun, or has ended without a result."""
         counts = self._count(held)
         counts.phases += 1
         if counts.phases > _MOST_PHASES:
             return
-        self._of(held).phases.append(_PhaseNote(name, position, status, error, stamp))
+        self._of(held).phases.append(_PhaseNote(name, position, status, progress, message, error, stamp))
 
     async def time(self, held: Held, stamp: int) -> int | None:
         """The store's time of a stamp of this attempt."""
@@ -205,8 +216,11 @@ class Recorder:
                 each = notes.phases[0]
                 at = await self.time(held, each.stamp)
                 await self._store.arun(
-                    self._jobs.save_phase(held, each.name, each.position, each.status, error=each.error, at=at)
-                )
+                    self._jobs.save_phase(
+                        held, each.name, each.position, each.status, progress=each.progress, message=each.message,
+                        error=each.error, at=at,
+                    )
+                )  # fmt: skip
                 notes.phases.pop(0)
             while notes.events:
                 await self._store.arun(self._jobs.emit_many(held, await _come(notes.events[:_BATCH])))

@@ -81,9 +81,9 @@ class Scheduler:
         self._steady = steady
         self._pace = pace
         self.resting: dict[str, Resting] = {}
-        self.ticked = 0
+        self.ticked: int = 0
         """Ticks that this scheduler dealt with, those included that made no job."""
-        self.errors = 0
+        self.errors: int = 0
         """How often a schedule could not be ticked."""
         self.last_error: str | None = None
 

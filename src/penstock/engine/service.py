@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -16,7 +17,7 @@ _LONGEST_PAUSE = 5.0
 _SOON = 0.005
 _LONGEST_ERROR = 300
 
-log = logger("penstock.engine")
+log: logging.Logger = logger("penstock.engine")
 
 
 class Counting(Protocol):
@@ -40,9 +41,9 @@ class Service:
         self.name = name
         self.succeeded_at: float | None = None
         """When a tick last went well, on the monotonic clock."""
-        self.errors = 0
+        self.errors: int = 0
         self.last_error: str | None = None
-        self.caught_up = False
+        self.caught_up: bool = False
         """Whether a tick left nothing to do now, or has failed: its first pass is over."""
         self._counting = counting
         self._tick = tick

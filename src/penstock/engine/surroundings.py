@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from penstock.core.definition import Definition
 from penstock.core.errors import InvalidInput
+from penstock.core.hints import Hint
 from penstock.core.worker_config import DefaultLimits
 from penstock.engine.confinement import Rules, allowed_environment
 from penstock.engine.declared_secrets import DeclaredSecrets
@@ -26,9 +27,9 @@ class Surroundings:
     """Makes the rules under which the children of one worker run."""
 
     def __init__(self, settings: WorkerSettings, definitions: Iterable[Definition]) -> None:
-        self.limits = DefaultLimits()
+        self.limits: DefaultLimits = DefaultLimits()
         """What holds for definitions that say nothing."""
-        self.secrets = DeclaredSecrets(settings.secrets, settings.environment)
+        self.secrets: DeclaredSecrets = DeclaredSecrets(settings.secrets, settings.environment)
         """What must not be seen of parameters and of the environment."""
         self._settings = settings
         self._user = _user(settings, definitions)
@@ -149,6 +150,10 @@ def _user(settings: WorkerSettings, definitions: Iterable[Definition]) -> tuple[
     if os.getuid() == 0 and not settings.allow_root and any(each.isolation == "process" for each in definitions):
         raise InvalidInput(
             "This worker runs as root, and so would its jobs.",
-            hint="Name a user for them (--user nobody), or say --allow-root.",
+            hint=Hint(
+                'Name a user for them: WorkerSettings(user="nobody"); or allow it: allow_root=True.',
+                cli="Name a user for them (--user nobody), or say --allow-root.",
+                http="The operator of this server has to name a user for jobs, or to allow root.",
+            ),
         )
     return None, None

@@ -23,11 +23,14 @@ class Task:
     scheduled_for: int | None = None
     schedule: str | None = None
     traceparent: str | None = None
+    tracestate: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     results: Mapping[str, str] = field(default_factory=dict)
     """Results of finished phases by name, as JSON text."""
     review: Mapping[str, Any] | None = None
     """The last decision: verdict, by, note, note_asked, result (JSON text), and the phase that had asked."""
+    log_level: str | None = None
+    """The lowest level of lines that are kept, where it is not info."""
     hook: str | None = None
     """The hook to be called instead of the handler, such as `on_fail`."""
     told: Mapping[str, Any] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Spans of OpenTelemetry where the application uses it; where it does not, nothing is imported and nothing is done.
 
 A job is enqueued in one span, and each attempt at it is a child of that span, in whichever process it runs; phases are
-children of their attempt. The context travels as the job's `traceparent`.
+children of their attempt. The context travels as the job's `traceparent` and `tracestate`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 from penstock.core.outcome import Outcome
+from penstock.core.release import version
+from penstock.core.trace_context import valid_state
 from penstock.core.transitions import Trigger
 from penstock.engine.task import Task
 
@@ -26,10 +26,11 @@ _FLUSH_MILLISECONDS = 2000
 class Enqueuing:
     """The span in which jobs are made; it must be ended."""
 
-    def __init__(self, span: Any, parent: str) -> None:
+    def __init__(self, span: Any, parent: str, state: str | None) -> None:
         self._span = span
         self.traceparent = parent
         """What the jobs keep, for their attempts to be children of this span."""
+        self.tracestate = state
 
     def fail(self, error: BaseException) -> None:
         _fail(self._span, error)
@@ -58,7 +59,7 @@ class Attempting:
         return outcome
 
 
-def enqueue(keys: Sequence[str], parent: str | None) -> Enqueuing | None:
+def enqueue(keys: Sequence[str], parent: str | None, state: str | None = None) -> Enqueuing | None:
     """Begin the span in which jobs of these definitions are made, below `parent` or whatever span is open here.
 
     None where nobody would see it."""
@@ -69,12 +70,14 @@ def enqueue(keys: Sequence[str], parent: str | None) -> Enqueuing | None:
     if len(keys) > 1:
         facts["messaging.batch.message_count"] = len(keys)
     span = _tracer(trace).start_span(
-        f"publish {name}", context=_context_of(trace, parent), kind=trace.SpanKind.PRODUCER, attributes=facts,
+        f"publish {name}", context=_below(trace, _span_context(trace, parent, state)), kind=trace.SpanKind.PRODUCER,
+        attributes=facts,
     )  # fmt: skip
     found = span.get_span_context()
     if not found.is_valid:
         return None
-    return Enqueuing(span, f"00-{found.trace_id:032x}-{found.span_id:016x}-{int(found.trace_flags):02x}")
+    traceparent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{int(found.trace_flags):02x}"
+    return Enqueuing(span, traceparent, found.trace_state.to_header() or None)
 
 
 def on() -> bool:
@@ -105,13 +108,8 @@ def flush() -> None:
 _UNSEEN = Attempting()
 
 
-@cache
-def _version() -> str:
-    return version("penstock")
-
-
 def _tracer(trace: Any) -> Any:
-    return trace.get_tracer(_NAME, _version())
+    return trace.get_tracer(_NAME, version())
 
 
 def _messaging(name: str, kind: str, definition: str) -> dict[str, Any]:
@@ -129,7 +127,7 @@ def _trace() -> Any:
 
 @contextmanager
 def _attempt(trace: Any, task: Task) -> Iterator[Attempting]:
-    parent = _span_context(trace, task.traceparent)
+    parent = _span_context(trace, task.traceparent, task.tracestate)
     links = [trace.Link(parent, {"penstock.attempt": task.attempt})] if parent is not None and task.fence > 1 else []
     facts = {
         "penstock.job_id": task.job_id, "penstock.definition": task.key, "penstock.version": task.version,
@@ -137,7 +135,7 @@ def _attempt(trace: Any, task: Task) -> Iterator[Attempting]:
         **_messaging("process", "process", task.key),
     }  # fmt: skip
     with _tracer(trace).start_as_current_span(
-        f"process {task.key}", context=_context_of(trace, task.traceparent), kind=trace.SpanKind.CONSUMER, links=links,
+        f"process {task.key}", context=_below(trace, parent), kind=trace.SpanKind.CONSUMER, links=links,
         attributes=facts, record_exception=False, set_status_on_exception=False,
     ) as span:  # fmt: skip
         yield Attempting(span)
@@ -161,16 +159,19 @@ def _fail(span: Any, error: BaseException) -> None:
     span.set_status(_trace().StatusCode.ERROR)
 
 
-def _context_of(trace: Any, parent: str | None) -> Any:
-    """The context below a parent that came from elsewhere; None: the one that is open here."""
-    found = _span_context(trace, parent)
-    return None if found is None else trace.set_span_in_context(trace.NonRecordingSpan(found))
+def _below(trace: Any, parent: Any) -> Any:
+    """The context below a span that came from elsewhere; None: the one that is open here."""
+    return None if parent is None else trace.set_span_in_context(trace.NonRecordingSpan(parent))
 
 
-def _span_context(trace: Any, parent: str | None) -> Any:
+def _span_context(trace: Any, parent: str | None, state: str | None) -> Any:
     told = _PARENT.fullmatch(parent) if isinstance(parent, str) else None
     if told is None:
         return None
     flags = trace.TraceFlags(int(told[3], 16))
-    found = trace.SpanContext(int(told[1], 16), int(told[2], 16), is_remote=True, trace_flags=flags)
+    valid = valid_state(state) if isinstance(state, str) else None
+    found = trace.SpanContext(
+        int(told[1], 16), int(told[2], 16), is_remote=True, trace_flags=flags,
+        trace_state=None if valid is None else trace.TraceState.from_header([valid]),
+    )  # fmt: skip
     return found if found.is_valid else None

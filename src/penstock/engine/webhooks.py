@@ -43,8 +43,8 @@ class Webhooks:
         *,
         pace: Pace = ALONE,
     ) -> None:
-        self.settings = settings or WebhookSettings()
-        self.sent = 0
+        self.settings: WebhookSettings = settings or WebhookSettings()
+        self.sent: int = 0
         """Tries that were made and settled."""
         self._store = store
         self._port = port

@@ -68,7 +68,7 @@ class Worker:
         duties: Callable[[Worker], Sequence[Service]] = lambda worker: (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.settings = settings or WorkerSettings()
+        self.settings: WorkerSettings = settings or WorkerSettings()
         self.store = store
         self._messages = Messages(queue, lambda: self.settings.poll, self._heed_messages)
         self._jobs = jobs
@@ -84,7 +84,7 @@ class Worker:
         self._claims = Claims(store, jobs, self._controls, clock=clock)
         self._forked = Pool(self.settings.slots, self.settings.ahead, clock=clock)
         self._inlined = Pool(self.settings.inline_slots, self.settings.ahead, losses=False, clock=clock)
-        self.pace = Pace()
+        self.pace: Pace = Pace()
         self._running: dict[Held, Running] = {}
         self._tasks = Tasks()
         self._loose = Tasks()
@@ -92,7 +92,7 @@ class Worker:
         self._rests_until = 0.0
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
-        self.lease = self._lease = Lease(
+        self.lease: Lease = Lease(
             store,
             jobs,
             self.settings,
@@ -109,18 +109,19 @@ class Worker:
         self._settler = Settler(store, jobs, self._settled, lambda: self._forked.busy, self._tasks.add, clock=clock)
         self._turns = Turns(
             self._inlined, self._tasks, self._recorder, self._settler, loaded=lambda: self._loaded, finish=self._finish,
-            freed=partial(self._refill, self._inlined), trusted_until=lambda: self._lease.trusted_until,
+            freed=partial(self._refill, self._inlined), trusted_until=lambda: self.lease.trusted_until,
         )  # fmt: skip
         self._hooks = hooks.Hooks(
-            store, jobs, admin, lambda: self._zygotes.present, self._surroundings, errands, self.settings.hook_timeout
-        )
+            store, jobs, admin, lambda: self._zygotes.present, self._surroundings, errands, self.settings.hook_timeout,
+            self._controls.in_force,
+        )  # fmt: skip
         # It has time for a slow store; after an outage it finds by its own heartbeats that it must not judge others.
         self._rescuer = Rescuer(
-            store.reserve(RESCUE_SECONDS), jobs, self.settings.rescue, lambda: self._lease.settled_in,
+            store.reserve(RESCUE_SECONDS), jobs, self.settings.rescue, lambda: self.lease.settled_in,
             self.pace, clock=clock,
         )  # fmt: skip
-        self.claimer = Service("claim", self._claim)
-        self.services = [
+        self.claimer: Service = Service("claim", self._claim)
+        self.services: list[Service] = [
             self.claimer,
             # After an outage endings must come in before anybody may take this worker for dead.
             Service("settle", self._settler.tick, longest_pause=0.5),
@@ -132,8 +133,8 @@ class Worker:
         *_, self._promoter, _, self._hook_service = self.services
         self._duties = duties(self)
         self.services += self._duties
-        self.counts = {"claimed": 0, "settled": 0, "failed": 0, "refused": 0}
-        self.idle = asyncio.Event()
+        self.counts: dict[str, int] = {"claimed": 0, "settled": 0, "failed": 0, "refused": 0}
+        self.idle: asyncio.Event = asyncio.Event()
         """Set once it has looked for jobs in vain while none ran, or was not to look."""
         self.claiming = True
         """Whether it shall look for jobs; what runs goes on in any case."""
@@ -141,7 +142,7 @@ class Worker:
     @property
     def id(self) -> str:
         """Who this worker is to the store; empty while it has no lease."""
-        return self._lease.worker
+        return self.lease.worker
 
     @property
     def lanes(self) -> tuple[int, ...]:
@@ -177,7 +178,7 @@ class Worker:
             try:
                 await self._stopping.wait()
                 await self._drain()
-                self._lease.check_schema()
+                self.lease.check_schema()
             finally:
                 await self._end(loops)
         finally:
@@ -186,7 +187,7 @@ class Worker:
             await asyncio.to_thread(self._surroundings.close)
             if self._inlined.running:
                 log.critical("%d inline job(s) do not stop", len(self._inlined.running))
-                self._lease.end_own_process()
+                self.lease.end_own_process()
 
     async def close(self) -> None:
         """End the zygote, and with it whatever runs."""
@@ -201,14 +202,14 @@ class Worker:
             loaded = await register(self.store, self._admin, zygote.definitions, inline)
             await self._controls.read(loaded.definitions, self._controls.version)
             self._zygotes.adopt(zygote)
-            zygote.trust(self._lease.trusted_until)
+            zygote.trust(self.lease.trusted_until)
             self._use(loaded)
             self._give_back_waiting()
-            self._lease.tell(self.lanes)
+            self.lease.tell(self.lanes)
             self.claimer.wake()
 
     def _use(self, loaded: Loaded) -> None:
-        loaded.follow(self._loaded)
+        loaded.follow(self._loaded, self._controls.in_force)
         self._loaded = loaded
         if loaded.inline is not None:
             take_records()
@@ -221,9 +222,9 @@ class Worker:
             self._use(await register(self.store, self._admin, self._zygotes.present.definitions, self._loaded.inline))
             await self._controls.read(self._loaded.definitions)
             worker = self.settings.introduction(self._ids.new_id(), self.lanes)
-            await self._lease.begin(worker)
+            await self.lease.begin(worker)
             if worker.lanes != self.lanes:
-                self._lease.tell(self.lanes)
+                self.lease.tell(self.lanes)
             self._stray = False
             log.info("worker %s runs %d definition(s) with %d slot(s)", worker.id, len(worker.lanes), worker.slots)
 
@@ -234,7 +235,7 @@ class Worker:
             self._cancel(held)
         if pulse.controls != self._controls.version:
             self._tasks.add(self._controls.catch_up(self._loaded.definitions, pulse.controls))
-        if self._lease.beats % _STRAY_EVERY == 0:
+        if self.lease.beats % _STRAY_EVERY == 0:
             self._stray = True
             self.claimer.wake()
 
@@ -247,7 +248,7 @@ class Worker:
             attempt.kill(Stop.UNTRUSTED)
         if self._stopping.is_set():
             return
-        self._lease.give_up()
+        self.lease.give_up()
         self._give_back_waiting()
         while not self._stopping.is_set():
             try:
@@ -281,7 +282,7 @@ class Worker:
             more = self._zygotes.present.alive and await self._fill(worker, self._forked)
             more |= await self._fill(worker, self._inlined)
         except LeaseLost as error:
-            self._lease.lose(str(error))
+            self.lease.lose(str(error))
             return self.settings.poll
         except StoreUnavailable:
             # The answer to a claim may have been lost.
@@ -301,11 +302,11 @@ class Worker:
         means = Means(self.store, self._jobs, self._admin, self._recorder, self._errands, custom, secrets)
         definitions, started = self._loaded.definitions, not pool.ahead
         for each in claimed:
-            if (definition := self._controls.in_force(each.lane, definitions.get(each.lane))) is None:
+            if (code := definitions.get(each.lane)) is None:
                 # Its code was taken away while the claim was under way.
                 self._stray = True
                 continue
-            holding = Holding(each, definition, worker, means, started and not each.lost)
+            holding = Holding(each, self._controls.in_force(each.lane, code), worker, means, started and not each.lost)
             (self._forked if each.lost else pool).add(holding)
         if self._stopping.is_set():
             self._give_back_waiting()
@@ -320,7 +321,7 @@ class Worker:
 
     def _launch(self) -> None:
         """Start what waits and may start now."""
-        if processes.boot_time() >= self._lease.trusted_until:
+        if processes.boot_time() >= self.lease.trusted_until:
             return
         self._turns.go_on()
         if not self._zygotes.present.alive:
@@ -429,8 +430,6 @@ class Worker:
         if self._hooks.lanes:
             self._hook_service.wake()
 
-    # News
-
     def _heed_messages(self) -> None:
         """Wake those who wait: the queue has said that there is something new."""
         self.claimer.wake()
@@ -440,22 +439,23 @@ class Worker:
         for duty in self._duties:
             duty.wake_if_older(_FRESH_SECONDS)
         if self._running:
-            self._lease.poke()
+            self.lease.poke()
 
     def _heed_controls(self) -> None:
         """Work from now on as operators want it."""
         self.settings = self._controls.settings
         self._forked.slots, self._inlined.slots = self.settings.slots, self.settings.inline_slots
         self._surroundings.limits = self._controls.config.limits
-        self._lease.tell_slots(self.settings.slots)
+        self._loaded.set_log_levels(self._controls.in_force)
+        self.lease.tell_slots(self.settings.slots)
         if not self._controls.config.enabled or self._controls.overridden:
             self._give_back_waiting()
         self.claimer.wake()
 
     def _heed_zygotes(self) -> None:
         """Another zygote is there, or there will be none for a while."""
-        self._zygotes.trust(self._lease.trusted_until)
-        self._lease.tell(self.lanes)
+        self._zygotes.trust(self.lease.trusted_until)
+        self.lease.tell(self.lanes)
         self._launch()
         self.claimer.wake()
 
@@ -490,7 +490,7 @@ class Worker:
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
-        await self._lease.close()
+        await self.lease.close()
         await self._rescuer.close()
 
     async def _leave(self, worker: str) -> None:

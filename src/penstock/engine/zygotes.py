@@ -48,10 +48,10 @@ class Zygotes:
     ) -> None:
         """`changed` is called when a zygote is there again, when claimed jobs have waited for one long enough, and when
         it turns out that none can be started."""
-        self.present = first
+        self.present: ZygoteProcess = first
         self.problem: str | None = None
         """Why there is no zygote, once it is known that there will be none for a while."""
-        self.is_overdue = False
+        self.is_overdue: bool = False
         """Whether there has been no zygote for so long that claimed jobs should not wait for it."""
         self._errors = 0
         self._clock = clock

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from penstock.core.ports import Message, Queue
 
-log = logging.getLogger("penstock")
+log: logging.Logger = logging.getLogger("penstock")
 _AGAIN = 1.0
 _WORDS = {
     "publish": "publish; workers find the jobs when they look next",

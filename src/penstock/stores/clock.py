@@ -24,7 +24,7 @@ class HostClock:
     """The clocks of this host. The steady one goes on while the host sleeps."""
 
     def __init__(self) -> None:
-        self.boot = _boot_id()
+        self.boot: str = _boot_id()
         self._steady = time.CLOCK_BOOTTIME if sys.platform == "linux" else time.CLOCK_MONOTONIC
 
     def read(self) -> tuple[int, int]:
@@ -35,8 +35,8 @@ class ManualClock:
     """A clock that stands still until it is moved, for tests."""
 
     def __init__(self, wall: int = 1_800_000_000_000_000, steady: int = 1_000_000_000, boot: str = "boot-1") -> None:
-        self.wall = wall
-        self.steady = steady
+        self.wall: int = wall
+        self.steady: int = steady
         self.boot = boot
 
     def read(self) -> tuple[int, int]:

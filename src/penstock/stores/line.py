@@ -15,7 +15,7 @@ class Line:
     """Callers of one process in the order in which they came."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock: threading.Lock = threading.Lock()
         """Held by who leads."""
         self.waiting: deque[Task] = deque()
 
@@ -66,12 +66,12 @@ class Task:
     __slots__ = ("done", "error", "now", "plan", "result", "turn", "wake")
 
     def __init__(self, plan: Plan[Any], now: int | None, turn: threading.Event | None = None) -> None:
-        self.plan = plan
-        self.now = now
-        self.done = False
+        self.plan: Plan[Any] = plan
+        self.now: int | None = now
+        self.done: bool = False
         self.result: Any = None
         self.error: BaseException | None = None
-        self.turn = turn
+        self.turn: threading.Event | None = turn
         """Set when it is done, or when its thread shall try to lead."""
         self.wake: Callable[[], None] | None = None
 

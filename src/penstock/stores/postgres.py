@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import os
 import random
 import threading
@@ -60,7 +59,7 @@ class PostgresStore:
     """Keeps everything in one schema of a PostgreSQL database."""
 
     dialect = "postgres"
-    known_schema = newest("postgres")
+    known_schema: int = newest("postgres")
 
     def __init__(
         self,
@@ -469,9 +468,8 @@ def _conninfo(url: str, *, pooler: bool, statement_seconds: float) -> str:
 
 
 def _impatient(seconds: float) -> dict[str, Any]:
-    """Deadlines for a connection on which a late answer is worth nothing."""
-    # The driver takes whole seconds; an unanswered packet ends it in any case.
-    return {"connect_timeout": max(1, math.ceil(seconds)), "tcp_user_timeout": max(1, round(seconds * 1000))}
+    """Deadlines for a connection on which a late answer is worth nothing. To connect takes several answers."""
+    return {"tcp_user_timeout": max(1, round(seconds * 1000))}
 
 
 def _read(url: str) -> dict[str, Any]:

@@ -18,6 +18,11 @@ MIGRATE = Hint(
     cli="Migrate it: `penstock db migrate`.",
     http="The operator of this server must migrate it.",
 )
+RIGHTS = Hint(
+    "Use migrate=True as the schema's owner; other roles need the grants of docs/guide/migrations.md.",
+    cli="Run `penstock db migrate` as the schema's owner; other roles need the grants of docs/guide/migrations.md.",
+    http="The operator of this server must grant its role the rights that docs/guide/migrations.md names.",
+)
 
 _FULL = (errors.DiskFull, errors.OutOfMemory)
 _PREPARED = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatementName)
@@ -62,6 +67,8 @@ def translated(place: str) -> Iterator[None]:
         raise StoreUnavailable(f"{place} did not answer: {_first_line(error)}.") from error
     except (psycopg.DataError, UnicodeError) as error:
         raise InvalidInput(f"{place} cannot take what was given: {_first_line(error)}.", hint=INPUT_HINT) from error
+    except errors.InsufficientPrivilege as error:
+        raise StoreError(f"{place} refused: {_first_line(error)}.", hint=RIGHTS) from error
     except psycopg.Error as error:
         raise StoreError(f"{place} refused: {_first_line(error)}.") from error
 

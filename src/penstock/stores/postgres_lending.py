@@ -31,7 +31,7 @@ class Idle(deque[Any]):
         super().__init__()
         self.wanted = ""
         """The plan that is to be carried out next. Should somebody else come in between, it takes longer once."""
-        self.replaced_at = float("-inf")
+        self.replaced_at: float = float("-inf")
         """When all connections were replaced last, because one of them broke."""
 
     def append(self, connection: Any) -> None:

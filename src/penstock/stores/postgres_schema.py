@@ -21,7 +21,9 @@ def migrate(connection: Connection, schema: str, place: str) -> list[int]:
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (0x70656E73, zlib.crc32(schema.encode()) - 2**31))
         if not _has_table(connection, schema):
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {name}".encode())
+            if not _has_schema(connection, schema):
+                # The right to create one is asked for also where it is there, and its owner need not have that.
+                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {name}".encode())
             connection.execute(fill(migrations.POSTGRES_RECORD, {"schema": name}).encode())
         todo = migrations.missing("postgres", _applied(connection, name), place)
         for each in todo:
@@ -41,6 +43,10 @@ def check(connection: Connection, schema: str, place: str) -> None:
             f"{place} {state}, this penstock needs version {migrations.newest('postgres')}.",
             hint=MIGRATE,
         )
+
+
+def _has_schema(connection: Connection, schema: str) -> bool:
+    return connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone() is not None
 
 
 def _has_table(connection: Connection, schema: str) -> bool:

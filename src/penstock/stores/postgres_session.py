@@ -19,7 +19,7 @@ import psycopg
 from psycopg import errors
 from psycopg.abc import PQGen
 from psycopg.adapt import Transformer
-from psycopg.generators import execute
+from psycopg.generators import execute, fetch_many, send
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
@@ -35,6 +35,8 @@ _MOST_NOTICES = 8
 """So often what an idle session has sent is read, before it is taken for closed."""
 
 _answers: Callable[[Any], PQGen[list[PGresult]]] = execute
+_send: Callable[[Any], PQGen[None]] = send
+_fetch: Callable[[Any], PQGen[list[PGresult]]] = fetch_many
 _PLACE = re.compile(r"%(?:\((\w+)\)s|%)")
 
 
@@ -54,7 +56,7 @@ class Session:
     def __init__(self, connection: Connection | AsyncConnection, *, prepares: bool) -> None:
         self.plans: set[str] = set()
         """The names of the plans that it has carried out."""
-        self.begun_at = time.monotonic()
+        self.begun_at: float = time.monotonic()
         self._poll = select.poll()
         self._poll.register(connection.fileno(), select.POLLIN)
         self._prepares = prepares
@@ -112,11 +114,19 @@ class Session:
         return False
 
     def _prepare(self, link: Any, statement: Numbered, given: list[bytes | None]) -> PQGen[list[PGresult]]:
+        """Prepare a statement and run it in one round trip."""
+        link.enter_pipeline_mode()
         link.send_prepare(statement.name, statement.text)
-        _checked((yield from _answers(link)), self._encoding)
-        self._prepared.add(statement.name)
         link.send_query_prepared(statement.name, given)
-        return (yield from _answers(link))
+        link.pipeline_sync()
+        yield from _send(link)
+        prepared = yield from _fetch(link)
+        answers = yield from _fetch(link)
+        yield from _fetch(link)  # the end of the round trip
+        link.exit_pipeline_mode()
+        _checked(prepared, self._encoding)
+        self._prepared.add(statement.name)
+        return answers
 
 
 def session_of(connection: Any) -> Session:

@@ -13,8 +13,9 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import compress
 from typing import Any, TypeVar
 
 import apsw
@@ -50,7 +51,7 @@ class SqliteStore:
     """Keeps everything in one SQLite file, or in memory for tests."""
 
     dialect = "sqlite"
-    known_schema = newest("sqlite")
+    known_schema: int = newest("sqlite")
 
     def __init__(
         self,
@@ -60,7 +61,7 @@ class SqliteStore:
         busy_seconds: float = _BUSY_SECONDS,
     ) -> None:
         self.path = path
-        self.memory = path == ":memory:"
+        self.memory: bool = path == ":memory:"
         self._clock = clock or HostClock()
         self._busy_seconds = busy_seconds
         self._catalogue = Catalogue("sqlite", {})
@@ -268,15 +269,14 @@ class SqliteStore:
             if isinstance(value, list | tuple):
                 values[name] = json.dumps(value)
         if statement.columns is not None:
+            columns = statement.columns
+            if entry.wanted:
+                columns = _only(columns, {row[0] for row in connection.execute(entry.wanted, values)})
             if entry.each:
-                names = tuple(statement.columns)
-                rows: Iterable[tuple[Any, ...]] = zip(*statement.columns.values(), strict=True)
-                if entry.wanted:
-                    wanted = {row[0] for row in connection.execute(entry.wanted, values)}
-                    rows = (row for row in rows if row[0] in wanted)
-                connection.executemany(entry.each, ({**values, **dict(zip(names, row, strict=True))} for row in rows))
+                rows = (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
+                connection.executemany(entry.each, ({**values, **row} for row in rows))
             else:
-                _hand_in(connection, statement.name, statement.columns)
+                _hand_in(connection, statement.name, columns)
         if entry.at_once:
             sqlite_programs.carry_out(connection, entry, values)
         rows_out: Rows = []
@@ -377,6 +377,12 @@ class _Mine(Line):
         self.writer = None
 
 
+def _only(columns: Mapping[str, Sequence[Any]], wanted: set[Any]) -> dict[str, Sequence[Any]]:
+    """The rows whose first value is wanted."""
+    chosen = [value in wanted for value in next(iter(columns.values()))]
+    return {name: tuple(compress(values, chosen)) for name, values in columns.items()}
+
+
 def _hand_in(connection: Executing, name: str, columns: Mapping[str, Sequence[Any]]) -> None:
     """Put rows into the statement's own temporary table."""
     table, names = f"temp.in_{name}", ", ".join(columns)
@@ -389,10 +395,11 @@ def _hand_in(connection: Executing, name: str, columns: Mapping[str, Sequence[An
         for column, values in columns.items()
         if column != "id" and (not values or _are_same(values))
     }
-    if len(once) == len(columns) - 1 and "id" in columns:
+    differing = columns.keys() - once.keys()
+    if differing in ({"id"}, {"lane"}):
         # In one step: between one row and the next others would take the interpreter's lock, and keep it for long.
         shown = ", ".join("?" if column in once else "value" for column in columns)
-        given = (*once.values(), json.dumps(columns["id"]))
+        given = (*once.values(), json.dumps(columns[differing.pop()]))
         connection.execute(f"INSERT INTO {table} ({names}) SELECT {shown} FROM json_each(?)", given)  # noqa: S608
         return
     marks = ", ".join("?" * len(columns))

@@ -43,7 +43,7 @@ class SqliteDoorbell(Listener):
         super().__init__()
         name = hashlib.sha256(os.path.realpath(path).encode(errors="surrogateescape")).hexdigest()[:16]
         self._prefix = f"penstock-{os.geteuid()}-"
-        self.folder = Path(tempfile.gettempdir()) / f"{self._prefix}{name}"
+        self.folder: Path = Path(tempfile.gettempdir()) / f"{self._prefix}{name}"
         self._store = store
         self._named: tuple[float, Path | None] = (-_FRESH, None)
         self._warned = False

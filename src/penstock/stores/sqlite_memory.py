@@ -17,8 +17,8 @@ class Guest:
 
     def __init__(self, host: Store) -> None:
         self._host = host
-        self.dialect = host.dialect
-        self.known_schema = host.known_schema
+        self.dialect: str = host.dialect
+        self.known_schema: int = host.known_schema
 
     @property
     def place(self) -> str:

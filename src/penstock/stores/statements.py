@@ -3,10 +3,11 @@
 -- let NAME: TEXT      an expression that statements of the file may use as {NAME}
 -- let NAME:           the same, of all lines up to the next empty one
 -- name: NAME          begins a statement; the comment lines below it say what it does
+{queued}, IN {ended}   a state and a set of states by name: see `states.py`
 
 And in those of SQLite, in this order:
 
--- for                 the query above it gives the first values of the rows handed in that the next part is run for
+-- for                 the query above it gives the first values of the rows handed in that are needed
 -- then                what stands above it is run once for each row handed in
 -- with NAME, …        what stands above it ends with a query, whose row gives these values to what stands below
 -- at once             what stands above it is done in one step; what stands below gives the answer
@@ -19,12 +20,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
+from penstock.stores.states import fill_states
+
 FILES = (
     "creation", "jobs", "limits", "workers", "hooks", "control", "schedules", "feed", "admin", "lists", "why",
-    "webhooks", "access", "audit", "stats", "retention", "soundness", "alerts", "marks",
+    "webhooks", "access", "audit", "stats", "retention", "soundness", "alerts", "marks", "undeclared",
 )  # fmt: skip
-_PLACES = {"along": ("along_", "past_span", "filter_ids"), "among": ("among_",)}
+_PLACES = {"along": ("along_", "past_span", "filter_job_id"), "among": ("among_",)}
 """How parts are named that have a place of their own, where a statement has that; the others stand in {filters}."""
+_ANSWERS = "answer_"
+"""How parts are named that say what a page answers with."""
+_USUAL_ANSWER = "answer_jobs"
 _FIELD = re.compile(r"\{(\w+)\}")
 _FOR, _THEN, _AT_ONCE = "-- for", "-- then", "-- at once"
 _GIVING = re.compile(r"^-- with (.+)$", flags=re.MULTILINE)
@@ -39,7 +45,7 @@ class Entry:
     text: str
     each: str = ""
     wanted: str = ""
-    """Gives the first values of the rows for which `each` is run; empty: it is run for all."""
+    """Gives the first values of the rows that are needed; empty: all of them."""
     given: tuple[str, ...] = ()
     """The names of values that a query gives to what stands behind it."""
     before: tuple[str, ...] = ()
@@ -68,7 +74,7 @@ def text_of(dialect: str, file: str) -> str:
     from importlib import resources
 
     path = resources.files("penstock.stores") / "sql" / dialect / f"{file}.sql"
-    return path.read_text(encoding="utf-8")
+    return fill_states(path.read_text(encoding="utf-8"), dialect)
 
 
 def fill(text: str, fields: Mapping[str, str]) -> str:
@@ -99,6 +105,16 @@ class Catalogue:
             if f"{{{place}}}" in entry.text:
                 fields[place] = self._all([part for part in left if part.startswith(prefixes)])
                 left = tuple(part for part in left if not part.startswith(prefixes))
+        if "{answer}" in entry.text:
+            answer = next((part for part in left if part.startswith(_ANSWERS)), _USUAL_ANSWER)
+            left = tuple(part for part in left if part != answer)
+            told = self._entries[answer].text
+            if "{checked}" in told:
+                # A page of all that is passed: what each job has to fit is looked at by the answer.
+                checked = self._all([part for part in left if not part.startswith(_PLACES["along"])])
+                told = fill(told, {"checked": checked})
+                left = tuple(part for part in left if part.startswith(_PLACES["along"]))
+            fields["answer"] = told
         fields["filters"] = self._all(left)
         if order:
             fields["order"] = self._entries[order].text
@@ -133,8 +149,8 @@ def _parse(text: str) -> list[Entry]:
         name, *lines = section.splitlines()
         comments = [line for line in lines if line.startswith("-- ") and not _is_mark(line)]
         body = "\n".join(line for line in lines if line not in comments).strip()
+        wanted, _, body = body.rpartition(f"{_FOR}\n")
         each, _, once = body.rpartition(_THEN)
-        wanted, _, each = each.rpartition(f"{_FOR}\n")
         giving = _GIVING.search(once)
         entries.append(
             Entry(

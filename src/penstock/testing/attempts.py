@@ -170,7 +170,7 @@ class AttemptReporter(OwnErrands):
 
     def __init__(self, holding: Holding, task: Task, loop: asyncio.Runner, crashes: Crashes) -> None:
         super().__init__(task, holding.errands)
-        self.crashed = False
+        self.crashed: bool = False
         self._holding = holding
         self._loop = loop
         self._crashes = crashes
@@ -209,7 +209,7 @@ class HookReporter(OwnErrands):
         super().__init__(task, errands)
         self._what = what
         self._secrets = secrets
-        self.phase = task.hook or self.phase
+        self.phase: str = task.hook or self.phase
 
     def progress(self, percent: float, message: str | None, phase: str) -> None: ...
 

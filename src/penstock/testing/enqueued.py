@@ -14,8 +14,8 @@ from penstock.core.secrets import mask_params
 from penstock.signature import plain_text
 
 _READ: Mapping[str, Callable[[Job], Any]] = {
-    "at": lambda job: job.due_at,
-    "delay": lambda job: (job.due_at - job.created_at) / timedelta(seconds=1),
+    "run_at": lambda job: job.run_at,
+    "delay": lambda job: (job.run_at - job.created_at) / timedelta(seconds=1),
     "priority": lambda job: job.priority,
     "max_attempts": lambda job: job.max_attempts,
     "idempotency_key": lambda job: job.idempotency_key,
@@ -24,7 +24,7 @@ _READ: Mapping[str, Callable[[Job], Any]] = {
     "reference": lambda job: None if job.reference_type is None else (job.reference_type, job.reference_id),
     "tags": lambda job: job.tags,
     "webhook_url": lambda job: job.webhook_url,
-    "parent": lambda job: job.parent,
+    "parent_id": lambda job: job.parent_id,
     "status": lambda job: job.status.value,
 }
 _MOST_SHOWN = 50
@@ -58,23 +58,23 @@ class Wanted:
         """What there is instead, one line for each job, with what was asked for."""
         if not jobs:
             return "No job was enqueued at all."
-        lines = [self._line(job, secrets.get(job.definition, ())) for job in jobs[:_MOST_SHOWN]]
+        lines = [self._line(job, secrets.get(job.definition_key, ())) for job in jobs[:_MOST_SHOWN]]
         if len(jobs) > _MOST_SHOWN:
             lines.append(f"  … and {len(jobs) - _MOST_SHOWN} more")
         return "\n".join(["Enqueued were:", *lines])
 
     def _is_meant(self, job: Job) -> bool:
-        if job.definition != self._key:
+        if job.definition_key != self._key:
             return False
-        params: Any = payload.load(job.params)
+        params: Any = job.params
         if any(name not in params or params[name] != value for name, value in self._params.items()):
             return False
         return all(_same(name, _READ[name](job), value) for name, value in self._options.items())
 
     def _line(self, job: Job, secret: Sequence[str]) -> str:
-        shown = mask_params(job.params, secret)
+        shown = mask_params(job.params_text, secret)
         facts = "".join(f", {name}={_READ[name](job)!r}" for name in self._options if name != "status")
-        return f"  {job.definition} {shown} ({job.status}{facts})"
+        return f"  {job.definition_key} {shown} ({job.status}{facts})"
 
 
 def _same(name: str, found: Any, wanted: Any) -> bool:

@@ -18,7 +18,7 @@ from penstock.core.ids import IdSource
 from penstock.core.instant import DAY, Duration, from_datetime, microseconds, to_datetime
 from penstock.core.job import Claimed, Job
 from penstock.core.ports import Store
-from penstock.core.transitions import WAITING, Status
+from penstock.core.transitions import PENDING, Status
 from penstock.core.worker import WorkerInfo
 from penstock.engine.handlers import Handle
 from penstock.errands import StoreErrands
@@ -131,7 +131,7 @@ class TestApp:
         """All jobs, the oldest first; the filters are those of `app.jobs()`."""
         self._opened()
         key = None if definition is None else _key(definition)
-        return list(self.app.iter_jobs(sort="createdAt", definition=key, **which))
+        return list(self.app.iter_jobs(sort="createdAt", definition_key=key, **which))
 
     def assert_enqueued(
         self, definition: Which, params: Mapping[str, Any] | None = None, *, count: int | None = None, **options: Any
@@ -220,7 +220,7 @@ class TestApp:
     def _drained(self, ran: list[str], attempts: int, stopped: bool) -> Drained:
         found = {job.id: job for job in self.app.store.run(ports.admin.get(ran))}
         jobs = [found[each] for each in ran if each in found]
-        waiting = tuple(self.jobs(status=sorted(WAITING)))
+        waiting = tuple(self.jobs(status=sorted(PENDING)))
 
         def ended(status: Status) -> tuple[Job, ...]:
             return tuple(job for job in jobs if status in (job.status, job.outcome))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from datetime import datetime
-from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 from penstock.app import Penstock
@@ -14,6 +12,7 @@ from penstock.core import stats as figures
 from penstock.core.alerts import Alert
 from penstock.core.definition import Pause
 from penstock.core.instant import maybe_datetime, to_datetime
+from penstock.core.release import version
 from penstock.core.shape import iso, listed, spliced
 from penstock.core.transitions import Status
 from penstock.core.worker import WorkerRow
@@ -21,21 +20,19 @@ from penstock.stores.verbs import admin
 from penstock.web.shaping import Shaper
 
 _MOST_COUNTED = 10_000
-
-
-@cache
-def _version() -> str:
-    return version("penstock")
+PARAMS = "params."
+"""With what the names of query parameters begin that search by the parameters of jobs."""
 
 
 async def job_page(
     app: Penstock, shaper: Shaper, which: Mapping[str, Any], sort: str, limit: int, cursor: str | None, *, count: bool
 ) -> str:
     """One page of jobs that filters select."""
+    shaper.refuse_secrets(which.get("params") or ())
     page = await app.ajobs(limit=limit, sort=sort, cursor=cursor, **which)
     await shaper.learn(page.jobs)
-    facts: dict[str, Any] = {"nextCursor": page.cursor}
-    if count and cursor is None and page.cursor is None and sort.removeprefix("-") != "finishedAt":
+    facts: dict[str, Any] = {"nextCursor": page.next_cursor, "searched": page.searched}
+    if count and cursor is None and page.next_cursor is None and sort.removeprefix("-") != "finishedAt":
         # All of them are there.
         facts |= {"count": len(page.jobs), "countCapped": False}
     elif count:
@@ -46,6 +43,12 @@ async def job_page(
     return listed("jobs", [shaper.job(each) for each in page.jobs], **facts)
 
 
+def searched_params(query: Mapping[str, str]) -> dict[str, str] | None:
+    """The parameters that a query searches by: params.orderId=7."""
+    found = {name.removeprefix(PARAMS): value for name, value in query.items() if name.startswith(PARAMS)}
+    return found or None
+
+
 async def system(app: Penstock) -> str:
     """What holds for all definitions."""
     pause, (config, _), now = await asyncio.gather(
@@ -53,7 +56,7 @@ async def system(app: Penstock) -> str:
     )
     facts = {
         "pause": pause_facts(pause), "workersEnabled": config.enabled, "store": app.store.dialect,
-        "now": iso(to_datetime(now)), "version": _version(),
+        "now": iso(to_datetime(now)), "version": version(),
     }  # fmt: skip
     return spliced(facts, {})
 
@@ -125,10 +128,10 @@ def _duration_facts(found: figures.Durations | None) -> dict[str, Any] | None:
 
 def _definition_facts(found: figures.DefinitionStats) -> dict[str, Any]:
     return {
-        "definitionKey": found.definition,
+        "definitionKey": found.definition_key,
         "counts": _counted(found.counts),
         "flow": _flow_facts(found.flow),
-        "oldestDueAt": iso(found.oldest_due_at),
+        "oldestRunAt": iso(found.oldest_run_at),
         "durations": _duration_facts(found.durations),
         "waits": _duration_facts(found.waits),
         "failedLastDay": found.failed_last_day,
@@ -147,7 +150,7 @@ def _worker_text(worker: WorkerRow, lanes: Mapping[int, tuple[str, int]]) -> str
         "definitions": [{"key": key, "version": version} for key, version in loaded],
         "startedAt": iso(worker.started_at),
         "heartbeatAt": iso(worker.heartbeat_at),
-        "leaseExpiresAt": iso(worker.lease_until),
+        "leaseExpiresAt": iso(worker.lease_expires_at),
         "live": worker.live,
         "ended": worker.ended,
         "duties": [

@@ -61,6 +61,7 @@ class Application(FastAPI):
     """The framework's application behind our guard."""
 
     guard: Guard
+    openapi_schema: dict[str, Any] | None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

@@ -69,7 +69,7 @@ class Doorkeeper:
         self.setup_code = setup_code
         """What opens the role super_admin to this host while there is no token; used up by the first token."""
         self._closed: tuple[float, bool] = (-_FRESH, False)
-        self.wrong_tokens = WrongTokens(settings.failed_tokens, settings.failed_tokens_total)
+        self.wrong_tokens: WrongTokens = WrongTokens(settings.failed_tokens, settings.failed_tokens_total)
 
     async def is_closed(self) -> bool:
         """Whether callers without a token are refused. The store is asked once a second."""

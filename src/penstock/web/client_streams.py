@@ -104,7 +104,7 @@ class Stream(ABC):
             count += len(texts)
             if texts:
                 yield b"".join(sse.message(spliced({}, {"job": text}), event="snapshot") for text in texts)
-            cursor = page.cursor
+            cursor = page.next_cursor
             if cursor is None:
                 self._position = begin
                 yield self._say("snapshot.end", jobs=count)
@@ -198,7 +198,7 @@ class FeedStream(Stream):
     def _jobs(self) -> dict[str, Any]:
         """The filter of jobs that the snapshot shows."""
         ids = None if self.wanted.job_ids is None else sorted(self.wanted.job_ids)
-        return {"status": sorted(ACTIVE), "definition": self.wanted.definition, "ids": ids}
+        return {"status": sorted(ACTIVE), "definition_key": self.wanted.definition, "job_id": ids}
 
 
 class JobStream(Stream):
@@ -211,14 +211,14 @@ class JobStream(Stream):
 
     async def open(self, after: str | None) -> None:
         self._seq = job_cursor(after)
-        self.snapshot = self.snapshot and after is None
+        self.snapshot: bool = self.snapshot and after is None
         if not (await self.hub.pages.of_job(self._job_id, 0, 1)).items:
             raise NotFound("job", self._job_id, hint=GONE)
 
     async def messages(self) -> AsyncIterator[bytes]:
         yield sse.message(retry=RETRY)
         if self.snapshot:
-            async for each in self._snapshot(str(self._seq), ids=[self._job_id]):
+            async for each in self._snapshot(str(self._seq), job_id=[self._job_id]):
                 yield each
         self._position = str(self._seq)
         while not self.box.ended:

@@ -19,7 +19,7 @@ from penstock.web.sse import event_data, message
 class Wanted:
     """Which events a client asked for; None: all."""
 
-    kinds: tuple[Pattern, ...] | None = None
+    types: tuple[Pattern, ...] | None = None
     definition: str | None = None
     job_ids: frozenset[str] | None = None
     numbered: bool = False
@@ -29,7 +29,7 @@ class Wanted:
         """As far as can be told without the job."""
         if self.job_ids is not None and event.job_id not in self.job_ids:
             return False
-        return self.kinds is None or any(each.fits(event) for each in self.kinds)
+        return self.types is None or any(each.fits(event) for each in self.types)
 
     def wants(self, item: Item) -> bool:
         return self.may_want(item.event) and self.definition in (None, item.definition)
@@ -49,7 +49,7 @@ class Item:
     text: str
 
     def frame(self, numbered: bool) -> bytes:
-        return message(self.text, event=self.event.kind, id=str(self.event.seq) if numbered else self.cursor)
+        return message(self.text, event=self.event.type, id=str(self.event.seq) if numbered else self.cursor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class EventPages:
         ids = dict.fromkeys(event.job_id for event, _ in chosen if event.job_id is not None)
         jobs = await self._app.store.arun(admin.get(list(ids))) if ids else []
         texts = dict(zip((each.id for each in jobs), await self.jobs(jobs), strict=True))
-        keys = {each.id: each.definition for each in jobs}
+        keys = {each.id: each.definition_key for each in jobs}
         items = (_item(event, cursor, keys, texts) for event, cursor in chosen)
         return [each for each in items if wanted.definition in (None, each.definition)]
 
@@ -106,8 +106,8 @@ class EventPages:
 def _item(event: Event, cursor: str, keys: dict[str, str], texts: dict[str, str]) -> Item:
     job_id = event.job_id or ""
     definition = keys.get(job_id)
-    if definition is None and event.kind == DELETED:
-        definition = json.loads(event.data or "{}").get("definition")
+    if definition is None and event.type == DELETED:
+        definition = json.loads(event.data_text or "{}").get("definitionKey")
     return Item(event, cursor, definition, event_data(event, texts.get(job_id)))
 
 
@@ -115,7 +115,7 @@ class Batch:
     """Events that go to all clients at once; clients that want the same share the bytes."""
 
     def __init__(self, items: Iterable[Item], cursor: str) -> None:
-        self.items = tuple(items)
+        self.items: tuple[Item, ...] = tuple(items)
         self.cursor = cursor
         self._job_ids = {each.event.job_id for each in self.items}
         self._portions: dict[Wanted, Portion] = {}

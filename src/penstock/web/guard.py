@@ -18,7 +18,7 @@ from penstock.web.keys import mark_quoted_slashes
 from penstock.web.refusals import Refusal, fault
 from penstock.web.settings import WebSettings
 
-log = logging.getLogger("penstock.web")
+log: logging.Logger = logging.getLogger("penstock.web")
 
 _Marks = tuple[tuple[bytes, bytes], ...]
 MARKS: _Marks = (

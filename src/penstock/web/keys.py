@@ -6,6 +6,7 @@ A quoted one never parts a path. So a schedule `reports/preview` is read as `/v1
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 from urllib.parse import unquote
 
 from starlette.convertors import PathConvertor
@@ -16,7 +17,7 @@ _MARK = "\udc2f"
 _QUOTED = re.compile("%2f", re.IGNORECASE)
 
 
-ACTIONS = ("pause", "resume", "enable", "disable", "overrides", "preview", "ticks", "trigger")
+ACTIONS = ("pause", "resume", "enable", "disable", "retire", "overrides", "preview", "ticks", "trigger")
 """Last parts of paths that are no part of a key."""
 
 
@@ -30,7 +31,7 @@ class KeyConvertor(PathConvertor):
 class WholeKeyConvertor(KeyConvertor):
     """The key at the end of a path, written `{key:whole}`: a path that ends in an action is that of the action."""
 
-    regex = f"(?!.+/(?:{'|'.join(ACTIONS)})$).*"
+    regex: ClassVar[str] = f"(?!.+/(?:{'|'.join(ACTIONS)})$).*"
 
 
 def mark_quoted_slashes(scope: Scope) -> None:

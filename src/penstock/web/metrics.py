@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as TEXT
 from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN_TEXT
 from prometheus_client.openmetrics.exposition import generate_latest as in_open_metrics
 from prometheus_client.registry import Collector
 
@@ -20,6 +22,8 @@ from penstock.core.worker import WorkerRow
 from penstock.engine import laps
 
 Counts = Mapping[tuple[str, int], Mapping[Status, int]]
+__all__ = ["OPEN_TEXT", "TEXT", "exposition"]
+
 _FINISHED = ("succeeded", "failed", "cancelled")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from penstock.core.errors import InvalidInput
+from penstock.core.hints import Hint
 
 T = TypeVar("T")
 
@@ -24,5 +25,12 @@ def seq_of(cursor: str | None, what: str) -> int | None:
     if cursor is None:
         return None
     if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
-        raise InvalidInput(f"{cursor[:80]!r} is no cursor of the {what}.", hint="Take it from nextCursor.")
+        raise InvalidInput(
+            f"{cursor[:80]!r} is no cursor of the {what}.",
+            hint=Hint(
+                "Take it from the page before.",
+                cli="Take it from the line below the page before: --cursor N.",
+                http="Take it from `nextCursor`.",
+            ),
+        )
     return int(cursor)

@@ -16,7 +16,7 @@ from penstock.core import errors
 from penstock.core.errors import PenstockError
 from penstock.core.hints import Reader, hint_for
 
-log = logging.getLogger("penstock.web")
+log: logging.Logger = logging.getLogger("penstock.web")
 
 CODES: dict[str, tuple[int, str]] = {
     "malformed": (400, "The request is not well-formed."),
@@ -67,7 +67,7 @@ class Refusal(HTTPException):
         super().__init__(CODES[code][0], message, dict(headers or {}))
         self.code = code
         self.hint = hint
-        self.details = dict(details or {})
+        self.details: dict[str, Any] = dict(details or {})
 
     def answer(self, reader: Reader = "http") -> Response:
         hint = hint_for(reader, self.hint)
@@ -102,9 +102,15 @@ def error_response(
     return Response(text, CODES[code][0], dict(headers or {}), "application/json")
 
 
+def reader_of(request: Request) -> Reader:
+    """Who reads the hints of an answer, as the request says: the command line, the client in Python, or a program."""
+    said = request.headers.get(READER)
+    return "cli" if said == "cli" else "python" if said == "python" else "http"
+
+
 async def answer_refusal(request: Request, error: Exception) -> Response:
     """The exception handler for everything that is raised on purpose."""
-    reader: Reader = "cli" if request.headers.get(READER) == "cli" else "http"
+    reader = reader_of(request)
     if isinstance(error, Refusal):
         return error.answer(reader)
     if isinstance(error, PenstockError):

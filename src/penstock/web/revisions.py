@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Header
 
@@ -43,5 +43,7 @@ def etag(revision: int) -> dict[str, str]:
     return {"ETag": f'"{revision}"'}
 
 
-TAGGED = {"headers": {"ETag": {"description": "The revision, for If-Match.", "schema": {"type": "string"}}}}
+TAGGED: dict[str, Any] = {
+    "headers": {"ETag": {"description": "The revision, for If-Match.", "schema": {"type": "string"}}}
+}
 """In a route's `also`: the answer tells its revision."""

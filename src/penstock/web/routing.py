@@ -56,13 +56,14 @@ class Route(APIRoute):
         takes_body = self.body_field is not None or "requestBody" in extra
         needs_body = takes_body and (self.body_field is None or self.body_field.field_info.is_required())
         single, several = _query_names(self)
+        families = frozenset(each["x-begins"] for each in extra.get("parameters", ()) if "x-begins" in each)
 
         async def checked(request: Request) -> Response:
             if self.asks_caller:
                 request.state.caller = await admit(request, role)
             else:
                 check_host(request)
-            check_query(request, single, several)
+            check_query(request, single, several, families)
             if takes_body:
                 check_media(request, needs_body)
             return await handle(StrictRequest(request.scope, request.receive))
@@ -159,18 +160,25 @@ def _query_names(route: APIRoute) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(single), frozenset(several)
 
 
-def check_query(request: Request, single: frozenset[str] = frozenset(), several: frozenset[str] = frozenset()) -> None:
-    """Refuse query parameters that a route does not know, or that it takes but once."""
+def check_query(
+    request: Request,
+    single: frozenset[str] = frozenset(),
+    several: frozenset[str] = frozenset(),
+    families: frozenset[str] = frozenset(),
+) -> None:
+    """Refuse query parameters that a route does not know, or that it takes but once; of `families` it knows the
+    beginnings of their names."""
     if not request.scope["query_string"]:
         return
     seen: set[str] = set()
     for name, value in request.query_params.multi_items():
-        if name not in single and name not in several:
-            known = ", ".join(sorted(single | several)) or "none"
+        in_family = any(name.startswith(each) and name != each for each in families)
+        if name not in single and name not in several and not in_family:
+            known = ", ".join(sorted(single | several | {f"{each}…" for each in families})) or "none"
             near = nearest(name, single | several)
             meant = "" if near is None else f"Did you mean {near!r}? "
             raise _wrong_query(name, "is unknown here", f"{meant}There are: {known}.")
-        if name in seen and name in single:
+        if name in seen and name not in several:
             raise _wrong_query(name, "is given more than once", "Give it once.")
         if "\x00" in value or "\ufffd" in value:
             raise _wrong_query(name, "holds a NUL or is not UTF-8", "Send UTF-8.")

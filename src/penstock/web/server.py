@@ -32,8 +32,8 @@ class Server(uvicorn.Server):
     def __init__(
         self, web: FastAPI, settings: ServerSettings | None = None, sockets: Sequence[socket.socket] = ()
     ) -> None:
-        self.settings = settings or ServerSettings()
-        self.answers = asyncio.Event()
+        self.settings: ServerSettings = settings or ServerSettings()
+        self.answers: asyncio.Event = asyncio.Event()
         """Set once it answers requests."""
         self._web = web
         self._sockets = list(sockets)

@@ -11,6 +11,7 @@ from penstock.core.job import Job
 from penstock.core.phases import ONLY, all_phases
 from penstock.core.secrets import SecretPolicy
 from penstock.core.shape import iso, job_text, phases_text, review_text
+from penstock.secret_search import refuse_secret_names
 from penstock.stores.verbs import admin
 from penstock.stores.verbs import jobs as verbs
 
@@ -31,7 +32,11 @@ class Shaper:
 
     async def learn(self, jobs: Iterable[Job]) -> None:
         """Read the definitions, when they have not been for a while or one of these jobs' is unknown."""
-        await self._refresh({(job.definition, job.version) for job in jobs})
+        await self._refresh({(job.definition_key, job.definition_version) for job in jobs})
+
+    def refuse_secrets(self, names: Iterable[str]) -> None:
+        """Refuse to search by parameters that have the names of secrets."""
+        refuse_secret_names(names, self._policy)
 
     def params(self, key: str, version: int, text: str) -> str:
         """Parameters as they may be shown."""
@@ -39,7 +44,7 @@ class Shaper:
 
     def job(self, job: Job, **more: str | None) -> str:
         """A job as JSON text; `learn` has been told of it."""
-        return job_text(job, params=self.params(job.definition, job.version, job.params), **more)
+        return job_text(job, params=self.params(job.definition_key, job.definition_version, job.params_text), **more)
 
     async def schedule_params(self, key: str, version: int | None, text: str) -> str:
         """Parameters of a schedule as they may be shown: what is secret in any version that may run is not."""
@@ -51,7 +56,7 @@ class Shaper:
 
     async def phases(self, jobs: Sequence[Job]) -> dict[str, str]:
         """The phases of jobs as JSON text, by id; `learn` has been told of them."""
-        names = {job.id: self._phases.get((job.definition, job.version), (ONLY,)) for job in jobs}
+        names = {job.id: self._phases.get((job.definition_key, job.definition_version), (ONLY,)) for job in jobs}
         several = [job_id for job_id, each in names.items() if len(each) > 1]
         kept = await self._app.store.arun(verbs.phases_of(several)) if several else {}
         return {job.id: phases_text(all_phases(job, names[job.id], kept.get(job.id, ()))) for job in jobs}
@@ -64,20 +69,20 @@ class Shaper:
         phases = (await self.phases([job]))[job.id]
         reviews = await self._app.store.arun(admin.reviews(job.id))
         worker = None
-        if job.worker is not None:
-            worker = next((each for each in await self._app.aworkers() if each.id == job.worker), None)
+        if job.worker_id is not None:
+            worker = next((each for each in await self._app.aworkers() if each.id == job.worker_id), None)
         return self.job(
             job,
             phases=phases,
             reviews=f"[{','.join(map(review_text, reviews))}]",
             heartbeatAt=json.dumps(None if worker is None else iso(worker.heartbeat_at)),
-            leaseExpiresAt=json.dumps(None if worker is None else iso(worker.lease_until)),
+            leaseExpiresAt=json.dumps(None if worker is None else iso(worker.lease_expires_at)),
         )
 
     async def _refresh(self, wanted: set[tuple[str, int]]) -> None:
         if time.monotonic() - self._read_at < _FRESH and wanted <= self._fields.keys():
             return
-        rows = [row for row in await self._app.adefinitions_known() if row.error is None]
+        rows = [row for row in await self._app.store.arun(admin.definitions()) if row.error is None]
         self._fields = {(row.definition.key, row.definition.version): row.definition.secret_fields for row in rows}
         self._phases = {(row.definition.key, row.definition.version): row.definition.phases for row in rows}
         self._read_at = time.monotonic()

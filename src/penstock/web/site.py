@@ -45,9 +45,9 @@ class Site:
         """Who makes all requests, where they come from this very process; such a caller may do everything."""
         self.settings = settings
         self.trigger = trigger
-        self.door = Doorkeeper(app, settings, setup_code)
-        self.bodies = Bodies(settings)
-        self.intake = Intake(app, settings)
-        self.readiness = Readiness(app)
-        self.shaper = Shaper(app, settings.secrets)
-        self.streams = Hub(app, EventPages(app, self.shaper), settings)
+        self.door: Doorkeeper = Doorkeeper(app, settings, setup_code)
+        self.bodies: Bodies = Bodies(settings)
+        self.intake: Intake = Intake(app, settings)
+        self.readiness: Readiness = Readiness(app)
+        self.shaper: Shaper = Shaper(app, settings.secrets)
+        self.streams: Hub = Hub(app, EventPages(app, self.shaper), settings)

@@ -41,4 +41,4 @@ def event_data(event: Event, job: str | None) -> str:
 
 def event_message(event: Event, cursor: str, job: str | None) -> bytes:
     """An event as a message: its kind, the cursor behind it as the id, and what `event_data` says."""
-    return message(event_data(event, job), event=event.kind, id=cursor)
+    return message(event_data(event, job), event=event.type, id=cursor)

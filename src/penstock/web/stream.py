@@ -56,13 +56,13 @@ class Box:
         self.wanted = wanted
         self.caller = caller
         """Streams with the same caller are checked together."""
-        self.shares = tuple(shares)
+        self.shares: tuple[Share, ...] = tuple(shares)
         """What the stream counts for."""
         self.allowed = allowed
-        self.ended = False
-        self.lost = False
+        self.ended: bool = False
+        self.lost: bool = False
         """Whether events are gone that nobody has read."""
-        self.behind = ""
+        self.behind: str = ""
         """The cursor behind all that was put here."""
         self.cut: Callable[[], object] = lambda: None
         """Ends the stream at once, also while something is being sent."""
@@ -127,8 +127,8 @@ class Hub:
     def __init__(self, app: Penstock, pages: EventPages, settings: WebSettings) -> None:
         self.settings = settings
         self.pages = pages
-        self.page = max(1, min(PAGE, settings.stream_buffer // 2))
-        self.reading = asyncio.Semaphore(_READERS)
+        self.page: int = max(1, min(PAGE, settings.stream_buffer // 2))
+        self.reading: asyncio.Semaphore = asyncio.Semaphore(_READERS)
         """For streams that read from the store by themselves: not all of them at once."""
         self._app = app
         self._boxes: set[Box] = set()

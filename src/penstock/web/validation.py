@@ -12,7 +12,8 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.web.refusals import Refusal
+from penstock.core.hints import Hint
+from penstock.web.refusals import Refusal, reader_of
 
 MOST_PROBLEMS = 20
 """The most problems of a request that are named."""
@@ -58,7 +59,11 @@ def refusal_of_problems(problems: Sequence[dict[str, str]]) -> Refusal:
     return Refusal(
         "invalid_request",
         f"{where} {first['message']}" + ("" if first["message"].endswith("?") else "."),
-        hint="The document /openapi.json describes every field.",
+        hint=Hint(
+            "The reference describes every argument.",
+            cli="`--help` behind the command lists what it takes.",
+            http="The document /openapi.json describes every field.",
+        ),
         details={"path": first["path"], "problems": list(problems)},
     )
 
@@ -69,7 +74,7 @@ async def answer_validation(request: Request, error: Exception) -> Response:
         raise error
     body = getattr(request.scope.get("route"), "body_field", None)
     shape = None if body is None else body.field_info.annotation
-    return refusal_of_problems(problems_of(error, shape=shape)).answer()
+    return refusal_of_problems(problems_of(error, shape=shape)).answer(reader_of(request))
 
 
 def _problem(found: Any, where: Sequence[str | int], shape: Any) -> dict[str, str]:

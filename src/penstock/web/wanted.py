@@ -87,7 +87,7 @@ def _options(asked: shapes.JobAsked) -> EnqueueOptions:
         return PLAIN
     reference = None if asked.reference is None else (asked.reference.type, asked.reference.id)
     return EnqueueOptions(
-        at=asked.run_at,
+        run_at=asked.run_at,
         delay=asked.delay or 0,
         priority=asked.priority,
         max_attempts=asked.max_attempts,
@@ -97,6 +97,7 @@ def _options(asked: shapes.JobAsked) -> EnqueueOptions:
         reference=reference,
         tags=tuple(asked.tags),
         webhook_url=asked.webhook_url,
-        parent=asked.parent_id,
+        parent_id=asked.parent_id,
         traceparent=asked.traceparent,
+        tracestate=asked.tracestate,
     )

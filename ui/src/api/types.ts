@@ -5,6 +5,7 @@ export type {
   AlertList,
   Attempt,
   AttemptList,
+  AttemptPhase,
   AuditEntry,
   AuditList,
   BulkAnswer,

@@ -2,7 +2,8 @@
 export interface Filter {
   name: string;
   label: string;
-  kind: "text" | "status" | "definition" | "moment";
+  kind: "text" | "status" | "definition" | "moment" | "param";
+  hint?: string;
 }
 
 export const JOB_FILTERS: readonly Filter[] = [
@@ -17,14 +18,42 @@ export const JOB_FILTERS: readonly Filter[] = [
   { name: "fingerprint", label: "Error", kind: "text" },
   { name: "parentId", label: "Parent job", kind: "text" },
   { name: "jobId", label: "Job id", kind: "text" },
+  { name: "error", label: "Error text", kind: "text" },
+  { name: "params", label: "Parameter", kind: "param", hint: "orderId=7" },
 ];
 
+/** A filter in use: `name` is that of the query parameter, `params.orderId` for the parameter `orderId`. */
+export interface InUse {
+  filter: Filter;
+  name: string;
+  text: string;
+}
+
 const MANY = new Set(["status", "jobId"]);
+
+const filterOf = (name: string): Filter | undefined =>
+  JOB_FILTERS.find((each) => (each.kind === "param" ? name.startsWith(`${each.name}.`) : name === each.name));
+
+/** The filters that a query holds. */
+export function inUse(query: URLSearchParams): InUse[] {
+  return [...query].flatMap(([name, text]) => {
+    const filter = filterOf(name);
+    return filter === undefined ? [] : [{ filter, name, text }];
+  });
+}
+
+/** What takes all filters out of a query. */
+export const cleared = (query: URLSearchParams): Record<string, null> =>
+  Object.fromEntries(inUse(query).map((each) => [each.name, null]));
+
+/** Whether errors or parameters are searched: only the newest jobs are looked through then. */
+export const searches = (query: URLSearchParams): boolean =>
+  inUse(query).some(({ filter }) => filter.name === "error" || filter.kind === "param");
 
 /** The query of the API from the query of the page. */
 export function asked(query: URLSearchParams): URLSearchParams {
   const found = new URLSearchParams();
-  for (const { name } of JOB_FILTERS) for (const each of query.getAll(name)) found.append(name, each);
+  for (const { name, text } of inUse(query)) found.append(name, text);
   return found;
 }
 

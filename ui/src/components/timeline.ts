@@ -1,5 +1,5 @@
 // A job's life as bars on one axis; long idle gaps are folded, so that work stays visible.
-import type { Attempt, JobDetail } from "../api/types";
+import type { Attempt, AttemptPhase, JobDetail, Phase } from "../api/types";
 import type { Tone } from "../data/words";
 
 export interface Bar {
@@ -41,29 +41,30 @@ export function bars(job: JobDetail, attempts: Attempt[], now: number): Bar[] {
     const began = Date.parse(each.startedAt as string);
     wait(began);
     const [tone, word] = each.cause === "lost" ? (["warn", "lost its worker"] as const) : (ENDING[each.status] ?? ["quiet", each.status]);
-    made.push({ name: `attempt ${each.number}`, kind: "attempt", level: 0, from: began, to: Date.parse(each.endedAt), tone, word, open: false, fence: each.fence });
-    made.push(...phaseBars(job, each.fence, now));
-    from = Date.parse(each.endedAt);
+    made.push({ name: `attempt ${each.number}`, kind: "attempt", level: 0, from: began, to: Date.parse(each.finishedAt), tone, word, open: false, fence: each.fence });
+    made.push(...phaseBars(each.phases, each.fence, now));
+    from = Date.parse(each.finishedAt);
   }
   const current = job.status === "running" || job.status === "cancelling";
   if (current && !tries.some((each) => each.fence === job.fence) && job.startedAt !== null) {
     const began = Date.parse(job.startedAt);
     wait(began);
     made.push({ name: `attempt ${job.attempts}`, kind: "attempt", level: 0, from: began, to: now, tone: "busy", word: job.status, open: true, fence: job.fence });
-    made.push(...phaseBars(job, job.fence, now));
+    made.push(...phaseBars(job.phases.filter((phase) => phase.fence === job.fence), job.fence, now));
   } else if (ended === null) wait(now, true);
   return made;
 }
 
-function phaseBars(job: JobDetail, fence: number, now: number): Bar[] {
+const PHASE_TONES: Record<string, Tone> = { completed: "good", failed: "bad", cancelled: "quiet", interrupted: "quiet" };
+
+function phaseBars(phases: (Phase | AttemptPhase)[], fence: number, now: number): Bar[] {
   // A plain job has one phase, which says nothing that its attempt does not.
-  if (job.phases.length < 2 && (job.phases[0]?.name ?? "run") === "run") return [];
-  return job.phases
-    .filter((each) => each.fence === fence && each.startedAt !== null)
+  if (phases.length < 2 && (phases[0]?.name ?? "run") === "run") return [];
+  return phases
+    .filter((each) => each.startedAt !== null)
     .map((each) => ({
       name: each.name, kind: "phase" as const, level: 1, from: Date.parse(each.startedAt as string),
-      to: each.completedAt === null ? (each.status === "running" ? now : Date.parse(each.startedAt as string)) : Date.parse(each.completedAt),
-      tone: each.status === "completed" ? ("good" as const) : each.status === "failed" ? ("bad" as const) : each.status === "cancelled" ? ("quiet" as const) : ("busy" as const),
+      to: each.finishedAt === null ? now : Date.parse(each.finishedAt), tone: PHASE_TONES[each.status] ?? ("busy" as const),
       word: each.status === "running" ? `${Math.round(each.progress)} % ${each.message ?? ""}`.trim() : each.status,
       open: each.status === "running", fence,
     }));

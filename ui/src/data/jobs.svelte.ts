@@ -1,6 +1,7 @@
 // A list of jobs that changes under one's eyes without jumping: rows are patched by id, new ones wait to be let in.
 import { get, path } from "../api/client";
 import type { EventTold, Job, JobList } from "../api/types";
+import { searches } from "../components/filters";
 import { live, paced } from "../live/live.svelte";
 
 const PAGE = 100;
@@ -13,7 +14,9 @@ export class Jobs {
   fresh = $state(0);
   loaded = $state(false);
   problem: unknown = $state.raw(null);
-  private cursor: string | null = null;
+  /** How many jobs a search has looked through. */
+  searched = $state(0);
+  private cursor: string | null = $state(null);
   private readonly freshIds = new Set<string>();
   private readonly known = new Set<string>();
   private generation = 0;
@@ -48,6 +51,7 @@ export class Jobs {
       else {
         this.rows = page.jobs;
         this.cursor = page.nextCursor;
+        this.searched = page.searched ?? 0;
       }
       for (const each of page.jobs) this.known.add(each.jobId);
       this.count = page.count ?? null;
@@ -59,6 +63,11 @@ export class Jobs {
       if (mine === this.generation) this.problem = error;
     }
     this.loaded = true;
+  }
+
+  /** Whether there is another page. */
+  get further(): boolean {
+    return this.cursor !== null;
   }
 
   /** The next page, when there is one. */
@@ -73,6 +82,7 @@ export class Jobs {
       this.rows = [...this.rows, ...page.jobs.filter((each) => !there.has(each.jobId))];
       for (const each of page.jobs) this.known.add(each.jobId);
       this.cursor = page.nextCursor;
+      this.searched += page.searched ?? 0;
     } catch (error) {
       this.problem = error;
     } finally {
@@ -110,6 +120,7 @@ export class Jobs {
   }
 
   private matches(job: Job): boolean {
+    if (searches(this.query)) return false;
     const all = (name: string) => this.query.getAll(name);
     const one = (name: string, value: string | null | undefined) => all(name).length === 0 || all(name).includes(value ?? "");
     return (

@@ -1,4 +1,7 @@
-"""Numbered migrations, forward only, each applied once under a lock and recorded with its checksum."""
+"""Numbered migrations, forward only, each applied once under a lock and recorded with its checksum.
+
+The files name states and sets of states (`stores/states.py`). The checksum is that of a file, names included.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from penstock.core.errors import SchemaError, SchemaNewer
 from penstock.stores.statements import fill
+from penstock.stores.states import fill_states
 
 if TYPE_CHECKING:
     import apsw
@@ -38,11 +42,14 @@ class Migration:
 
     version: int
     name: str
+    source: str
+    """The files as they are."""
     text: str
+    """The same with the codes of states."""
 
     @property
     def checksum(self) -> str:
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        return hashlib.sha256(self.source.encode()).hexdigest()
 
 
 @cache
@@ -52,9 +59,10 @@ def all_of(dialect: str) -> tuple[Migration, ...]:
     found: dict[int, Migration] = {}
     for file in sorted(folder.iterdir(), key=lambda each: each.name):
         digits, _, name = file.name.removesuffix(".sql").partition("_")
-        number, text = int(digits), file.read_text(encoding="utf-8")
-        first = found.get(number)
-        found[number] = replace(first, text=first.text + text) if first else Migration(number, name, text)
+        number, source = int(digits), file.read_text(encoding="utf-8")
+        first = found.get(number) or Migration(number, name, "", "")
+        text = first.text + fill_states(source, dialect)
+        found[number] = replace(first, source=first.source + source, text=text)
     return tuple(found.values())
 
 

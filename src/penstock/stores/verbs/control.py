@@ -11,17 +11,20 @@ from dataclasses import dataclass, field
 
 from penstock.core import event as kinds
 from penstock.core.definition import check_priority
-from penstock.core.errors import Conflict, NotFound
+from penstock.core.errors import Conflict, InvalidInput, NotFound
+from penstock.core.hints import Hint
 from penstock.core.instant import to_datetime
 from penstock.core.job import JobFilter
 from penstock.core.plan import Statement, Steps, reads, writes, writes_once
 from penstock.core.shape import iso
 from penstock.core.transitions import BY_CODE, Status, Trigger, allowed
-from penstock.stores.verbs import audit, hooks, limits
+from penstock.stores.verbs import audit, hooks, limits, undeclared
 from penstock.stores.verbs.filters import filters
 from penstock.stores.verbs.orders import enable as enable
 from penstock.stores.verbs.orders import override as override
 from penstock.stores.verbs.orders import pause as pause
+from penstock.stores.verbs.undeclared import remove_definition as remove_definition
+from penstock.stores.verbs.undeclared import retire_definition as retire_definition
 
 _BEFORE_ALL_IDS = "00000000-0000-0000-0000-000000000000"
 _BEHIND_ALL_PHASES = 2**31 - 1
@@ -94,7 +97,7 @@ def reschedule(
         yield from _reprioritise([job], priority, by)
     at = max(job.now + delay if due is None else due, job.now)
     target = Status.SCHEDULED if at > job.now else Status.QUEUED
-    move = _Move(job, target, (kinds.RESCHEDULED,), due=at, facts={"due": iso(to_datetime(at))})
+    move = _Move(job, target, (kinds.RESCHEDULED,), due=at, facts={"runAt": iso(to_datetime(at))})
     yield from _carry_out([move], "job.reschedule", by)
     return target
 
@@ -119,6 +122,7 @@ def retry(
     again = [job for job in found if allowed(job.status, Trigger.RETRY)]
     if not again:
         return _told(job_ids, found, [])
+    yield from undeclared.check_open((job.lane for job in again), "no job of it can be retried")
     yield from _check_unique(again)
     position = _BEHIND_ALL_PHASES if from_position is None else from_position
     yield Statement("forget_phases", {"position": position}, columns={"id": [job.job_id for job in again]})
@@ -172,6 +176,15 @@ def delete(job_ids: Sequence[str], *, by: str | None = None) -> Steps[list[str]]
 
 @reads
 def select(which: JobFilter, limit: int, after: str | None = None) -> Steps[list[str]]:
+    if which.searches:
+        raise InvalidInput(
+            "Changes in bulk cannot search errors or parameters: a search looks through the newest jobs only.",
+            hint=Hint(
+                "Read the jobs first, and give their ids: job_id=[...].",
+                cli="List the jobs with `penstock jobs list --quiet` and the same options, and name their ids.",
+                http="List the jobs with GET /v1/jobs, and send their ids as jobId in the filter.",
+            ),
+        )
     parts, values = filters(which)
     values |= {"limit": limit, "after": after or _BEFORE_ALL_IDS}
     return [job_id for (job_id,) in (yield Statement("select_jobs", values, parts=parts))]

@@ -6,12 +6,21 @@ import dataclasses
 import json
 
 from penstock.core.definition import Definition, RateLimit
-from penstock.core.errors import InvalidDefinition
+from penstock.core.errors import Conflict, InvalidDefinition
+from penstock.core.hints import Hint
 from penstock.core.retry import from_json as policy_from_json
 
 _LONGEST_ERROR = 300
 _FIELDS = frozenset(field.name for field in dataclasses.fields(Definition))
 _TUPLES = frozenset(field.name for field in dataclasses.fields(Definition) if isinstance(field.default, tuple))
+
+
+UNREGISTERED = Hint(
+    "Register it first, by app.register(); app.definitions_known() lists what there is.",
+    cli="Start a worker that has its code; `penstock definitions list` shows what there is.",
+    http="A worker that has its code makes it known; GET /v1/definitions lists what there is.",
+)
+"""For a definition that the store does not know."""
 
 
 def to_text(definition: Definition) -> str:
@@ -46,4 +55,19 @@ def unreadable(key: str, version: int | None, problem: str) -> InvalidDefinition
     return InvalidDefinition(
         f"What the store has of definition {which} cannot be read: {problem}.",
         hint="A worker that starts with its code makes it known anew.",
+    )
+
+
+def closed(
+    key: str, version: int, retired_by: str | None, *, removed: bool, wish: str = "no job of it can be created"
+) -> Conflict:
+    """The error for whoever needs a definition that is retired or removed."""
+    if not removed:
+        return Conflict(
+            f"Definition {key!r} was retired by {retired_by}: {wish}.",
+            hint="Start a worker with code that declares it, or enable it.",
+        )
+    return Conflict(
+        f"Version {version} of definition {key!r} was removed: {wish}.",
+        hint="It comes back when code that declares it starts; other versions may be there.",
     )

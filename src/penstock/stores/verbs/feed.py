@@ -24,11 +24,10 @@ from penstock.core.errors import FeedGone, InvalidInput
 from penstock.core.event import Event, News
 from penstock.core.hints import Hint
 from penstock.core.ids import is_id
-from penstock.core.instant import to_datetime
 from penstock.core.plan import Statement, Steps, reads
+from penstock.stores.verbs import rows
 from penstock.stores.verbs.pruning import NUMBERS as NUMBERS
 from penstock.stores.verbs.pruning import prune as prune
-from penstock.stores.verbs.rows import Row
 
 WINDOW = 10_000
 """How many rows are sorted at most to serve a page; a reader that is further behind is led on in steps."""
@@ -110,7 +109,7 @@ def of_job(job_id: str, after: int = 0, limit: int = 500) -> Steps[list[Event]]:
     if not is_id(job_id):
         return []
     found = yield Statement("job_events", {"id": job_id, "after": after, "limit": limit})
-    return [_event(row) for row in found]
+    return [rows.stored_event(row) for row in found]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +187,7 @@ def _page(cursor: str, place: _Cursor, limit: int) -> Steps[_Page]:
             f"Events after the cursor {cursor[:100]!r} were deleted already.",
             hint="Read what you need anew, and go on from the feed's tip.",
         )
-    return _Page(revision, looked_at, now, [_event(row[5:]) for row in found if row[5] is not None])
+    return _Page(revision, looked_at, now, [rows.stored_event(row[5:]) for row in found if row[5] is not None])
 
 
 def _not_a_cursor(cursor: str) -> InvalidInput:
@@ -200,8 +199,3 @@ def _not_a_cursor(cursor: str) -> InvalidInput:
             http="Use `nextCursor` of a list or the id of an event of a stream, or `origin` for all that is kept.",
         ),
     )
-
-
-def _event(row: Row) -> Event:
-    seq, kind, at, job_id, subject, fence, data = row
-    return Event(seq, kind, to_datetime(at), job_id, subject, fence, data)

@@ -7,24 +7,29 @@ put together with them.
 from __future__ import annotations
 
 from penstock.core.job import JobFilter
-from penstock.core.transitions import LIVE, TERMINAL, Status
+from penstock.core.transitions import SETS, Status
 
-_STORED_ENDS = tuple(sorted(status.code for status in TERMINAL - {Status.STALE}))
 # The same said in the words of a partial index, without which the planner cannot know that the index will do.
 HINTS = {
-    "filter_attention": {Status.REVIEW_NEEDED.code, Status.FAILED.code, Status.CANCELLED.code},
-    "filter_live": {status.code for status in LIVE},
+    "filter_attention": {*SETS["attention"]},
+    "filter_live": {*SETS["live"]},
     "filter_not_due": {Status.SCHEDULED.code},
 }
 
+_NO_CONDITIONS = {"status", "error", "params"}
+"""Fields of a filter that become other conditions than one of their name, or are searched for."""
+
 
 def filters(which: JobFilter) -> tuple[tuple[str, ...], dict[str, object]]:
-    """The conditions that `which` asks for, and their values; the same filter always gives the same order."""
+    """The conditions that `which` asks for, and their values; the same filter always gives the same order.
+
+    What it searches for is left out: see `search`.
+    """
     values: dict[str, object] = {}
     for name in JobFilter.__dataclass_fields__:
         value = getattr(which, name)
-        if value is not None and name != "status":
-            values[f"filter_{name}"] = list(value) if name == "ids" else value
+        if value is not None and name not in _NO_CONDITIONS:
+            values[f"filter_{name}"] = list(value) if name == "job_id" else value
     parts = tuple(values)
     if which.status is not None:
         more, facts = _status(which.status)
@@ -36,6 +41,6 @@ def filters(which: JobFilter) -> tuple[tuple[str, ...], dict[str, object]]:
 def _status(statuses: tuple[Status, ...]) -> tuple[tuple[str, ...], dict[str, object]]:
     """Stale is derived: a job that reads as stale does not read as what is stored."""
     told = sorted({status.code for status in statuses})
-    stored = sorted({*told, *_STORED_ENDS} - {Status.STALE.code} if Status.STALE in statuses else told)
+    stored = sorted({*told, *SETS["ended"]} - {Status.STALE.code} if Status.STALE in statuses else told)
     hints = tuple(name for name, codes in HINTS.items() if codes.issuperset(stored))
     return ("filter_status", *hints), {"filter_status": told, "filter_stored": stored}

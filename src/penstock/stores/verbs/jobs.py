@@ -11,11 +11,13 @@ from uuid import UUID
 
 from penstock.core import event as kinds
 from penstock.core.errors import Conflict, IdempotencyConflict, LeaseLost, NotFound, StoreUnavailable
+from penstock.core.hints import Hint
 from penstock.core.job import FRONT, Alike, Claimed, Created, Draft, Held, LogLine, Phase, Place
 from penstock.core.outcome import Settlement
 from penstock.core.plan import Rows, Statement, Steps, reads, writes, writes_jointly, writes_once
 from penstock.core.transitions import BY_CODE, Status
 from penstock.core.worker import Duty, Pulse, SettleReport, WorkerInfo
+from penstock.stores.verbs import definitions as forms
 from penstock.stores.verbs import duties as reports
 from penstock.stores.verbs import endings, limits, rows
 from penstock.stores.verbs.hooks import take_hooks as take_hooks
@@ -245,8 +247,8 @@ def register_worker(worker: WorkerInfo, lease: int) -> Steps[None]:
         "id": worker.id, "name": worker.name, "host": worker.host, "pid": worker.pid, "slots": worker.slots,
         "lanes": json.dumps(worker.lanes), "code_version": worker.code_version, "lease": lease,
     }  # fmt: skip
-    if (yield Statement("register_worker", values)):
-        yield rows.event(kinds.WORKER_STARTED, subject=worker.id)
+    # In one round trip: a worker that starts while the store is slow has its lease before it is over.
+    yield Statement("register_worker", values, alone=True)
 
 
 @writes
@@ -365,10 +367,20 @@ def _explain(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
     same = yield Statement("find_jobs", columns={"id": [draft.id for draft in drafts]})
     answers = {job_id: Created(job_id, BY_CODE[told], created=True) for job_id, _, told in same}
     lanes = {draft.lane: draft for draft in drafts if draft.id not in answers}
-    for lane, key in (yield Statement("find_refusing", columns={"lane": sorted(lanes)})) if lanes else []:
+    refusing = (yield Statement("find_refusing", columns={"lane": sorted(lanes)})) if lanes else []
+    for lane, key, version, retired_by, removed in refusing:
         if key is None:
-            raise NotFound("definition", lanes[lane].definition, hint="Register it before jobs of it are created.")
-        raise Conflict(f"Definition {key!r} is disabled: no job of it can be created.", hint="Enable it first.")
+            raise NotFound("definition", lanes[lane].definition, hint=forms.UNREGISTERED)
+        if removed or retired_by is not None:
+            raise forms.closed(key, version, retired_by, removed=bool(removed))
+        raise Conflict(
+            f"Definition {key!r} is disabled: no job of it can be created.",
+            hint=Hint(
+                "Enable it first: app.enable(key).",
+                cli="Enable it first: `penstock definitions enable KEY`.",
+                http="Enable it first: POST /v1/definitions/{key}/enable.",
+            ),
+        )
     wanted = {limits.scoped(each, each.unique): each for each in drafts if each.unique is not None}
     if wanted:
         holders = yield Statement("find_unique", columns={"unique_key": list(wanted)})

@@ -188,8 +188,7 @@ def spend(answer: Quotas, taken: Rows) -> Steps[None]:
                     spent[bucket_name(key, bucket.count, bucket.period)] = bucket.full_at
                     keys.append(key)
     if spent:
-        names = sorted(spent)
-        yield Statement("save_buckets", columns={"name": names, "full_at": [spent[name] for name in names]})
+        yield _save_buckets(spent)
     yield from touch(keys)
 
 
@@ -272,14 +271,25 @@ def bucket_name(key: str, count: int, period: int) -> str:
 
 
 def _buckets(names: Sequence[str]) -> Steps[dict[str, int | None]]:
-    """When each of these buckets that is on record is full again; None where another transaction holds it."""
+    """When each of these buckets that is on record is full again; None where another transaction holds it.
+
+    Those that were written ahead of the clock, which was set back, are moved back with it.
+    """
     if not names:
         return {}
     found = yield Statement("read_buckets", columns={"name": list(names)})
+    levels = {name: None if full_at is None else full_at - lead for name, full_at, lead in found}
     leads = {name: lead for name, _, lead in found if lead}
     if leads:
+        yield _save_buckets({name: level for name, level in levels.items() if name in leads and level is not None})
         yield _hasten(leads)
-    return {name: None if full_at is None else full_at - lead for name, full_at, lead in found}
+    return levels
+
+
+def _save_buckets(levels: Mapping[str, int]) -> Statement:
+    """Write down when these buckets are full again."""
+    names = sorted(levels)
+    return Statement("save_buckets", columns={"name": names, "full_at": [levels[name] for name in names]})
 
 
 def _hasten(leads: Mapping[str, int]) -> Statement:

@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from penstock.core.errors import InvalidInput
+from penstock.core.hints import Hint
 from penstock.core.ids import is_id
 from penstock.core.instant import HOUR, MINUTE, from_datetime
 from penstock.core.job import Count, Job, JobFilter, Page
 from penstock.core.plan import Rows, Statement, Steps, reads
 from penstock.stores.verbs import rows
+from penstock.stores.verbs.search import search
 from penstock.stores.verbs.ways import AFTER_ALL, BEFORE_ALL, SIDE_BY_SIDE, Way, way
 
 MOST = 500
@@ -54,6 +56,9 @@ class _Sort:
 def count(which: JobFilter, cap: int = 10_000) -> Steps[Count]:
     if cap < 1:
         raise InvalidInput(f"The cap of a count must be at least 1, not {cap}.")
+    if which.searches:
+        found = yield from search(which, cap)
+        return Count(len(found.ids), capped=found.last is not None)
     along = yield from way(which, None)
     look = _look(along, cap)
     counted = Statement(f"count_jobs{along.variant}", {**along.values, "look": look}, parts=along.parts)
@@ -65,12 +70,15 @@ def count(which: JobFilter, cap: int = 10_000) -> Steps[Count]:
 def page(which: JobFilter, *, limit: int = 50, sort: str = "-createdAt", cursor: str | None = None) -> Steps[Page]:
     """`createdAt` is the order of the ids, which tell the time at which they were made and need no index more.
 
-    Jobs that have not ended are left out of lists by `finishedAt`.
+    Jobs that have not ended are left out of lists by `finishedAt`. A page of a search may have fewer jobs than `limit`
+    although more fit: its cursor names the last job looked through.
     """
     if not 1 <= limit <= MOST:
         raise InvalidInput(f"A page holds 1 to {MOST} jobs, not {limit}.")
     by = _sort(sort)
     place = None if cursor is None else _position(cursor, sort)
+    if which.searches:
+        return (yield from _searched(which, limit, sort, by, place))
     along = yield from way(which, by.field, *_bounds(by, place), down=by.way == "down")
     more: dict[str, object] = {"limit": limit + 1}
     parts: tuple[str, ...] = ("filter_finished",) if by.field == "finishedAt" and along.variant != "_by_end" else ()
@@ -84,7 +92,26 @@ def page(which: JobFilter, *, limit: int = 50, sort: str = "-createdAt", cursor:
     found = [rows.job(row) for row in read]
     if len(found) <= limit:
         return Page(found, None)
-    return Page(found[:limit], _cursor(sort, by, found[limit - 1]))
+    return Page(found[:limit], _cursor(sort, _key(by, found[limit - 1]), found[limit - 1].id))
+
+
+def _searched(which: JobFilter, limit: int, sort: str, by: _Sort, place: tuple[int | None, str] | None) -> Steps[Page]:
+    if by.field != "createdAt":
+        raise InvalidInput(
+            f"A search by error or params cannot be sorted by {sort}: it looks through jobs in order of creation.",
+            hint=Hint(
+                'Pass sort="createdAt", or sort="-createdAt" for the newest first.',
+                cli="Use `--sort createdAt`, or `--sort -createdAt` for the newest first.",
+                http="Send `sort=createdAt`, or `sort=-createdAt` for the newest first.",
+            ),
+        )
+    found = yield from search(which, limit, None if place is None else place[1], down=by.way == "down")
+    cursor = None if found.last is None else _cursor(sort, None, found.last)
+    if not found.ids:
+        return Page([], cursor, found.searched)
+    along = yield from way(JobFilter(job_id=tuple(found.ids)), by.field)
+    read = yield _reading(along, by, (), {"limit": limit})
+    return Page([rows.job(row) for row in read], cursor, found.searched)
 
 
 def _look(along: Way, cap: int) -> int:
@@ -98,8 +125,7 @@ def _look(along: Way, cap: int) -> int:
 
 def _reading(along: Way, by: _Sort, parts: tuple[str, ...], more: Mapping[str, object]) -> Statement:
     order = by.order(along.walks)
-    name = f"read_jobs{along.variant}" + (f"_{by.way}" if along.variant == "_by_status" else "")
-    return Statement(name, {**along.values, **more}, parts=along.parts + parts, order=order)
+    return Statement(along.reading(by.way), {**along.values, **more}, parts=along.parts + parts, order=order)
 
 
 def _in_spans(along: Way, by: _Sort, parts: tuple[str, ...], more: Mapping[str, object]) -> Steps[Rows]:
@@ -140,13 +166,17 @@ def _bounds(by: _Sort, place: tuple[int | None, str] | None) -> tuple[str, str]:
     return (place[1], AFTER_ALL) if by.way == "up" else (BEFORE_ALL, place[1])
 
 
-def _cursor(sort: str, by: _Sort, last: Job) -> str:
-    key: int | None = None
+def _key(by: _Sort, last: Job) -> int | None:
+    """What the last job of a page is sorted by, where that is not its id."""
     if by.field == "priority":
-        key = last.priority
-    elif by.field == "finishedAt" and last.finished_at is not None:
-        key = from_datetime(last.finished_at, "finishedAt")
-    text = json.dumps([sort, key, last.id], separators=(",", ":"))
+        return last.priority
+    if by.field == "finishedAt" and last.finished_at is not None:
+        return from_datetime(last.finished_at, "finishedAt")
+    return None
+
+
+def _cursor(sort: str, key: int | None, job_id: str) -> str:
+    text = json.dumps([sort, key, job_id], separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 

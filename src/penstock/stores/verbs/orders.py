@@ -21,29 +21,32 @@ _MOST = 2**31 - 1
 _SHORTEST_PERIOD = SECOND // 1000
 _PAUSE = ("pause_reason", "pause_by", "pause_at", "pause_until")
 _LIMITS = ("concurrency", "key_concurrency", "rate_count", "rate_period", "rate_per_key")
-_COLUMNS = ("enabled", *_PAUSE, *_LIMITS, *FOR_JOBS, "overrides")
+_COLUMNS = ("enabled", *_PAUSE, *_LIMITS, *FOR_JOBS, "overrides", "retired_at", "retired_by")
 _OVERRIDABLE = (*_LIMITS, *FOR_JOBS, *FOR_ATTEMPTS)
 
 
 @writes
 def pause(key: str, pause: Pause | None, *, by: str) -> Steps[None]:
-    control = yield from _hold(key)
+    control = yield from (_hold(key) if key == SYSTEM else hold_definition(key))
     changed = dict(zip(_PAUSE, _pause_columns(pause), strict=True))
     what = "system" if key == SYSTEM else "definition"
-    yield from _save(key, control, changed, f"{what}.resume" if pause is None else f"{what}.pause", by)
+    yield from save(key, control, changed, f"{what}.resume" if pause is None else f"{what}.pause", by)
 
 
 @writes
 def enable(key: str, enabled: bool, *, by: str) -> Steps[None]:
-    control = yield from _hold_definition(key)
-    yield from _save(key, control, {"enabled": enabled}, "definition.enable" if enabled else "definition.disable", by)
+    control = yield from hold_definition(key)
+    changed: dict[str, Any] = {"enabled": enabled}
+    if enabled and control["retired_at"] is not None:
+        changed |= {"retired_at": None, "retired_by": None}
+    yield from save(key, control, changed, "definition.enable" if enabled else "definition.disable", by)
 
 
 @writes
 def override(key: str, overrides: Mapping[str, object], *, by: str) -> Steps[None]:
     """Names that are left out keep what the code says: of limits, what that of the newest version says."""
     _check(key, overrides)
-    control = yield from _hold_definition(key)
+    control = yield from hold_definition(key)
     ((body,),) = yield Statement("newest_body", {"key": key})
     definition, _, problem = forms.read(key, 1, body, "{}")
     if problem is not None:
@@ -54,9 +57,27 @@ def override(key: str, overrides: Mapping[str, object], *, by: str) -> Steps[Non
             f"{key}: a rate_count needs a rate_period.", hint="Give it in microseconds: 1000000 is a second."
         )
     changed = {**wanted, **{name: overrides.get(name) for name in FOR_JOBS}, "overrides": json.dumps(dict(overrides))}
-    yield from _save(key, control, changed, "definition.override", by)
+    yield from save(key, control, changed, "definition.override", by)
     if limits_of_keys(wanted) != limits_of_keys(control):
         yield from limits.touch(limit_key for (limit_key,) in (yield Statement("held_back_keys", {"key": key})))
+
+
+def hold_definition(key: str) -> Steps[dict[str, Any]]:
+    """What operators have said about a definition, held until the transaction ends."""
+    if key == SYSTEM:
+        raise NotFound("definition", key, hint="The whole system can be paused, but this is said of one definition.")
+    control = yield from _hold(key)
+    if not (yield Statement("versions_of", {"key": key})):
+        raise _unknown(key)
+    return control
+
+
+def save(key: str, control: Mapping[str, Any], changed: Mapping[str, Any], action: str, by: str) -> Steps[None]:
+    """Keep what an operator says about it from now on; running workers learn of it."""
+    yield Statement("save_control", {"key": key, **control, **changed})
+    yield Statement("bump_controls", {"by": by})
+    before = {name: value for name, value in control.items() if name in changed}
+    yield audit.entry(by, action, key, before, dict(changed))
 
 
 def own_limits(definition: Definition) -> dict[str, Any]:
@@ -90,22 +111,13 @@ def _limits_of(overrides: Mapping[str, Any]) -> dict[str, Any]:
 def _hold(key: str) -> Steps[dict[str, Any]]:
     found = yield Statement("hold_control", {"key": key})
     if not found:
-        raise NotFound("definition", key, hint="Register it first; definitions come from code.")
+        raise _unknown(key)
     control = dict(zip(_COLUMNS, found[0], strict=True))
     return control | {name: bool(control[name]) for name in ("enabled", "rate_per_key")}
 
 
-def _hold_definition(key: str) -> Steps[dict[str, Any]]:
-    if key == SYSTEM:
-        raise NotFound("definition", key, hint="The whole system can be paused, but this is said of one definition.")
-    return (yield from _hold(key))
-
-
-def _save(key: str, control: Mapping[str, Any], changed: Mapping[str, Any], action: str, by: str) -> Steps[None]:
-    yield Statement("save_control", {"key": key, **control, **changed})
-    yield Statement("bump_controls", {"by": by})
-    before = {name: value for name, value in control.items() if name in changed}
-    yield audit.entry(by, action, key, before, dict(changed))
+def _unknown(key: str) -> NotFound:
+    return NotFound("definition", key, hint=forms.UNREGISTERED)
 
 
 def _pause_columns(pause: Pause | None) -> tuple[object, ...]:

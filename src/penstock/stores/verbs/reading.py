@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 from penstock.core.errors import InvalidInput
 from penstock.core.ids import is_id
-from penstock.core.job import Attempt, Job, JobFilter, Review, StoredLog
+from penstock.core.job import Attempt, Job, JobFilter, Phase, Review, StoredLog
 from penstock.core.plan import Statement, Steps, reads
 from penstock.stores.verbs import rows
 from penstock.stores.verbs.filters import filters
@@ -19,7 +21,7 @@ def get(job_ids: Sequence[str]) -> Steps[list[Job]]:
     wanted = tuple(job_id for job_id in dict.fromkeys(job_ids) if is_id(job_id))
     if not wanted:
         return []
-    parts, values = filters(JobFilter(ids=wanted))
+    parts, values = filters(JobFilter(job_id=wanted))
     values["limit"] = len(wanted)
     read = yield Statement("read_jobs", values, parts=parts, order="order_created_up")
     found = {row[0]: rows.job(row) for row in read}
@@ -30,7 +32,17 @@ def get(job_ids: Sequence[str]) -> Steps[list[Job]]:
 def attempts(job_id: str) -> Steps[list[Attempt]]:
     if not is_id(job_id):
         return []
-    return [rows.attempt(row) for row in (yield Statement("read_attempts", {"id": job_id}))]
+    found = [rows.attempt(row) for row in (yield Statement("read_attempts", {"id": job_id}))]
+    return (yield from with_tries(found)) if found else []
+
+
+def with_tries(found: Sequence[Attempt]) -> Steps[list[Attempt]]:
+    """Attempts, each with what is on record of the phases that it began."""
+    tries: dict[tuple[str, int], list[Phase]] = defaultdict(list)
+    ids = list(dict.fromkeys(each.job_id for each in found))
+    for phase in map(rows.phase, (yield Statement("tries_of", columns={"id": ids})) if ids else ()):
+        tries[phase.job_id, phase.fence].append(phase)
+    return [replace(each, phases=tuple(tries[each.job_id, each.fence])) for each in found]
 
 
 @reads

@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from penstock.core.definition import Definition, DefinitionRow, Pause
+from penstock.core.definition import Definition, DefinitionRow, Pause, Retirement
 from penstock.core.errors import NotFound
 from penstock.core.plan import Statement, Steps, reads, writes
 from penstock.stores.verbs import definitions as forms
-from penstock.stores.verbs import limits
+from penstock.stores.verbs import limits, undeclared
 from penstock.stores.verbs.lifetimes import lifetimes
 from penstock.stores.verbs.orders import limits_in_force, limits_of_keys
 from penstock.stores.verbs.rows import Row
@@ -27,6 +27,7 @@ def register(definitions: Sequence[Definition]) -> Steps[dict[tuple[str, int], i
         return {}
     yield Statement("register_controls", columns={"key": list(newest)})
     held = yield Statement("hold_controls", columns={"key": list(newest)})
+    yield from undeclared.come_back(list(newest))
     times = yield from lifetimes([each for _, each in ordered])
     yield Statement(
         "register_definitions",
@@ -34,6 +35,7 @@ def register(definitions: Sequence[Definition]) -> Steps[dict[tuple[str, int], i
             "key": [key for (key, _), _ in ordered],
             "version": [version for (_, version), _ in ordered],
             "body": [forms.to_text(each) for _, each in ordered],
+            "source": [each.source for _, each in ordered],
             "stale_after": [each.stale_after for _, each in ordered],
             "delete_after": [each.delete_after for _, each in ordered],
             **(times or {}),
@@ -55,7 +57,10 @@ def definitions() -> Steps[list[DefinitionRow]]:
 
 @reads
 def definition(key: str, version: int | None = None) -> Steps[DefinitionRow]:
-    found = [_row(row) for row in (yield Statement("read_definitions", {"key": key}))]
+    known = [_row(row) for row in (yield Statement("read_definitions", {"key": key}))]
+    found = [row for row in known if not row.removed or row.definition.version == version]
+    if known and not found:
+        raise forms.closed(key, known[-1].definition.version, None, removed=True)
     if not found:
         keys = [each for (each,) in (yield Statement("definition_keys"))]
         raise NotFound("definition", key, hint=_advice(key, keys))
@@ -97,7 +102,8 @@ def _is_hooked(definition: Definition) -> bool:
 
 
 def _row(row: Row) -> DefinitionRow:
-    key, version, lane, body, enabled, reason, by, at, until, overrides, registered_at, now = row
+    key, version, lane, body, enabled, reason, by, at, until, overrides, registered_at, now, *rest = row
+    retired_at, retired_by, declared_at, removed = rest
     definition, wanted, error = forms.read(key, version, body, overrides)
     paused = at is not None and (until is None or until > now)
     return DefinitionRow(
@@ -108,6 +114,9 @@ def _row(row: Row) -> DefinitionRow:
         overrides=wanted,
         registered_at=registered_at,
         error=error,
+        retired=None if retired_at is None else Retirement(retired_by, retired_at),
+        declared_at=declared_at,
+        removed=bool(removed),
     )
 
 

@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 from penstock.core.admin import Remains, Sweep
 from penstock.core.event import Event
-from penstock.core.instant import MINUTE, to_datetime
+from penstock.core.instant import MINUTE
 from penstock.core.job import Attempt, Phase, Review, StoredLog
+from penstock.core.phases import ONLY, with_phases
 from penstock.core.plan import Rows, Statement, Steps, writes
-from penstock.stores.verbs import rows
+from penstock.stores.verbs import rows, undeclared
 from penstock.stores.verbs.lifetimes import lifetimes
-from penstock.stores.verbs.reading import get
+from penstock.stores.verbs.reading import get, with_tries
 from penstock.stores.verbs.registration import definitions
 
 T = TypeVar("T")
@@ -57,27 +58,29 @@ def take_remains(limit: int = 50, hold: int = MINUTE) -> Steps[list[Remains]]:
         return []
     found = yield from get(sorted(marks)).steps()
     ids = [job.id for job in found]
-    secret = {
-        (row.definition.key, row.definition.version): None if row.error else row.definition.secret_fields
+    known = {
+        (row.definition.key, row.definition.version): row.definition
         for row in (yield from definitions().steps())
+        if not row.error
     }
-    attempts: Mapping[str, Sequence[Attempt]] = yield from _by_job("attempts_of", ids, rows.attempt)
+    attempts: Mapping[str, Sequence[Attempt]] = yield from _attempts(ids)
     phases: Mapping[str, Sequence[Phase]] = yield from _by_job("phases_of", ids, rows.phase)
     reviews: Mapping[str, Sequence[Review]] = yield from _by_job("reviews_of", ids, rows.review)
     logs: Mapping[str, Sequence[StoredLog]] = yield from _by_job("logs_of", ids, lambda row: rows.log(row[1:]))
-    events: Mapping[str, Sequence[Event]] = yield from _by_job("events_of", ids, _event, key=3)
+    events: Mapping[str, Sequence[Event]] = yield from _by_job("events_of", ids, rows.stored_event, key=3)
     return [
         Remains(
             job=job,
             mark=marks[job.id],
-            secret_fields=secret.get((job.definition, job.version)),
-            attempts=attempts[job.id],
+            secret_fields=definition.secret_fields if definition else None,
+            attempts=with_phases(job, attempts[job.id], definition.phases if definition else (ONLY,)),
             phases=phases[job.id],
             reviews=reviews[job.id],
             logs=logs[job.id],
             events=events[job.id],
         )
         for job in found
+        for definition in [known.get((job.definition_key, job.definition_version))]
     ]
 
 
@@ -117,6 +120,8 @@ def tidy(age: int, limit: int = 1000) -> Steps[int]:
     gone += len((yield Statement("drop_expired_sessions", {"limit": limit})))
     gone += len((yield Statement("drop_old_deliveries", {"age": age, "limit": limit})))
     gone += yield from _drop_receivers(age, limit)
+    yield from undeclared.note_declared()
+    yield from undeclared.show_unfinished()
     for name in _BY_AGE:
         gone += len((yield Statement(name, {"age": age, "limit": limit})))
     return gone
@@ -131,9 +136,12 @@ def _by_job(name: str, ids: Sequence[str], read: Callable[[Any], T], key: int = 
     return by_job
 
 
-def _event(row: rows.Row) -> Event:
-    seq, kind, at, job_id, subject, fence, data = row
-    return Event(seq, kind, to_datetime(at), job_id, subject, fence, data)
+def _attempts(ids: Sequence[str]) -> Steps[Mapping[str, Sequence[Attempt]]]:
+    found: Rows = yield Statement("attempts_of", columns={"id": ids})
+    by_job: dict[str, list[Attempt]] = defaultdict(list)
+    for each in (yield from with_tries([rows.attempt(row) for row in found])):
+        by_job[each.job_id].append(each)
+    return by_job
 
 
 def _drop_receivers(age: int, limit: int) -> Steps[int]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from penstock.core import event as kinds
 from penstock.core.admin import Setting
+from penstock.core.event import Event
 from penstock.core.instant import maybe_datetime, to_datetime
 from penstock.core.job import Attempt, Claimed, Job, Phase, Review, StoredLog
 from penstock.core.outcome import RETURNED_NOTHING, Cause, Outcome, Settlement
@@ -54,6 +55,16 @@ def events(told: Sequence[tuple[str, str, str]]) -> Statement:
     return Statement(
         "save_events", columns={"kind": kinds, "job_id": none, "subject": subjects, "fence": none, "data": data}
     )
+
+
+def stored_event(row: Row) -> Event:
+    """A row of the feed as an event; the order of its columns is that of the fields."""
+    seq, kind, at, job_id, subject, fence, data, number, took, source, schedule, expression = row
+    duration = None if took is None or kind not in kinds.ENDINGS else max(0, took) / 1e6
+    return Event(
+        seq, kind, to_datetime(at), job_id, subject, fence, data, attempt=number, duration=duration,
+        source=source or None, schedule_id=schedule, schedule_expression=expression,
+    )  # fmt: skip
 
 
 def settlement_columns(settlements: Sequence[Settlement]) -> dict[str, Sequence[object]]:
@@ -129,18 +140,18 @@ def job(row: Row) -> Job:
     # What its attempts said last is how far the last phase began or had come.
     done = BY_CODE[stored] is Status.SUCCEEDED
     return Job(
-        id=job_id, definition=definition, version=version, status=BY_CODE[status],
-        outcome=BY_CODE[stored] if BY_CODE[stored].terminal else None, params=params, result=result, error=error,
-        error_type=error_type, attempts=attempts, max_attempts=max_attempts, lost=lost, fence=fence,
+        id=job_id, definition_key=definition, definition_version=version, status=BY_CODE[status],
+        outcome=BY_CODE[stored] if BY_CODE[stored].terminal else None, params_text=params, result_text=result,
+        error=error, error_type=error_type, attempts=attempts, max_attempts=max_attempts, lost=lost, fence=fence,
         generation=generation, priority=priority, progress=100.0 if done else percent, progress_message=message,
         current_phase=phase_name, reference_type=reference_type, reference_id=reference_id,
         tags=tuple(json.loads(tags)) if tags else (), idempotency_key=idempotency_key,
         concurrency_key=unscoped(limit_key), unique=unscoped(unique_key), blocked=bool(blocked),
-        webhook_url=webhook_url, schedule=schedule, scheduled_for=maybe_datetime(scheduled_for), parent=parent,
-        rerun_of=rerun_of, actor=actor, created_at=to_datetime(created_at), due_at=to_datetime(due_at),
+        webhook_url=webhook_url, schedule_id=schedule, scheduled_for=maybe_datetime(scheduled_for), parent_id=parent,
+        rerun_of=rerun_of, actor=actor, created_at=to_datetime(created_at), run_at=to_datetime(due_at),
         queued_at=maybe_datetime(queued_at), started_at=maybe_datetime(started_at),
         finished_at=maybe_datetime(finished_at), updated_at=to_datetime(updated_at),
-        stale_at=maybe_datetime(stale_at), cancel_requested_at=maybe_datetime(cancel_at), worker=worker,
+        stale_at=maybe_datetime(stale_at), cancel_requested_at=maybe_datetime(cancel_at), worker_id=worker,
         webhook_sent=None if webhook_sent is None else bool(webhook_sent),
         duration=None if ran_until is None or started_at is None else max(0, ran_until - started_at) / 1e6,
     )  # fmt: skip
@@ -214,6 +225,7 @@ def worker(row: Row) -> WorkerRow:
     return WorkerRow(
         id=worker_id, name=name, host=host, pid=pid, lanes=tuple(json.loads(lanes)), slots=slots,
         code_version=code_version, started_at=to_datetime(started_at), heartbeat_at=to_datetime(heartbeat_at),
-        live=bool(live), ended=ended, duties=reports.from_text(duties, age or 0), lease_until=maybe_datetime(until),
+        live=bool(live), ended=ended, duties=reports.from_text(duties, age or 0),
+        lease_expires_at=maybe_datetime(until),
         figures=reports.figures_from_text(figures),
     )  # fmt: skip

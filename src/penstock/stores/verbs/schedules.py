@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from penstock.core import event as kinds
+from penstock.core import payload
 from penstock.core.definition import Pause
 from penstock.core.errors import NotFound, RevisionConflict
 from penstock.core.instant import maybe_datetime, to_datetime
@@ -19,14 +20,14 @@ from penstock.core.secrets import mask_params
 from penstock.core.shape import iso
 from penstock.stores.verbs import audit, definitions, jobs, rows
 
-_APART = ("key", "owner", "enabled", "next_run_at")
+_APART = ("key", "expression", "owner", "enabled", "next_run_at")
 """Fields that have a column of their own and are left out of the text."""
 _LONGEST_ERROR = 300
 
 
 def to_text(schedule: Schedule) -> str:
     """A schedule as JSON text; its fields keep their names."""
-    facts = {name: value for name, value in dataclasses.asdict(schedule).items() if name not in _APART}
+    facts = {name: value for name, value in _fields(schedule).items() if name not in _APART}
     return json.dumps(facts, ensure_ascii=False)
 
 
@@ -34,7 +35,7 @@ def from_text(text: str, **apart: Any) -> Schedule:
     """The schedule that `to_text` wrote, with the fields that are kept apart."""
     facts = json.loads(text)
     facts |= {"kind": Kind(facts["kind"]), "missed": Missed(facts["missed"]), "overlap": Overlap(facts["overlap"])}
-    return Schedule(**facts, **apart)
+    return Schedule(params_text=facts.pop("params"), **facts, **apart)
 
 
 @writes_once
@@ -138,7 +139,7 @@ def tick_all(turns: Sequence[Ticking]) -> Steps[list[Ticked]]:
 def ticks(key: str, limit: int = 50) -> Steps[list[dict[str, Any]]]:
     return [
         {
-            "instant": to_datetime(instant),
+            "scheduledFor": to_datetime(instant),
             "verdict": verdict,
             "passedOver": passed_over,
             "jobId": job_id,
@@ -272,7 +273,7 @@ def _passed_over(turns: Sequence[Ticking], verdicts: Mapping[Tick, str]) -> Stat
 
 
 def _facts_of(tick: Tick) -> dict[str, object]:
-    return {"instant": iso(to_datetime(tick.instant)), "passedOver": tick.passed_over}
+    return {"scheduledFor": iso(to_datetime(tick.instant)), "passedOver": tick.passed_over}
 
 
 def _values(schedule: Schedule) -> dict[str, Any]:
@@ -282,12 +283,19 @@ def _values(schedule: Schedule) -> dict[str, Any]:
 def _facts(schedule: Schedule) -> Steps[dict[str, Any]]:
     """A schedule as the audit shows it: with secret parameters masked, or all of them while nobody knows which are."""
     secret: set[str] = set()
-    known = yield Statement("read_definitions", {"key": schedule.definition})
+    known = yield Statement("read_definitions", {"key": schedule.definition_key})
     for key, version, _, body, *_ in known:
         definition, _, problem = definitions.read(key, version, body, "{}")
-        secret |= set(json.loads(schedule.params) if problem else definition.secret_fields)
-    shown = mask_params(schedule.params, tuple(secret if known else json.loads(schedule.params)))
-    return {**dataclasses.asdict(schedule), "params": shown}
+        secret |= set(json.loads(schedule.params_text) if problem else definition.secret_fields)
+    shown = mask_params(schedule.params_text, tuple(secret if known else json.loads(schedule.params_text)))
+    facts = {payload.camel(name): value for name, value in _fields(schedule).items()}
+    return {**facts, "params": shown}
+
+
+def _fields(schedule: Schedule) -> dict[str, Any]:
+    """The fields of a schedule by name; its parameters, as text, are called `params`."""
+    facts = dataclasses.asdict(schedule)
+    return {"params": facts.pop("params_text"), **facts}
 
 
 def _stored_facts(stored: ScheduleRow) -> Steps[dict[str, Any]]:
@@ -299,8 +307,11 @@ def _pause_facts(pause: Pause | None) -> dict[str, Any] | None:
 
 
 def _row(row: rows.Row) -> ScheduleRow:
-    key, body, owner, enabled, next_run_at, mark, reason, by, at, until, revision, created_at, updated_at = row
-    schedule, error = _read(body, key=key, owner=owner, enabled=bool(enabled), next_run_at=next_run_at)
+    key, body, expression, owner, enabled, next_run_at, mark, *pause, revision, created_at, updated_at = row
+    reason, by, at, until = pause
+    schedule, error = _read(
+        body, key=key, expression=expression, owner=owner, enabled=bool(enabled), next_run_at=next_run_at
+    )
     return ScheduleRow(
         schedule=schedule,
         revision=revision,
@@ -319,4 +330,4 @@ def _read(body: str, **apart: Any) -> tuple[Schedule, str | None]:
         return from_text(body, **apart), None
     except Exception as error:
         what = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
-        return Schedule(definition="", kind=Kind.ONCE, expression="", **apart), what
+        return Schedule(definition_key="", kind=Kind.ONCE, **apart), what

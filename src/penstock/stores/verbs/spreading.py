@@ -18,7 +18,7 @@ from penstock.core.job import Job, Phase
 from penstock.core.phases import ONLY, all_phases
 from penstock.core.plan import Statement, Steps, writes
 from penstock.core.secrets import SecretPolicy
-from penstock.core.webhook import DEFAULT_KINDS, GLOBAL, OF_JOB, Mask, Spread, body, message_id, wants
+from penstock.core.webhook import DEFAULT_EVENTS, GLOBAL, OF_JOB, Mask, Spread, body, message_id, wants
 from penstock.core.webhook_url import origin
 from penstock.stores.verbs import feed
 from penstock.stores.verbs.jobs import phases_of
@@ -32,14 +32,14 @@ class _Asking:
 
     endpoint: str
     url: str
-    kinds: Sequence[str] = DEFAULT_KINDS
+    kinds: Sequence[str] = DEFAULT_EVENTS
     definitions: Sequence[str] = ()
     since: int = 0
 
     def wants(self, event: Event, job: Job | None) -> bool:
-        if not wants(self.kinds, event.kind) or from_datetime(event.at, "at") < self.since:
+        if not wants(self.kinds, event.type) or from_datetime(event.at, "at") < self.since:
             return False
-        return not self.definitions or (job is not None and job.definition in self.definitions)
+        return not self.definitions or (job is not None and job.definition_key in self.definitions)
 
 
 @writes
@@ -91,7 +91,7 @@ def _deliver(events: Sequence[Event], global_url: str | None, mask: Mask) -> Ste
     ]
     if global_url is not None:
         asking.append(_Asking(GLOBAL, global_url))
-    told = [event for event in events if any(wants(each.kinds, event.kind) for each in asking)]
+    told = [event for event in events if any(wants(each.kinds, event.type) for each in asking)]
     own = yield from _with_own_url(events)
     if not told and not own:
         return 0
@@ -103,13 +103,13 @@ def _deliver(events: Sequence[Event], global_url: str | None, mask: Mask) -> Ste
     }
     for event in events:
         job = jobs.get(event.job_id or "")
-        if event.job_id is not None and job is None and event.kind != kinds.DELETED:
+        if event.job_id is not None and job is None and event.type != kinds.DELETED:
             continue
         for each in _askers(asking, event, job):
             message = message_id(each.endpoint, event)
             receiver = _receiver(each)
             text = body(message, event, job, params[job.id], phases[job.id]) if job else body(message, event, None)
-            row = (message, each.endpoint, event.seq, receiver, each.url, event.kind, event.job_id, text)
+            row = (message, each.endpoint, event.seq, receiver, each.url, event.type, event.job_id, text)
             for name, value in zip(columns, row, strict=True):
                 columns[name].append(value)
     if not columns["id"]:
@@ -120,7 +120,7 @@ def _deliver(events: Sequence[Event], global_url: str | None, mask: Mask) -> Ste
 
 def _with_own_url(events: Sequence[Event]) -> Steps[set[str]]:
     """The jobs among those told of that brought a URL along."""
-    ids = sorted({event.job_id for event in events if event.job_id is not None and wants(DEFAULT_KINDS, event.kind)})
+    ids = sorted({event.job_id for event in events if event.job_id is not None and wants(DEFAULT_EVENTS, event.type)})
     if not ids:
         return set()
     return {job_id for (job_id,) in (yield Statement("jobs_with_webhooks", columns={"id": ids}))}
@@ -150,7 +150,7 @@ def _shown(jobs: Collection[Job], mask: Mask) -> Steps[tuple[dict[str, str], dic
     names: dict[tuple[str, int], Sequence[str]] = {}
     shown: dict[str, str] = {}
     for job in jobs:
-        kind = (job.definition, job.version)
+        kind = (job.definition_key, job.definition_version)
         if kind not in secret:
             try:
                 found = (yield from definition(*kind).steps()).definition
@@ -158,7 +158,7 @@ def _shown(jobs: Collection[Job], mask: Mask) -> Steps[tuple[dict[str, str], dic
             except (NotFound, InvalidDefinition):
                 secret[kind], names[kind] = None, (ONLY,)
         fields = secret[kind]
-        shown[job.id] = "null" if fields is None else mask(fields, job.params)
-    named = {job.id: names[job.definition, job.version] for job in jobs}
+        shown[job.id] = "null" if fields is None else mask(fields, job.params_text)
+    named = {job.id: names[job.definition_key, job.definition_version] for job in jobs}
     kept = yield from phases_of([job_id for job_id, each in named.items() if len(each) > 1]).steps()
     return shown, {job.id: all_phases(job, named[job.id], kept.get(job.id, ())) for job in jobs}

@@ -100,7 +100,7 @@ def stats(since: int | None = None) -> Steps[Stats]:
     begin = now - HOUR if since is None else since
     if begin + MINUTE < now - LONGEST or begin > now:
         raise InvalidInput(
-            f"Figures reach back for {LONGEST // DAY} days at most, and not ahead.", hint="Ask for a later `since`."
+            f"Figures reach back for {LONGEST // DAY} days at most, and not ahead.", hint="Ask for a later time."
         )
     grain = 1 if begin + MINUTE >= now - DAY else _HOUR
     first = begin // MINUTE // grain * grain

@@ -13,7 +13,7 @@ from uuid import UUID
 from penstock.core.instant import DAY
 from penstock.core.job import JobFilter
 from penstock.core.plan import Statement, Steps
-from penstock.core.transitions import ACTIVE, TERMINAL, Status
+from penstock.core.transitions import ACTIVE, SETS, TERMINAL, Status
 from penstock.stores.verbs.filters import HINTS, filters
 
 LITTLE = 10_000
@@ -26,7 +26,7 @@ TRUST = DAY // 2
 """As far as the time that an id tells may be from the time at which its job was created."""
 BEFORE_ALL, AFTER_ALL = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
-_ENDS = tuple(sorted(status.code for status in TERMINAL - {Status.STALE}))
+_ENDS = SETS["ended"]
 _LIVE = {
     "scheduled": {Status.SCHEDULED}, "queued": {Status.QUEUED}, "running": {Status.RUNNING, Status.CANCELLING},
     "review": {Status.REVIEW_NEEDED},
@@ -34,18 +34,18 @@ _LIVE = {
 _CHECKS = {
     f"filter_{name}": f"check_{name}"
     for name in (
-        "tag", "fingerprint", "schedule", "parent", "reference_type", "reference_id", "definition", "status",
+        "tag", "fingerprint", "schedule_id", "parent_id", "reference_type", "reference_id", "definition_key", "status",
         "created_from", "created_to",
     )
 }  # fmt: skip
 _LOOKED_UP = {
-    f"check_{name}" for name in ("tag", "fingerprint", "schedule", "parent", "reference_type", "reference_id")
+    f"check_{name}" for name in ("tag", "fingerprint", "schedule_id", "parent_id", "reference_type", "reference_id")
 }
 # What is asked for, and the conditions that need no check when it is walked along.
 _SOURCES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "tag": ("_by_tag", {"filter_tag": ()}),
-    "schedule": ("_by_detail", {"filter_schedule": ("along_schedule",)}),
-    "parent": ("_by_detail", {"filter_parent": ("along_parent",)}),
+    "schedule_id": ("_by_detail", {"filter_schedule_id": ("along_schedule_id",)}),
+    "parent_id": ("_by_detail", {"filter_parent_id": ("along_parent_id",)}),
     "reference_type": (
         "_by_detail",
         {"filter_reference_type": ("along_reference_type",), "filter_reference_id": ("along_reference_id",)},
@@ -55,13 +55,13 @@ _SOURCES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
 # Those that know the priorities of their jobs.
 _RANKED: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "tag priority": ("_by_tag_priority", {"filter_tag": ()}),
-    "schedule priority": ("_by_schedule_priority", {"filter_schedule": ()}),
+    "schedule_id priority": ("_by_schedule_priority", {"filter_schedule_id": ()}),
 }
 # What is asked for, and the conditions under which all of it is gathered.
 _GATHERED: dict[str, dict[str, tuple[str, ...]]] = {
     "tag": {"filter_tag": ("among_tag",)},
-    "schedule": {"filter_schedule": ("among_schedule",)},
-    "parent": {"filter_parent": ("among_parent",)},
+    "schedule_id": {"filter_schedule_id": ("among_schedule_id",)},
+    "parent_id": {"filter_parent_id": ("among_parent_id",)},
     "reference_type": {"filter_reference_type": ("among_reference_type",)},
     "reference_id": {"filter_reference_type": (), "filter_reference_id": ("among_reference_id",)},
     "fingerprint": {"filter_fingerprint": ("among_fingerprint",)},
@@ -70,6 +70,8 @@ _WALKED = {
     "_by_tag": "createdAt", "_by_detail": "createdAt", "_by_failure": "createdAt", "_by_lane": "createdAt",
     "_by_tag_priority": "priority", "_by_schedule_priority": "priority",
 }  # fmt: skip
+_DIRECTED = {"_by_status", "_by_lane"}
+"""Variants with a statement for each direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,10 @@ class Way:
         """The order in which what is walked along gives the jobs."""
         return _WALKED.get(self.variant)
 
+    def reading(self, direction: str) -> str:
+        """The statement that reads jobs this way, `up` or `down`."""
+        return f"read_jobs{self.variant}" + (f"_{direction}" if self.variant in _DIRECTED else "")
+
     @property
     def looks_up(self) -> bool:
         """Whether something else than the job has to be looked up to see whether it fits."""
@@ -95,34 +101,47 @@ class Way:
     @property
     def walks_past(self) -> bool:
         """Whether it may have to go past many jobs that do not fit."""
-        fits = {"check_status", "check_definition"}
+        fits = {"check_status", "check_definition_key"}
         return self.variant == "_by_end" and not fits.issuperset(self.parts)
 
 
 def way(
-    which: JobFilter, order: str | None, after: str = BEFORE_ALL, before: str = AFTER_ALL, *, down: bool = False
+    which: JobFilter,
+    order: str | None,
+    after: str = BEFORE_ALL,
+    before: str = AFTER_ALL,
+    *,
+    down: bool = False,
+    moves: bool = False,
 ) -> Steps[Way]:
     """`order` is what a list is sorted by, None for a count; ids lie between `after` and `before`.
 
-    `down`: the newest, the last or the most urgent come first.
+    `down`: the newest, the last or the most urgent come first. `moves`: these ids are given again for each part of a
+    walk, and much is not gathered.
     """
     parts, values = filters(which)
     parts = tuple(part for part in parts if part not in HINTS)
     after, before = _between(which, after, before)
-    values |= _standing(which.status) | {"after": after, "before": before, "key": which.definition}
-    bounded = (after, before) != (BEFORE_ALL, AFTER_ALL)
+    values |= _standing(which.status) | {"after": after, "before": before, "key": which.definition_key}
+    bounded = moves or (after, before) != (BEFORE_ALL, AFTER_ALL)
     best = natural = _natural(which, order)
     little, size = "", 0
     if rivals := _rivals(which, order, best):
         best, little, size = yield from _smallest(which, order, best, rivals, values)
-    if size > LITTLE and order != "finishedAt" and best not in ("", "_by_status", "_by_priority", "_by_end"):
+    if moves and best == "_by_status" and which.status is not None:
+        size = max(size, (yield from _ended(which.status, which.definition_key)))
+        if size > LITTLE:
+            best = "" if which.definition_key is None else "_by_lane"
+    far = moves or best not in ("", "_by_status", "_by_priority", "_by_end")
+    if size > LITTLE and order != "finishedAt" and far:
         edge = yield from _edge(which.status, values, down=down)
         values |= edge
         bounded = bounded or bool(edge)
     unordered = best == "reference_type" and which.reference_id is None and order is not None
     if unordered or (order in ("finishedAt", "priority") and best in _SOURCES):
         return _among(best, parts, values, bounded=bounded)
-    found = _along(best, parts, values, bounded=bounded)
+    # Pages of a definition lie between these ids in any case.
+    found = _along(best, parts, values, bounded=bounded and (best != "_by_lane" or order is None))
     if best == natural == "_by_end" and little in _SOURCES:
         return replace(found, other=_among(little, parts, values, bounded=bounded))
     return found
@@ -132,7 +151,7 @@ def _along(best: str, parts: tuple[str, ...], values: dict[str, object], *, boun
     """The conditions and values for a walk along a source, or in an order."""
     variant, along = (_SOURCES | _RANKED).get(best, (best, {}))
     if variant == "_by_lane":
-        along = {"filter_definition": ()}
+        along = {"filter_definition_key": ()}
     if variant in _WALKED:
         along = {"filter_tag": ("check_walked_tag",), **along}
     kept = tuple(part for each in parts for part in along.get(each, (_CHECKS.get(each, each),)))
@@ -161,7 +180,7 @@ def _bounds(variant: str, parts: tuple[str, ...]) -> str:
 
 def _natural(which: JobFilter, order: str | None) -> str:
     """The walk that is in the order asked for, or a source that is."""
-    if which.ids is not None:
+    if which.job_id is not None:
         return ""
     if order in ("finishedAt", "priority"):
         return "_by_end" if order == "finishedAt" else "_by_priority"
@@ -171,20 +190,20 @@ def _natural(which: JobFilter, order: str | None) -> str:
             return name
     if which.status is not None:
         return "_by_status"
-    return "" if which.definition is None else "_by_lane"
+    return "" if which.definition_key is None else "_by_lane"
 
 
 def _rivals(which: JobFilter, order: str | None, natural: str) -> list[str]:
     """What might leave less than the natural way has to walk; none when there is nothing to choose."""
-    if which.ids is not None:
+    if which.job_id is not None:
         return []
     rivals = [name for name in _SOURCES if getattr(which, name) is not None]
     if which.created_from is not None or which.created_to is not None:
         rivals.append("span")
     if which.status is not None and set(which.status) & ACTIVE and order == "createdAt":
         rivals.append("live")
-    if which.definition is not None and rivals:
-        rivals.append("definition")
+    if which.definition_key is not None and rivals:
+        rivals.append("definition_key")
     return [] if rivals == [natural] and which.status is None else rivals
 
 
@@ -201,11 +220,12 @@ def _smallest(
         "measure_filters", asked
     )
     sizes = {
-        "tag": tag, "schedule": schedule, "parent": parent, "reference_type": reference, "fingerprint": fingerprint,
-        "definition": definition, "live": live, "span": MEASURED if span >= wide else span // SIDE_BY_SIDE,
+        "tag": tag, "schedule_id": schedule, "parent_id": parent, "reference_type": reference,
+        "fingerprint": fingerprint,
+        "definition_key": definition, "live": live, "span": MEASURED if span >= wide else span // SIDE_BY_SIDE,
     }  # fmt: skip
     if which.status is not None:
-        sizes["status"] = live + (yield from _ended(which.status, which.definition))
+        sizes["status"] = live + (yield from _ended(which.status, which.definition_key))
         rivals = [*(each for each in rivals if each != "live"), "status"]
     if "reference_type" in rivals and reference >= MEASURED:
         # There is no order in it, and all of it would be sorted.
@@ -218,9 +238,9 @@ def _smallest(
         return _in_priority(which, best, size), best, size
     if order == "finishedAt" and (best not in (*_SOURCES, "span") or size > LITTLE):
         return natural, best, size
-    if best == "status" and order is not None and live > LITTLE and which.definition is None:
+    if best == "status" and order is not None and live > LITTLE and which.definition_key is None:
         return "", best, size
-    return {"span": "", "status": "_by_status", "definition": "_by_lane"}.get(best, best), best, size
+    return {"span": "", "status": "_by_status", "definition_key": "_by_lane"}.get(best, best), best, size
 
 
 def _in_priority(which: JobFilter, best: str, size: int) -> str:
@@ -229,9 +249,9 @@ def _in_priority(which: JobFilter, best: str, size: int) -> str:
     A walk is as long as it may be, and cannot be tried: what a condition leaves is gathered where nothing knows its
     priorities.
     """
-    if best in ("status", "definition"):
+    if best in ("status", "definition_key"):
         return "_by_priority"
-    ranked = best if best in ("tag", "schedule") else "tag" if which.tag is not None else "schedule"
+    ranked = best if best in ("tag", "schedule_id") else "tag" if which.tag is not None else "schedule_id"
     if getattr(which, ranked) is not None and (best == ranked or size > LITTLE):
         return f"{ranked} priority"
     if best == "span":

@@ -185,7 +185,7 @@ def delivery(delivery_id: str) -> Steps[DeliveryDetail]:
 @writes
 def redeliver(delivery_id: str, *, by: str) -> Steps[DeliveryDetail]:
     before = (yield from _detail(delivery_id)).delivery
-    if before.endpoint not in (GLOBAL, OF_JOB) and (yield from _find(before.endpoint)) is None:
+    if before.webhook_id not in (GLOBAL, OF_JOB) and (yield from _find(before.webhook_id)) is None:
         raise Conflict(f"The endpoint of delivery {delivery_id!r} was removed.", hint="There is nobody to send it to.")
     if (yield Statement("redeliver", {"id": delivery_id})):
         yield audit.entry(by, "webhook.redeliver", delivery_id, {"status": before.status}, {"status": WAITING})
@@ -276,14 +276,14 @@ def _number(cursor: str) -> int:
 def _values(draft: EndpointDraft) -> dict[str, Any]:
     return {
         "id": draft.id, "url": draft.url, "description": draft.description, "enabled": draft.enabled,
-        "kinds": json.dumps(draft.kinds), "definitions": json.dumps(draft.definitions),
+        "kinds": json.dumps(draft.events), "definitions": json.dumps(draft.definition_keys),
     }  # fmt: skip
 
 
 def _facts(what: EndpointDraft | Endpoint) -> dict[str, Any]:
     return {
-        "url": what.url, "description": what.description, "kinds": list(what.kinds),
-        "definitions": list(what.definitions), "enabled": what.enabled,
+        "url": what.url, "description": what.description, "events": list(what.events),
+        "definitionKeys": list(what.definition_keys), "enabled": what.enabled,
     }  # fmt: skip
 
 
@@ -298,8 +298,8 @@ def _endpoint(row: rows.Row) -> Endpoint:
         open_until, success_at, failure_at, created_at, updated_at, revision,
     ) = row  # fmt: skip
     return Endpoint(
-        id=endpoint_id, url=url, description=description, kinds=tuple(json.loads(asked)),
-        definitions=tuple(json.loads(definitions)), enabled=bool(enabled),
+        id=endpoint_id, url=url, description=description, events=tuple(json.loads(asked)),
+        definition_keys=tuple(json.loads(definitions)), enabled=bool(enabled),
         secret_hints=tuple(each for each in (hint, old_hint) if each), previous_secret_until=maybe_datetime(old_until),
         disabled_reason=reason, failures=failures, open_until=maybe_datetime(open_until),
         last_success_at=maybe_datetime(success_at), last_failure_at=maybe_datetime(failure_at),
@@ -310,7 +310,7 @@ def _endpoint(row: rows.Row) -> Endpoint:
 def _delivery(row: rows.Row) -> Delivery:
     delivery_id, endpoint_id, url, kind, job_id, status, tries, due_at, created_at, ended_at, code, error, seq = row
     return Delivery(
-        id=delivery_id, endpoint=endpoint_id, url=url, kind=kind, job_id=job_id, status=status, tries=tries,
-        due_at=to_datetime(due_at), created_at=to_datetime(created_at), ended_at=maybe_datetime(ended_at),
+        id=delivery_id, webhook_id=endpoint_id, url=url, type=kind, job_id=job_id, status=status, tries=tries,
+        due_at=to_datetime(due_at), created_at=to_datetime(created_at), finished_at=maybe_datetime(ended_at),
         status_code=code, error=error, seq=seq,
     )  # fmt: skip

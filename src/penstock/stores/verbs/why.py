@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from penstock.core.definition import Pause
+from penstock.core.definition import Pause, Retirement
 from penstock.core.errors import NotFound
 from penstock.core.ids import is_id
 from penstock.core.plan import Statement, Steps, reads
-from penstock.core.transitions import BY_CODE, WAITING, Status
+from penstock.core.transitions import BY_CODE, PENDING, Status
 from penstock.core.why import MOST_AHEAD, MOST_HOLDERS, Facts, Full, Reason, reasons
 from penstock.core.worker_config import SETTING, disabled_in
 from penstock.stores.verbs import limits, rows
@@ -18,7 +18,7 @@ from penstock.stores.verbs.unserved import served_lanes
 _COLUMNS = (
     "key", "version", "lane", "status", "stored", "due_at", "rank", "blocked", "rate_paid", "limit_key", "worker",
     "started_at", "finished_at", "cancel_at", "concurrency", "key_concurrency", "rate_count", "rate_period",
-    "rate_per_key", "now", "pause", "system_pause",
+    "rate_per_key", "now", "pause", "system_pause", "retired",
 )  # fmt: skip
 
 
@@ -27,9 +27,9 @@ def why(job_id: str) -> Steps[list[Reason]]:
     found = (yield Statement("why_job", {"id": job_id})) if is_id(job_id) else []
     if not found:
         raise NotFound("job", job_id, hint="It was never created here, or it has been deleted.")
-    row = dict(zip(_COLUMNS, (*found[0][:20], found[0][20:24], found[0][24:]), strict=True))
+    row = dict(zip(_COLUMNS, (*found[0][:20], found[0][20:24], found[0][24:28], found[0][28:]), strict=True))
     facts = _facts(row)
-    if facts.status in WAITING:
+    if facts.status in PENDING:
         facts = yield from _around(job_id, row, facts)
     return reasons(facts)
 
@@ -40,7 +40,7 @@ def unserved() -> Steps[list[tuple[str, int, int]]]:
     lanes = {(key, version): lane for key, version, lane in (yield Statement("all_lanes"))}
     waiting: dict[tuple[str, int], int] = {}
     for key, version, status, n in (yield Statement("read_counts")):
-        if BY_CODE[status] in WAITING:
+        if BY_CODE[status] in PENDING:
             waiting[key, version] = waiting.get((key, version), 0) + n
     return [(*pair, n) for pair, n in sorted(waiting.items()) if n > 0 and lanes[pair] not in served]
 
@@ -59,6 +59,7 @@ def _facts(row: dict[str, Any]) -> Facts:
         outcome=stored if stored.terminal else None, worker=row["worker"], started_at=row["started_at"],
         finished_at=row["finished_at"], cancel_at=row["cancel_at"], put_off=bool(row["rate_paid"]),
         system_pause=_pause(row["system_pause"], now), pause=_pause(row["pause"], now),
+        retired=None if row["retired"][1] is None else Retirement(*row["retired"]),
         key=rows.unscoped(row["limit_key"]),
     )  # fmt: skip
 

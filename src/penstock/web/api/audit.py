@@ -16,7 +16,7 @@ from penstock.web.routing import Route, endpoint, json_text
 from penstock.web.shapes import figures as shapes
 from penstock.web.shapes.base import PageLimit
 
-router = APIRouter(route_class=Route)
+router: APIRouter = APIRouter(route_class=Route)
 
 
 @endpoint(router, "GET", "/v1/audit", role=Role.VIEWER, answer=shapes.AuditList)

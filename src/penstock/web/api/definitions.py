@@ -25,7 +25,7 @@ from penstock.web.routing import Route, endpoint, json_text
 from penstock.web.shapes import definitions as shapes
 from penstock.web.shapes.base import PageLimit
 
-router = APIRouter(route_class=Route)
+router: APIRouter = APIRouter(route_class=Route)
 
 
 @endpoint(router, "GET", "/v1/definitions", role=Role.VIEWER, answer=shapes.DefinitionList)
@@ -85,6 +85,32 @@ async def disable_definition(call: Call, key: str) -> Response:
 
 
 @endpoint(
+    router, "POST", "/v1/definitions/{key:key}/retire", role=Role.ADMIN, answer=shapes.Definition,
+    refusals=("not_found", "conflict"),
+)  # fmt: skip
+async def retire_definition(call: Call, key: str) -> Response:
+    """Refuse the creation of jobs of a definition that no code declares any more, and disable its code's schedules.
+
+    Jobs that wait keep waiting, and can be cancelled. Code that declares it again, or `enable`, brings it back."""
+    await call.app.aretire_definition(key, by=call.by)
+    return await _told(call, key)
+
+
+@endpoint(
+    router, "DELETE", "/v1/definitions/{key:whole}", role=Role.ADMIN, answer=None, status=204,
+    refusals=("not_found", "conflict"),
+)  # fmt: skip
+async def remove_definition(
+    call: Call, key: str, version: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None
+) -> Response:
+    """List a definition no longer, or one version of it, with the schedules of its code.
+
+    Its ended jobs stay readable until retention deletes them. Code that declares it again brings it back, as new."""
+    await call.app.aremove_definition(key, version=version, by=call.by)
+    return Response(status_code=204)
+
+
+@endpoint(
     router, "PUT", "/v1/definitions/{key:key}/overrides", role=Role.ADMIN, answer=shapes.Definition,
     refusals=("not_found",),
 )  # fmt: skip
@@ -95,7 +121,7 @@ async def override_limits(call: Call, key: str, asked: shapes.OverridesAsked) ->
     await call.app.aoverride(
         key, concurrency=asked.concurrency, key_concurrency=asked.key_concurrency, rate_limit=limit,
         priority=asked.priority, max_attempts=asked.max_attempts, backoff=_policy(asked.backoff), timeout=asked.timeout,
-        by=call.by,
+        log_level=asked.log_level, by=call.by,
     )  # fmt: skip
     return await _told(call, key)
 
@@ -140,6 +166,12 @@ class _Surroundings:
             "key": key,
             "enabled": rows[0].enabled,
             "pause": pause_facts(rows[0].pause),
+            "retired": None
+            if (retired := rows[0].retired) is None
+            else {
+                "by": retired.by,
+                "at": iso(to_datetime(retired.at)),
+            },
             "overrides": _override_facts(rows[0].overrides),
             "counts": _counted(total),
             "liveWorkers": self._workers(row.lane for row in rows),
@@ -156,6 +188,7 @@ class _Surroundings:
             **_version_facts(definition),
             "registeredAt": iso(to_datetime(row.registered_at)),
             "updatedAt": iso(to_datetime(row.registered_at)),
+            "declaredAt": iso(to_datetime(row.declared_at)),
             "counts": _counted(self.counts.get((definition.key, definition.version), {})),
             "liveWorkers": self._workers([row.lane]),
             "error": row.error,
@@ -199,6 +232,7 @@ def _override_facts(overrides: Mapping[str, Any]) -> dict[str, Any]:
         "maxAttempts": overrides.get("max_attempts"),
         "backoff": overrides.get("backoff"),
         "timeout": overrides["timeout"] / SECOND if "timeout" in overrides else None,
+        "logLevel": overrides.get("log_level"),
     }
 
 

@@ -25,7 +25,7 @@ from penstock.web.routing import Route, endpoint, json_text
 from penstock.web.shapes import events as shapes
 from penstock.web.shapes.base import PageLimit, Truth
 
-router = APIRouter(route_class=Route)
+router: APIRouter = APIRouter(route_class=Route)
 _MOST_PAGES = 10
 _SEARCHED = 500
 _STREAM: dict[int | str, dict[str, Any]] = {
@@ -35,8 +35,8 @@ _STREAM: dict[int | str, dict[str, Any]] = {
     }
 }
 
-Kinds = Annotated[
-    list[str] | None, Query(alias="type", description="Kinds, such as `job.failed` or `job.*`; several are possible.")
+Types = Annotated[
+    list[str] | None, Query(alias="type", description="Types, such as `job.failed` or `job.*`; several are possible.")
 ]
 After = Annotated[str | None, Query(description="A cursor to go on from, or `origin` for all that is kept.")]
 LastEventId = Annotated[
@@ -53,7 +53,7 @@ Limit = Annotated[PageLimit | None, Query(description="Of a list; 100 when not s
 async def list_events(
     request: Request,
     call: Call,
-    kinds: Kinds = None,
+    types: Types = None,
     definition_key: Annotated[str | None, Query(alias="definitionKey")] = None,
     job_id: Annotated[list[str] | None, Query(alias="jobId")] = None,
     after: After = None,
@@ -63,7 +63,7 @@ async def list_events(
 ) -> Response:
     """What happened: a list from the oldest event on, or a stream from now on; `after` goes on from a cursor."""
     wanted = Wanted(
-        None if kinds is None else tuple(patterns(kinds)),
+        None if types is None else tuple(patterns(types)),
         definition_key,
         None if job_id is None else frozenset(parse_uuid(each) for each in job_id),
     )
@@ -91,7 +91,7 @@ async def list_job_events(
     request: Request,
     call: Call,
     jobId: str,
-    kinds: Kinds = None,
+    types: Types = None,
     after: After = None,
     limit: Limit = None,
     snapshot: Snapshot = False,
@@ -99,7 +99,7 @@ async def list_job_events(
 ) -> Response:
     """What happened to one job, from its first event on; a cursor is an event's `seq` here."""
     job_id = parse_uuid(jobId)
-    wanted = Wanted(None if kinds is None else tuple(patterns(kinds)), None, frozenset({job_id}), numbered=True)
+    wanted = Wanted(None if types is None else tuple(patterns(types)), None, frozenset({job_id}), numbered=True)
     streamed = wants_stream(request.headers.getlist("accept"))
     begin = _begin(request, after, last_event_id, snapshot, limit, streamed)
     if streamed:
@@ -123,7 +123,7 @@ async def _stream(request: Request, call: Caller, stream: Stream, begin: str | N
 
 async def _list(read: Callable[[str, int], Awaitable[EventPage]], cursor: str, limit: int, wanted: Wanted) -> Response:
     """A list of up to `limit` events that are wanted; where few are, the search goes on with the next request."""
-    searching = wanted.kinds is not None or wanted.definition is not None or (not wanted.numbered and wanted.job_ids)
+    searching = wanted.types is not None or wanted.definition is not None or (not wanted.numbered and wanted.job_ids)
     items: list[Item] = []
     more = True
     for _ in range(_MOST_PAGES):

@@ -18,7 +18,7 @@ from penstock.web.routing import Route, endpoint, json_text
 from penstock.web.shapes import figures as shapes
 from penstock.web.shapes.base import Moment, PageLimit, Truth
 
-router = APIRouter(route_class=Route)
+router: APIRouter = APIRouter(route_class=Route)
 
 
 @endpoint(router, "GET", "/v1/stats", role=Role.VIEWER, answer=shapes.Stats)
@@ -42,7 +42,7 @@ async def list_errors(
     """Failures, those that look alike together; `/v1/jobs?fingerprint=` lists the jobs of one."""
     found = await call.app.aerrors(since=since, limit=limit, cursor=cursor)
     texts = [_error_text(each) for each in found.errors]
-    return json_text(listed("errors", texts, nextCursor=found.cursor, capped=found.capped))
+    return json_text(listed("errors", texts, nextCursor=found.next_cursor, capped=found.capped))
 
 
 @endpoint(router, "GET", "/v1/alerts", role=Role.VIEWER, answer=shapes.AlertList)
@@ -69,7 +69,7 @@ async def list_past_alerts(
 def _error_text(found: figures.ErrorGroup) -> str:
     facts = {
         "fingerprint": found.fingerprint,
-        "definitionKey": found.definition,
+        "definitionKey": found.definition_key,
         "type": found.error_type,
         "message": found.error,
         "jobs": found.jobs,

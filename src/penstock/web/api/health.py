@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from fastapi import APIRouter
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4 as TEXT
-from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPEN_TEXT
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,13 +12,12 @@ from penstock.core.access import Role
 from penstock.core.shape import spliced
 from penstock.web.accepting import OPEN_METRICS, wants_open_metrics
 from penstock.web.callers import Call
-from penstock.web.metrics import exposition
 from penstock.web.refusals import Refusal
 from penstock.web.routing import Route, RouteForAll, endpoint, json_text
 from penstock.web.shapes import health as shapes
 
-router = APIRouter(route_class=Route)
-for_all = APIRouter(route_class=RouteForAll)
+router: APIRouter = APIRouter(route_class=Route)
+for_all: APIRouter = APIRouter(route_class=RouteForAll)
 
 
 @endpoint(for_all, "GET", "/healthz", role=None, answer=shapes.Alive)
@@ -56,9 +53,12 @@ async def readyz(call: Call) -> Response:
 )  # fmt: skip
 async def metrics(request: Request, call: Call) -> Response:
     """Figures in the text format of Prometheus, or of OpenMetrics where it is asked for."""
+    # A server that nobody scrapes starts without the library behind it.
+    from penstock.web import metrics as exposing
+
     counts, workers, alerts, totals = await asyncio.gather(
         call.app.acounts(), call.app.aworkers(), call.app.aalerts(), call.app.atotals()
     )
     is_open = wants_open_metrics(request.headers.getlist("accept"))
-    text = exposition(counts, workers, alerts, totals, is_open=is_open)
-    return Response(text, media_type=OPEN_TEXT if is_open else TEXT)
+    text = exposing.exposition(counts, workers, alerts, totals, is_open=is_open)
+    return Response(text, media_type=exposing.OPEN_TEXT if is_open else exposing.TEXT)

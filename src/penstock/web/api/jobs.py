@@ -28,22 +28,54 @@ from penstock.web.shapes import jobs as shapes
 from penstock.web.shapes.base import Moment, Natural, PageLimit, Truth
 from penstock.web.wanted import wanted_job, wanted_jobs
 
-router = APIRouter(route_class=Route)
+router: APIRouter = APIRouter(route_class=Route)
+_TRACE = {
+    "parameters": [
+        {
+            "name": "traceparent", "in": "header", "required": False, "schema": {"type": "string"},
+            "description": "The span that the jobs are created in (W3C Trace Context). A malformed one is ignored, and "
+            "jobs whose body has a `traceparent` go by that.",
+        },
+        {
+            "name": "tracestate", "in": "header", "required": False, "schema": {"type": "string"},
+            "description": "What tracing systems add to the header `traceparent`: up to 32 members and 512 characters. "
+            "A malformed one is ignored, and so is one without that header.",
+        },
+    ]
+}  # fmt: skip
 _START = {
+    **_TRACE,
     "requestBody": {
         "required": True,
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/JobAsked"}}},
-    }
+    },
 }
 _START_BATCH = {
+    **_TRACE,
     "requestBody": {
         "required": True,
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/BatchAsked"}}},
-    }
+    },
 }
+_SEARCH_BY_PARAMS = {
+    "parameters": [
+        {
+            "name": "parameters", "x-begins": answers.PARAMS, "in": "query",
+            "style": "form", "explode": True, "required": False,
+            "description": "By values of parameters: `params.orderId=7`. Texts fit as they are; numbers, true, false "
+            "and null as JSON writes them. The 10,000 newest jobs that the other filters select are looked through. "
+            "Secret parameters cannot be searched.",
+            "example": {"params.orderId": "7"},
+            "schema": {
+                "type": "object", "propertyNames": {"pattern": "^params\\..+"},
+                "additionalProperties": {"type": "string"},
+            },
+        }
+    ]
+}  # fmt: skip
 _TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 _NOT_FOR_EVERYBODY = {
-    "webhook_url": "webhookUrl", "priority": "priority", "max_attempts": "maxAttempts", "parent": "parentId",
+    "webhook_url": "webhookUrl", "priority": "priority", "max_attempts": "maxAttempts", "parent_id": "parentId",
     "unique": "unique",
 }  # fmt: skip
 """Options that reach others: where an answer goes, who is served first, whose job it is said to be."""
@@ -94,12 +126,13 @@ async def start_batch(request: Request, call: Call) -> Response:
 
 
 def _traced(request: Request, wanted: Wanted) -> Wanted:
-    """A job below the span that the request's headers name; what its body says comes first."""
+    """A job below the span that the request's headers name; a span in the body comes first, with its own state."""
     key, params, version, options = wanted
     parent = request.headers.get("traceparent")
     if parent is None or options.traceparent is not None or not _TRACEPARENT.fullmatch(parent):
         return wanted
-    return key, params, version, replace(options, traceparent=parent)
+    state = ",".join(request.headers.getlist("tracestate"))
+    return key, params, version, replace(options, traceparent=parent, tracestate=state)
 
 
 def _parted(given: Any) -> Any:
@@ -107,8 +140,9 @@ def _parted(given: Any) -> Any:
     return [part for each in given for part in each.split(",")] if isinstance(given, list) else given
 
 
-@endpoint(router, "GET", "/v1/jobs", role=Role.VIEWER, answer=shapes.JobList)
+@endpoint(router, "GET", "/v1/jobs", role=Role.VIEWER, answer=shapes.JobList, extra=_SEARCH_BY_PARAMS)
 async def list_jobs(
+    request: Request,
     call: Call,
     status: Annotated[
         list[shapes.StatusName] | None,
@@ -125,6 +159,13 @@ async def list_jobs(
     created_to: Annotated[Moment | None, Query(alias="createdTo")] = None,
     fingerprint: Annotated[str | None, Query()] = None,
     parent_id: Annotated[str | None, Query(alias="parentId")] = None,
+    error: Annotated[
+        str | None,
+        Query(
+            description="With this text in the error, whatever the case of ASCII letters. The 10,000 newest jobs that "
+            "the other filters select are looked through; `searched` says how many."
+        ),
+    ] = None,
     sort: Annotated[
         Literal["createdAt", "-createdAt", "finishedAt", "-finishedAt", "priority", "-priority"], Query()
     ] = "-createdAt",
@@ -134,9 +175,10 @@ async def list_jobs(
 ) -> Response:
     """One page of jobs, the newest first; the cursor holds its place whatever is created meanwhile."""
     which: dict[str, Any] = {
-        "ids": job_id, "status": status, "definition": definition_key, "reference_type": reference_type,
-        "reference_id": reference_id, "tag": tag, "schedule": schedule_id, "created_from": created_from,
-        "created_to": created_to, "fingerprint": fingerprint, "parent": parent_id,
+        "job_id": job_id, "status": status, "definition_key": definition_key, "reference_type": reference_type,
+        "reference_id": reference_id, "tag": tag, "schedule_id": schedule_id, "created_from": created_from,
+        "created_to": created_to, "fingerprint": fingerprint, "parent_id": parent_id, "error": error,
+        "params": answers.searched_params(request.query_params),
     }  # fmt: skip
     return json_text(await answers.job_page(call.app, call.site.shaper, which, sort, limit, cursor, count=count))
 
@@ -180,10 +222,17 @@ async def get_job(call: Call, jobId: str) -> Response:
 async def patch_job(call: Call, jobId: str, asked: shapes.JobPatch) -> Response:
     """Give a job that waits another priority or another time."""
     if asked.priority is None and asked.run_at is None and asked.delay is None:
-        raise InvalidInput("Nothing is to be changed.", hint="Give priority, runAt or delay.")
+        raise InvalidInput(
+            "Nothing is to be changed.",
+            hint=Hint(
+                "Give priority, run_at or delay.",
+                cli="Give --run-at, --delay or --priority.",
+                http="Send `priority`, `runAt` or `delay`.",
+            ),
+        )
     if asked.run_at is not None or asked.delay is not None:
         await call.app.areschedule_job(
-            jobId, at=asked.run_at, delay=asked.delay or 0, priority=asked.priority, by=call.by
+            jobId, run_at=asked.run_at, delay=asked.delay or 0, priority=asked.priority, by=call.by
         )
     elif asked.priority is not None:
         await call.app.areprioritise_job(jobId, asked.priority, by=call.by)
@@ -220,7 +269,7 @@ async def list_logs(
     limit: Annotated[PageLimit, Query()] = 200,
 ) -> Response:
     """What a job's attempts wrote; `level` is the lowest one shown."""
-    lines = await call.app.alogs(jobId, after=after, limit=limit, level=level, phase=phase, fence=attempt)
+    lines = await call.app.alogs(jobId, after=after, limit=limit, level=level, phase=phase, attempt=attempt)
     following = lines[-1].seq if len(lines) == limit else None
     return json_text(listed("logs", [log_text(each) for each in lines], nextAfter=following))
 
@@ -270,7 +319,7 @@ async def rerun_job(
     asked = asked or shapes.RerunAsked()
     named = {
         "priority": asked.priority, "max_attempts": asked.max_attempts, "idempotency_key": asked.idempotency_key,
-        "at": asked.run_at, "delay": asked.delay,
+        "run_at": asked.run_at, "delay": asked.delay,
     }  # fmt: skip
     options = {name: value for name, value in named.items() if value is not None}
     made = await call.app.arerun_job(jobId, asked.params, by=call.by, **options)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from penstock.web.description import POLICY, page
 from penstock.web.routing import Route, endpoint
 
-router = APIRouter(route_class=Route)
+router: APIRouter = APIRouter(route_class=Route)
 
 
 @endpoint(

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from penstock.core.access import Role
 from penstock.core.errors import Conflict, InvalidSchedule, NotFound, RevisionConflict
+from penstock.core.hints import Hint
 from penstock.core.instant import SECOND, maybe_datetime, to_datetime
 from penstock.core.job import Created
 from penstock.core.preview import Preview
@@ -29,8 +30,7 @@ from penstock.web.shapes.base import PageLimit
 from penstock.web.shapes.definitions import PauseAsked
 from penstock.web.shapes.jobs import JobStarted
 
-router = APIRouter(route_class=Route)
-_NAMES = {"definition_version": "version"}
+router: APIRouter = APIRouter(route_class=Route)
 _APART = frozenset({"key", "definition_key", "kind", "expression"})
 
 
@@ -43,7 +43,14 @@ async def create_schedule(request: Request, call: Call, asked: shapes.ScheduleAs
     try:
         row = await call.app.asave_schedule(asked.key, asked.definition_key, revision=0, by=call.by, **_facts(asked))
     except RevisionConflict:
-        raise Conflict(f"Schedule {asked.key!r} is there already.", hint="PUT replaces it, PATCH changes it.") from None
+        raise Conflict(
+            f"Schedule {asked.key!r} is there already.",
+            hint=Hint(
+                "Call change_schedule(key, …) to change it.",
+                cli="`penstock schedules edit KEY` changes it.",
+                http="PUT replaces it, PATCH changes it.",
+            ),
+        ) from None
     return await _told(call, row, 201, _location(request, row.schedule.key))
 
 
@@ -179,7 +186,7 @@ def _facts(asked: shapes.ScheduleReplaced) -> ScheduleFacts:
 def _given(asked: BaseModel) -> ScheduleFacts:
     """What was said of a schedule, beside when it ticks."""
     names = asked.model_fields_set - _APART
-    given: Any = {_NAMES.get(name, name): getattr(asked, name) for name in names}
+    given: Any = {name: getattr(asked, name) for name in names}
     facts: ScheduleFacts = given
     return facts
 
@@ -210,8 +217,8 @@ async def _text(call: Caller, row: ScheduleRow) -> str:
     window = schedule.missed_window
     facts = {
         "key": schedule.key,
-        "definitionKey": schedule.definition,
-        "definitionVersion": schedule.version,
+        "definitionKey": schedule.definition_key,
+        "definitionVersion": schedule.definition_version,
         "kind": schedule.kind,
         "expression": schedule.expression,
         "priority": schedule.priority,
@@ -233,7 +240,9 @@ async def _text(call: Caller, row: ScheduleRow) -> str:
         "revision": row.revision,
         "error": row.error,
     }
-    params = await call.site.shaper.schedule_params(schedule.definition, schedule.version, schedule.params)
+    params = await call.site.shaper.schedule_params(
+        schedule.definition_key, schedule.definition_version, schedule.params_text
+    )
     return spliced(facts, {"params": params})
 
 
@@ -246,4 +255,4 @@ def _previewed(found: Preview) -> Response:
 
 
 def _tick_text(tick: dict[str, Any]) -> str:
-    return spliced({**tick, "instant": iso(tick["instant"]), "at": iso(tick["at"])}, {})
+    return spliced({**tick, "scheduledFor": iso(tick["scheduledFor"]), "at": iso(tick["at"])}, {})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,14 +9,14 @@ from starlette.responses import Response
 from penstock.core.access import Role
 from penstock.core.actor import Actor
 from penstock.core.errors import Unauthenticated
+from penstock.core.release import version
 from penstock.core.shape import spliced
 from penstock.web.addresses import address_of
 from penstock.web.callers import Call, Caller, cookie_name
 from penstock.web.routing import Route, endpoint, json_text
 from penstock.web.shapes import access as shapes
 
-router = APIRouter(route_class=Route)
-VERSION = version("penstock")
+router: APIRouter = APIRouter(route_class=Route)
 
 
 @endpoint(router, "POST", "/v1/session", role=None, answer=shapes.Session, status=201)
@@ -65,5 +63,5 @@ async def _told(call: Caller, role: Role | None, name: str, status: int = 200) -
     closed = await call.site.door.is_closed()
     # Nothing is said of it to callers through a proxy or from elsewhere.
     code = call.is_local and call.site.door.setup_code is not None
-    facts = {"role": role, "name": str(name), "closed": closed, "setupCode": code, "version": VERSION}
+    facts = {"role": role, "name": str(name), "closed": closed, "setupCode": code, "version": version()}
     return json_text(spliced(facts, {}), status)

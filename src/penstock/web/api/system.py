@@ -11,7 +11,7 @@ from penstock.web.callers import Call, Caller
 from penstock.web.routing import Route, endpoint, json_text
 from penstock.web.shapes import definitions as shapes
 
-router = APIRouter(route_class=Route)
+router: APIRouter = APIRouter(route_class=Route)
 
 
 @endpoint(router, "GET", "/v1/system", role=Role.VIEWER, answer=shapes.System)

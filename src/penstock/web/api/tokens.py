@@ -13,7 +13,7 @@ from penstock.web.callers import Call
 from penstock.web.routing import Route, endpoint, json_text
 from penstock.web.shapes import access as shapes
 
-router = APIRouter(route_class=Route)
+router: APIRouter = APIRouter(route_class=Route)
 
 
 @endpoint(router, "POST", "/v1/tokens", role=Role.SUPER_ADMIN, answer=shapes.TokenMade, status=201)

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from penstock.core import webhook as rules
 from penstock.core.access import Role
 from penstock.core.errors import InvalidInput, RevisionConflict
+from penstock.core.hints import Hint
 from penstock.core.shape import iso, listed, spliced
 from penstock.core.webhook_url import without_path
 from penstock.web.callers import Call, Caller
@@ -19,7 +20,7 @@ from penstock.web.routing import Route, endpoint, json_text
 from penstock.web.shapes import webhooks as shapes
 from penstock.web.shapes.base import PageLimit
 
-router = APIRouter(route_class=Route)
+router: APIRouter = APIRouter(route_class=Route)
 _MOST_TRIES = 20
 
 
@@ -53,9 +54,9 @@ async def list_deliveries(
     cursor: Annotated[str | None, Query()] = None,
 ) -> Response:
     """What was sent or waits to be, the newest first."""
-    page = await call.app.adeliveries(webhook=webhook_id, job_id=job_id, status=status, limit=limit, cursor=cursor)
+    page = await call.app.adeliveries(webhook_id=webhook_id, job_id=job_id, status=status, limit=limit, cursor=cursor)
     texts = [spliced(_delivery_facts(call, each), {}) for each in page.deliveries]
-    return json_text(listed("deliveries", texts, nextCursor=page.cursor))
+    return json_text(listed("deliveries", texts, nextCursor=page.next_cursor))
 
 
 @endpoint(
@@ -96,7 +97,7 @@ async def replace_webhook(
     expected: Expected,
 ) -> Response:
     """Replace all that an endpoint says; its secret stays."""
-    saved = await call.app.asave_webhook(**_said(asked), id=webhookId, revision=expected, by=call.by)
+    saved = await call.app.asave_webhook(**_said(asked), webhook_id=webhookId, revision=expected, by=call.by)
     return _told(call, saved.endpoint)
 
 
@@ -112,19 +113,26 @@ async def change_webhook(
 ) -> Response:
     """Change some of what an endpoint says."""
     if not asked.model_fields_set:
-        raise InvalidInput("Nothing is to be changed.", hint="Give url, events, definitionKeys, description, enabled.")
+        raise InvalidInput(
+            "Nothing is to be changed.",
+            hint=Hint(
+                "Give url, events, definition_keys, description or enabled.",
+                cli="Give --url, --event, --definition-key or --enabled.",
+                http="Send `url`, `events`, `definitionKeys`, `description` or `enabled`.",
+            ),
+        )
     changes = {name: getattr(asked, name) for name in asked.model_fields_set}
     for left in reversed(range(_MOST_TRIES)):
         stored = await call.app.aget_webhook(webhookId)
         facts = {
-            "url": stored.url, "events": list(stored.kinds), "definition_keys": list(stored.definitions),
+            "url": stored.url, "events": list(stored.events), "definition_keys": list(stored.definition_keys),
             "description": stored.description, "enabled": stored.enabled,
         }  # fmt: skip
         merged = shapes.WebhookReplaced.model_construct(None, **{**facts, **changes})
         # What was not said is what was just read: nobody else's change to it may be lost.
         revision = stored.revision if expected is None else expected
         try:
-            saved = await call.app.asave_webhook(**_said(merged), id=webhookId, revision=revision, by=call.by)
+            saved = await call.app.asave_webhook(**_said(merged), webhook_id=webhookId, revision=revision, by=call.by)
         except RevisionConflict:
             if expected is not None or not left:
                 raise
@@ -166,7 +174,7 @@ async def test_webhook(call: Call, webhookId: str) -> Response:
 def _said(asked: shapes.WebhookReplaced) -> dict[str, Any]:
     """An endpoint in the library's words."""
     return {
-        "url": asked.url, "kinds": asked.events, "definitions": asked.definition_keys,
+        "url": asked.url, "events": asked.events, "definition_keys": asked.definition_keys,
         "description": asked.description, "enabled": asked.enabled,
     }  # fmt: skip
 
@@ -179,8 +187,8 @@ def _facts(call: Caller, found: rules.Endpoint) -> dict[str, Any]:
     return {
         "webhookId": found.id,
         "url": _shown(call, found.url),
-        "events": found.kinds,
-        "definitionKeys": found.definitions,
+        "events": found.events,
+        "definitionKeys": found.definition_keys,
         "description": found.description,
         "enabled": found.enabled,
         "secretHints": found.secret_hints,
@@ -211,15 +219,15 @@ def _delivery_told(call: Caller, found: rules.DeliveryDetail, status: int = 200)
 def _delivery_facts(call: Caller, found: rules.Delivery) -> dict[str, Any]:
     return {
         "deliveryId": found.id,
-        "webhookId": found.endpoint,
+        "webhookId": found.webhook_id,
         "url": _shown(call, found.url),
-        "type": found.kind,
+        "type": found.type,
         "jobId": found.job_id,
         "status": found.status,
         "tries": found.tries,
         "dueAt": iso(found.due_at),
         "createdAt": iso(found.created_at),
-        "endedAt": iso(found.ended_at),
+        "finishedAt": iso(found.finished_at),
         "statusCode": found.status_code,
         "error": found.error,
     }

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from penstock.core import worker_config as rules
 from penstock.core.access import Role
 from penstock.core.errors import InvalidInput
+from penstock.core.hints import Hint
 from penstock.core.shape import spliced
 from penstock.core.worker_config import WorkerConfig
 from penstock.web import answers
@@ -16,7 +17,7 @@ from penstock.web.revisions import TAGGED, Expected, etag
 from penstock.web.routing import Route, endpoint, json_text
 from penstock.web.shapes import workers as shapes
 
-router = APIRouter(route_class=Route)
+router: APIRouter = APIRouter(route_class=Route)
 
 
 @endpoint(router, "GET", "/v1/workers", role=Role.VIEWER, answer=shapes.WorkerList)
@@ -48,7 +49,14 @@ async def replace_config(call: Call, asked: shapes.WorkerConfigAsked, expected: 
 async def change_config(call: Call, asked: shapes.WorkerConfigPatch, expected: Expected) -> Response:
     """Change what the body names; running workers learn of it with their next heartbeat. `custom` is one value."""
     if not asked.model_fields_set:
-        raise InvalidInput("Nothing is to be changed.", hint="Name a field, such as slots or enabled.")
+        raise InvalidInput(
+            "Nothing is to be changed.",
+            hint=Hint(
+                'Name a setting, as in {"slots": 8}.',
+                cli="Write name=value, such as slots=8.",
+                http="Send a field, such as `slots` or `enabled`.",
+            ),
+        )
     changes = asked.model_dump(by_alias=True, exclude_unset=True)
     return _config_told(call, *await call.app.aset_worker_config(changes, revision=expected, by=call.by))
 

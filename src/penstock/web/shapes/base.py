@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler, WithJsonSchema
 from pydantic.alias_generators import to_camel
@@ -20,7 +20,9 @@ _WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 class Asked(BaseModel):
     """A request's body: unknown fields are refused, and a text is not taken for a number."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=False, extra="forbid", strict=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        alias_generator=to_camel, populate_by_name=False, extra="forbid", strict=True
+    )
 
 
 class ChangeAsked(Asked):
@@ -38,7 +40,10 @@ class ChangeAsked(Asked):
 class Told(BaseModel):
     """An answer's body: exactly these fields."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid")
+    model_config: ClassVar[ConfigDict] = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, extra="forbid", defer_build=True
+    )
+    """Answers are described and not validated: what would validate them is not made at the start of a server."""
 
 
 def _moment(value: Any) -> Any:

@@ -37,6 +37,7 @@ class ExponentialAsked(Asked):
     jitter: float = Field(0.2, ge=0, le=1, strict=False, description="The part of a pause that chance adds to it.")
 
 
+LogLevel = Literal["debug", "info", "warning", "error"]
 _Seconds = Annotated[float, Field(ge=0, le=_LONGEST, strict=False)]
 _Pauses = Annotated[list[_Seconds], Field(min_length=1, max_length=1000)]
 
@@ -55,6 +56,9 @@ class OverridesAsked(Asked):
     timeout: float | None = Field(
         None, ge=0, le=10**9, strict=False, description="Seconds, for attempts that begin later; 0: no limit."
     )
+    log_level: LogLevel | None = Field(
+        None, description="The lowest level of lines kept, of attempts that begin later."
+    )
 
 
 class Pause(Told):
@@ -64,6 +68,13 @@ class Pause(Told):
     by: str
     at: Moment
     until: Moment | None
+
+
+class Retirement(Told):
+    """Who said that no code declares a definition any more, and when."""
+
+    by: str
+    at: Moment
 
 
 class RateLimit(Told):
@@ -84,6 +95,7 @@ class Overrides(Told):
     max_attempts: int | None
     backoff: dict[str, Any] | None
     timeout: float | None
+    log_level: LogLevel | None = Field(description="The lowest level of lines kept; null: the code's own.")
 
 
 class DefinitionVersion(Told):
@@ -117,11 +129,12 @@ class DefinitionVersion(Told):
     environment: list[str]
     secret_environment: list[str]
     reach: Literal["own", "any"] = Field(description="Which other jobs its code may read and cancel.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field(description="The lowest level of lines kept.")
+    log_level: LogLevel = Field(description="The lowest level of lines kept.")
     handler: str = Field(description="Module and function; of a pipeline those of its first phase.")
     source: str = Field(description="The file that the handler is in.")
     registered_at: Moment
     updated_at: Moment = Field(description="When its code was last declared otherwise than before.")
+    declared_at: Moment = Field(description="When code last declared it, to the hour: at a start, or in a live worker.")
     counts: dict[StatusName, int]
     live_workers: int = Field(description="How many live workers have it loaded.")
     error: str | None = Field(description="Why what the store has of it cannot be read.")
@@ -133,6 +146,7 @@ class Definition(Told):
     key: str
     enabled: bool
     pause: Pause | None
+    retired: Retirement | None = Field(description="Set: no job of it can be created until code declares it again.")
     overrides: Overrides
     counts: dict[StatusName, int] = Field(description="How many of its jobs stand where; those with none are left out.")
     live_workers: int = Field(description="How many live workers have any version loaded.")

@@ -19,6 +19,11 @@ class EventTold(Told):
         description="The schedule, worker or alert that it is about, when it is not about a job."
     )
     fence: int | None = Field(description="Of the attempt that it comes from.")
+    attempt: int | None = Field(description="The number of the attempt with that fence, while it is kept.")
+    duration: float | None = Field(description="Seconds that the attempt took, where it or the job ended.")
+    source: str | None = Field(description="The file that the job's handler is in, such as its job file.")
+    schedule_id: str | None = Field(description="The schedule that made the job.")
+    schedule_expression: str | None = Field(description="When that schedule runs now; null when it was removed.")
     data: Payload
     job: JobWithPhases | None = Field(description="The job as it is now.")
     deleted_job_id: str | None = Field(description="The job that it was about, when there is no such job any more.")

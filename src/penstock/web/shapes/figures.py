@@ -36,7 +36,7 @@ class DefinitionStats(Told):
     definition_key: str
     counts: dict[StatusName, int]
     flow: Flow
-    oldest_due_at: Moment | None = Field(description="When the longest waiting of its jobs that are ready was due.")
+    oldest_run_at: Moment | None = Field(description="When the longest waiting of its jobs that are ready was due.")
     durations: Durations | None = Field(description="Of attempts that succeeded.")
     waits: Durations | None = Field(description="From the queue to the claim.")
     failed_last_day: int = Field(description="Jobs that failed in the last 24 hours, whatever `since` says.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import FailFast, Field
+from pydantic import FailFast, Field, model_validator
 
 from penstock.web.shapes.base import Asked, ChangeAsked, Moment, Payload, PayloadObject, Seconds, Told
 
@@ -40,6 +40,7 @@ class JobAsked(Asked):
     concurrency_key: str | None = None
     parent_id: str | None = None
     traceparent: str | None = None
+    tracestate: str | None = None
 
 
 class BatchAsked(Asked):
@@ -122,19 +123,29 @@ class Job(Told):
     worker_id: str | None
 
 
-class Phase(Told):
-    """A named part of a job."""
-
+class _AnyPhase(Told):
     name: str
     position: int
-    status: Literal["pending", "running", "completed", "failed", "cancelled"]
     progress: float
     message: str | None
     started_at: Moment | None
-    completed_at: Moment | None
+    completed_at: Moment | None = Field(description="When it was completed; null when it ended otherwise.")
+    finished_at: Moment | None = Field(description="When it ended, completed or not.")
     error: str | None
-    fence: int
+    fence: int = Field(description="The fence of the attempt that began it last.")
+
+
+class Phase(_AnyPhase):
+    """A named part of a job, as the last attempt at it left it."""
+
+    status: Literal["pending", "running", "completed", "failed", "cancelled"]
     result: Payload
+
+
+class AttemptPhase(_AnyPhase):
+    """A phase that one attempt began; `interrupted` when the attempt ended without an error before the phase did."""
+
+    status: Literal["completed", "failed", "cancelled", "interrupted"]
 
 
 class Review(Told):
@@ -171,6 +182,11 @@ class JobList(Told):
     next_cursor: str | None
     count: int | None = Field(None, description="How many there are in all, when `count=true` was asked for.")
     count_capped: bool | None = Field(None, description="Not all were looked at: there may be more.")
+    searched: int | None = Field(
+        None,
+        description="How many jobs a search by `error` or `params.…` looked through for this page; when `nextCursor` "
+        "is there, further jobs were not looked through.",
+    )
 
 
 class Attempt(Told):
@@ -182,7 +198,7 @@ class Attempt(Told):
     status: StatusName
     cause: str
     started_at: Moment | None
-    ended_at: Moment
+    finished_at: Moment
     result: Payload
     error: JobError | None
     traceback: str | None
@@ -191,6 +207,7 @@ class Attempt(Told):
     signal: int | None
     peak_memory: int | None
     cpu_seconds: float | None
+    phases: list[AttemptPhase] = Field(description="The phases that it began, in their order.")
 
 
 class AttemptList(Told):
@@ -297,6 +314,16 @@ class FilterAsked(Asked):
     fingerprint: str | None = None
     parent_id: str | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_search(cls, asked: Any) -> Any:
+        if isinstance(asked, dict) and any(name in ("error", "params") or name.startswith("params.") for name in asked):
+            raise ValueError(
+                "changes in bulk cannot search by error or params; list the jobs with GET /v1/jobs, and send their ids "
+                "as jobId"
+            )
+        return asked
+
 
 class BulkAsked(Asked):
     """One change for all jobs that a filter speaks of."""
@@ -328,8 +355,8 @@ class Triggered(Told):
 def given_filter(asked: FilterAsked) -> dict[str, Any]:
     """The filter in the library's words."""
     return {
-        "ids": asked.job_id, "status": asked.status, "definition": asked.definition_key,
+        "job_id": asked.job_id, "status": asked.status, "definition_key": asked.definition_key,
         "reference_type": asked.reference_type, "reference_id": asked.reference_id, "tag": asked.tag,
-        "schedule": asked.schedule_id, "created_from": asked.created_from, "created_to": asked.created_to,
-        "fingerprint": asked.fingerprint, "parent": asked.parent_id,
+        "schedule_id": asked.schedule_id, "created_from": asked.created_from, "created_to": asked.created_to,
+        "fingerprint": asked.fingerprint, "parent_id": asked.parent_id,
     }  # fmt: skip

@@ -123,7 +123,7 @@ class Preview(Told):
 class Tick(Told):
     """What became of one instant of a schedule."""
 
-    instant: Moment
+    scheduled_for: Moment
     verdict: Literal["made", "skipped", "missed"]
     passed_over: int
     job_id: str | None

@@ -6,18 +6,18 @@ from typing import Literal
 
 from pydantic import Field
 
-from penstock.core.webhook import DEFAULT_KINDS
+from penstock.core.webhook import DEFAULT_EVENTS
 from penstock.web.shapes.base import Asked, ChangeAsked, Moment, Payload, Told
 
 DeliveryStatus = Literal["waiting", "delivered", "failed"]
-_KINDS = "Kinds of events, patterns such as `job.*`, or `onStart`, `onSuccess`, `onFail`, `onEnd`."
+_EVENTS = "Event types, patterns such as `job.*`, or `onStart`, `onSuccess`, `onFail`, `onEnd`."
 
 
 class WebhookReplaced(Asked):
     """All that an endpoint says; its secret stays."""
 
     url: str
-    events: list[str] = Field(list(DEFAULT_KINDS), min_length=1, max_length=100, description=_KINDS)
+    events: list[str] = Field(list(DEFAULT_EVENTS), min_length=1, max_length=100, description=_EVENTS)
     definition_keys: list[str] = Field([], max_length=100, description="Only of jobs of these; empty: of all.")
     description: str = Field("", max_length=500)
     enabled: bool = True
@@ -33,7 +33,7 @@ class WebhookPatch(ChangeAsked):
     """What shall be different; what is left out stays."""
 
     url: str = ""
-    events: list[str] = Field([], min_length=1, max_length=100, description=_KINDS)
+    events: list[str] = Field([], min_length=1, max_length=100, description=_EVENTS)
     definition_keys: list[str] = Field([], max_length=100)
     description: str = Field("", max_length=500)
     enabled: bool = True
@@ -91,7 +91,7 @@ class Delivery(Told):
     tries: int
     due_at: Moment
     created_at: Moment
-    ended_at: Moment | None
+    finished_at: Moment | None
     status_code: int | None
     error: str | None
 

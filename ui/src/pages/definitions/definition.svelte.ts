@@ -52,8 +52,12 @@ export class DefinitionView {
     this.definition = JSON.parse(told) as Definition;
   }
 
-  async change(verb: "pause" | "resume" | "enable" | "disable", body?: unknown): Promise<void> {
+  async change(verb: "pause" | "resume" | "enable" | "disable" | "retire", body?: unknown): Promise<void> {
     this.take(await text("POST", path("definitions", this.key, verb), { body }));
+  }
+
+  async remove(): Promise<void> {
+    await text("DELETE", path("definitions", this.key));
   }
 
   async limit(body: unknown): Promise<void> {

@@ -13,6 +13,7 @@ export interface Standing {
 /** Whether jobs of a definition are made and run, and if not, what keeps them. */
 export function standing(definition: Definition): Standing {
   if (definition.versions[0]?.error) return { word: "Unreadable", tone: "bad", icon: "warning", title: definition.versions[0].error };
+  if (definition.retired !== null) return { word: "Retired", tone: "quiet", icon: "cancelling", title: `${definition.retired.by} has retired it: no code declares it.` };
   if (!definition.enabled) return { word: "Disabled", tone: "quiet", icon: "cancelling", title: "No job of it can be made." };
   if (definition.pause !== null) return { word: "Paused", tone: "warn", icon: "paused", title: definition.pause.reason };
   if (definition.liveWorkers === 0) return { word: "No worker", tone: "warn", icon: "warning", title: "No live worker has its code: jobs wait." };
@@ -78,7 +79,7 @@ export function pausesAsked(written: string, stored: Record<string, unknown> | n
 
 /** The limits of a definition: what its code says, and what an operator said in its place. */
 export function limits(definition: Definition, version: DefinitionVersion): Limit[] {
-  const { concurrency, keyConcurrency, rateLimit, priority, maxAttempts, backoff, timeout } = definition.overrides;
+  const { concurrency, keyConcurrency, rateLimit, priority, maxAttempts, backoff, timeout, logLevel } = definition.overrides;
   return [
     { name: "Jobs at once", code: limit(version.concurrency), operator: concurrency === null ? null : limit(concurrency) },
     { name: "At once for each concurrency key", code: limit(version.keyConcurrency), operator: keyConcurrency === null ? null : limit(keyConcurrency) },
@@ -87,8 +88,12 @@ export function limits(definition: Definition, version: DefinitionVersion): Limi
     { name: "Attempts of later jobs", code: String(version.maxAttempts), operator: maxAttempts === null ? null : String(maxAttempts) },
     { name: "Pause before another attempt", code: pauses(version.backoff), operator: backoff === null ? null : pauses(backoff) },
     { name: "Timeout of an attempt", code: timeLimit(version.timeout), operator: timeout === null ? null : timeLimit(timeout) },
+    { name: "Lowest log level kept", code: version.logLevel, operator: logLevel },
   ];
 }
+
+/** Whether jobs of it can be created. */
+export const open = (definition: Definition): boolean => definition.enabled && definition.retired === null;
 
 /** How many jobs may run at once; 0: any number. */
 export const atOnce = (definition: Definition): number => definition.overrides.concurrency ?? definition.versions[0]?.concurrency ?? 0;

@@ -18,7 +18,11 @@ CREATE TABLE {schema}.control (
     priority smallint CHECK (priority BETWEEN 0 AND 20),
     max_attempts smallint CHECK (max_attempts >= 1),
     overrides text NOT NULL DEFAULT '{}',
-    revision integer NOT NULL DEFAULT 1
+    -- No code declares it any more, says an operator; code that does takes this back.
+    retired_at bigint,
+    retired_by text,
+    revision integer NOT NULL DEFAULT 1,
+    CONSTRAINT control_retired CHECK ((retired_at IS NULL) = (retired_by IS NULL))
 );
 
 CREATE TABLE {schema}.definition (
@@ -26,9 +30,15 @@ CREATE TABLE {schema}.definition (
     key text NOT NULL REFERENCES {schema}.control,
     version integer NOT NULL CHECK (version >= 1),
     body text NOT NULL,
+    -- The file that the handler is in; the body says it too.
+    source text NOT NULL DEFAULT '',
     stale_after bigint NOT NULL,
     delete_after bigint NOT NULL,
     registered_at bigint NOT NULL,
+    -- When code last declared it, to the hour.
+    declared_at bigint NOT NULL,
+    -- Its row stays: ended jobs of it can be read, and their secret parameters stay masked.
+    removed_at bigint,
     hooked boolean NOT NULL DEFAULT false,
     UNIQUE (key, version)
 );
@@ -59,7 +69,7 @@ CREATE TABLE {schema}.job (
     id uuid PRIMARY KEY,
     lane integer NOT NULL,
     fence integer NOT NULL DEFAULT 0 CHECK (fence >= 0),
-    status smallint NOT NULL CHECK (status BETWEEN 0 AND 7),
+    status smallint NOT NULL CHECK (status IN {stored}),
     priority smallint NOT NULL CHECK (priority BETWEEN 0 AND 20),
     attempt smallint NOT NULL DEFAULT 0 CHECK (attempt >= 0),
     max_attempts smallint NOT NULL CHECK (max_attempts >= 1),
@@ -83,30 +93,30 @@ CREATE TABLE {schema}.job (
     done_by uuid,
     limit_key text,
     unique_key text,
-    CONSTRAINT job_owned CHECK ((worker IS NOT NULL) = (status IN (2, 3))),
-    CONSTRAINT job_done CHECK (done_by IS NULL OR status = 5),
-    CONSTRAINT job_ended CHECK ((finished_at IS NOT NULL) = (status >= 5)),
-    CONSTRAINT job_retained CHECK ((retire_at IS NOT NULL) = (status >= 5) AND (stale_at IS NOT NULL) = (status >= 5)),
-    CONSTRAINT job_held_back CHECK (NOT blocked OR (status = 1 AND limit_key IS NOT NULL)),
-    CONSTRAINT job_was_queued CHECK (status NOT IN (1, 2, 3) OR queued_at IS NOT NULL),
-    CONSTRAINT job_asked_to_stop CHECK (status <> 3 OR cancel_at IS NOT NULL),
-    CONSTRAINT job_was_claimed CHECK (status NOT IN (2, 3, 4, 5) OR fence > 0)
+    CONSTRAINT job_owned CHECK ((worker IS NOT NULL) = (status IN {live})),
+    CONSTRAINT job_done CHECK (done_by IS NULL OR status = {succeeded}),
+    CONSTRAINT job_ended CHECK ((finished_at IS NOT NULL) = (status IN {ended})),
+    CONSTRAINT job_retained CHECK ((retire_at IS NOT NULL) = (finished_at IS NOT NULL) AND (stale_at IS NOT NULL) = (finished_at IS NOT NULL)),
+    CONSTRAINT job_held_back CHECK (NOT blocked OR (status = {queued} AND limit_key IS NOT NULL)),
+    CONSTRAINT job_was_queued CHECK (status NOT IN {queued_or_live} OR queued_at IS NOT NULL),
+    CONSTRAINT job_asked_to_stop CHECK (status <> {cancelling} OR cancel_at IS NOT NULL),
+    CONSTRAINT job_was_claimed CHECK (status NOT IN {claimed} OR fence > 0)
 ) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0);
-CREATE INDEX job_ready ON {schema}.job (lane, rank, id) WHERE status = 1 AND NOT blocked;
-CREATE INDEX job_due ON {schema}.job (due_at, id) WHERE status = 0;
+CREATE INDEX job_ready ON {schema}.job (lane, rank, id) WHERE status = {queued} AND NOT blocked;
+CREATE INDEX job_due ON {schema}.job (due_at, id) WHERE status = {scheduled};
 CREATE INDEX job_running ON {schema}.job (worker, lane) WHERE worker IS NOT NULL;
 CREATE INDEX job_retire ON {schema}.job (retire_at, id) WHERE retire_at IS NOT NULL;
-CREATE INDEX job_attention ON {schema}.job (status, id) WHERE status IN (4, 6, 7);
+CREATE INDEX job_attention ON {schema}.job (status, id) WHERE status IN {attention};
 -- Jobs that may have more attempts than are kept.
 CREATE INDEX job_long ON {schema}.job (id) WHERE fence > 100;
 -- Lists of what has ended, by its end and by its priority; written once, when a job ends. Their conditions mean the
 -- same and are said in two ways, so that no planner takes the one for the other.
-CREATE INDEX job_ended_at ON {schema}.job (lane, status, retired, finished_at, id) WHERE status >= 5;
+CREATE INDEX job_ended_at ON {schema}.job (lane, status, retired, finished_at, id) WHERE status IN {ended};
 CREATE INDEX job_ended_priority ON {schema}.job (lane, status, retired, priority, id) WHERE stale_at IS NOT NULL;
 CREATE INDEX job_admitted ON {schema}.job (limit_key) 
-    WHERE limit_key IS NOT NULL AND NOT blocked AND (status IN (1, 2, 3) OR (status = 0 AND rate_paid));
+    WHERE limit_key IS NOT NULL AND NOT blocked AND (status IN {queued_or_live} OR (status = {scheduled} AND rate_paid));
 CREATE INDEX job_blocked ON {schema}.job (limit_key, rank, id) WHERE blocked;
-CREATE UNIQUE INDEX job_unique ON {schema}.job (unique_key) WHERE unique_key IS NOT NULL AND status < 5;
+CREATE UNIQUE INDEX job_unique ON {schema}.job (unique_key) WHERE unique_key IS NOT NULL AND status IN {active};
 
 CREATE TABLE {schema}.job_detail (
     id uuid PRIMARY KEY,
@@ -188,21 +198,26 @@ CREATE TABLE {schema}.progress (
     updated_at bigint NOT NULL
 );
 
+-- One row for each attempt that began a phase. The completed one keeps the result, and the phase does not begin again
+-- until a retry by hand forgets it; what is forgotten belongs to its attempt only.
 CREATE TABLE {schema}.phase (
     job_id uuid NOT NULL,
     name text NOT NULL,
+    fence integer NOT NULL,
     position integer NOT NULL,
     status text NOT NULL CHECK (status IN ('running', 'completed', 'failed', 'cancelled')),
     progress double precision NOT NULL,
     message text,
     result text,
     error text,
-    fence integer NOT NULL,
-    started_at bigint,
-    completed_at bigint,
-    PRIMARY KEY (job_id, name),
-    CHECK ((completed_at IS NOT NULL) = (status = 'completed'))
+    started_at bigint NOT NULL,
+    ended_at bigint,
+    forgotten boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (job_id, name, fence),
+    CHECK ((ended_at IS NOT NULL) = (status <> 'running')),
+    CHECK (NOT forgotten OR result IS NULL)
 );
+CREATE UNIQUE INDEX phase_completed ON {schema}.phase (job_id, name) WHERE status = 'completed' AND NOT forgotten;
 
 CREATE TABLE {schema}.review (
     job_id uuid NOT NULL,
@@ -255,6 +270,7 @@ CREATE INDEX bucket_at ON {schema}.bucket (at);
 CREATE TABLE {schema}.schedule (
     key text PRIMARY KEY CHECK (length(key) BETWEEN 1 AND 200),
     body text NOT NULL,
+    expression text NOT NULL,
     owner text NOT NULL,
     enabled boolean NOT NULL,
     next_run_at bigint,

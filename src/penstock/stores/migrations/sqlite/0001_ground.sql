@@ -20,7 +20,11 @@ CREATE TABLE control (
     priority INTEGER CHECK (priority BETWEEN 0 AND 20),
     max_attempts INTEGER CHECK (max_attempts >= 1),
     overrides TEXT NOT NULL DEFAULT '{}',
-    revision INTEGER NOT NULL DEFAULT 1
+    -- No code declares it any more, says an operator; code that does takes this back.
+    retired_at INTEGER,
+    retired_by TEXT,
+    revision INTEGER NOT NULL DEFAULT 1,
+    CONSTRAINT control_retired CHECK ((retired_at IS NULL) = (retired_by IS NULL))
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE definition (
@@ -28,9 +32,15 @@ CREATE TABLE definition (
     key TEXT NOT NULL REFERENCES control,
     version INTEGER NOT NULL CHECK (version >= 1),
     body TEXT NOT NULL,
+    -- The file that the handler is in; the body says it too.
+    source TEXT NOT NULL DEFAULT '',
     stale_after INTEGER NOT NULL,
     delete_after INTEGER NOT NULL,
     registered_at INTEGER NOT NULL,
+    -- When code last declared it, to the hour.
+    declared_at INTEGER NOT NULL,
+    -- Its row stays: ended jobs of it can be read, and their secret parameters stay masked.
+    removed_at INTEGER,
     hooked INTEGER NOT NULL DEFAULT 0,
     UNIQUE (key, version)
 ) STRICT;
@@ -61,7 +71,7 @@ CREATE TABLE job (
     id TEXT PRIMARY KEY,
     lane INTEGER NOT NULL,
     fence INTEGER NOT NULL DEFAULT 0 CHECK (fence >= 0),
-    status INTEGER NOT NULL CHECK (status BETWEEN 0 AND 7),
+    status INTEGER NOT NULL CHECK (status IN {stored}),
     priority INTEGER NOT NULL CHECK (priority BETWEEN 0 AND 20),
     attempt INTEGER NOT NULL DEFAULT 0 CHECK (attempt >= 0),
     max_attempts INTEGER NOT NULL CHECK (max_attempts >= 1),
@@ -85,30 +95,30 @@ CREATE TABLE job (
     done_by TEXT,
     limit_key TEXT,
     unique_key TEXT,
-    CONSTRAINT job_owned CHECK ((worker IS NOT NULL) = (status IN (2, 3))),
-    CONSTRAINT job_done CHECK (done_by IS NULL OR status = 5),
-    CONSTRAINT job_ended CHECK ((finished_at IS NOT NULL) = (status >= 5)),
-    CONSTRAINT job_retained CHECK ((retire_at IS NOT NULL) = (status >= 5) AND (stale_at IS NOT NULL) = (status >= 5)),
-    CONSTRAINT job_held_back CHECK (NOT blocked OR (status = 1 AND limit_key IS NOT NULL)),
-    CONSTRAINT job_was_queued CHECK (queued_at IS NOT NULL OR status NOT BETWEEN 1 AND 3),
-    CONSTRAINT job_asked_to_stop CHECK (status <> 3 OR cancel_at IS NOT NULL),
-    CONSTRAINT job_was_claimed CHECK (fence > 0 OR status NOT BETWEEN 2 AND 5)
+    CONSTRAINT job_owned CHECK ((worker IS NOT NULL) = (status IN {live})),
+    CONSTRAINT job_done CHECK (done_by IS NULL OR status = {succeeded}),
+    CONSTRAINT job_ended CHECK ((finished_at IS NOT NULL) = (status IN {ended})),
+    CONSTRAINT job_retained CHECK ((retire_at IS NOT NULL) = (finished_at IS NOT NULL) AND (stale_at IS NOT NULL) = (finished_at IS NOT NULL)),
+    CONSTRAINT job_held_back CHECK (NOT blocked OR (status = {queued} AND limit_key IS NOT NULL)),
+    CONSTRAINT job_was_queued CHECK (queued_at IS NOT NULL OR status NOT IN {queued_or_live}),
+    CONSTRAINT job_asked_to_stop CHECK (status <> {cancelling} OR cancel_at IS NOT NULL),
+    CONSTRAINT job_was_claimed CHECK (fence > 0 OR status NOT IN {claimed})
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX job_ready ON job (lane, rank, id) WHERE status = 1 AND NOT blocked;
-CREATE INDEX job_due ON job (due_at, id) WHERE status = 0;
+CREATE INDEX job_ready ON job (lane, rank, id) WHERE status = {queued} AND NOT blocked;
+CREATE INDEX job_due ON job (due_at, id) WHERE status = {scheduled};
 CREATE INDEX job_running ON job (worker, lane) WHERE worker IS NOT NULL;
 CREATE INDEX job_retire ON job (retire_at, id) WHERE retire_at IS NOT NULL;
-CREATE INDEX job_attention ON job (status, id) WHERE status > 3 AND status <> 5;
+CREATE INDEX job_attention ON job (status, id) WHERE status IN {attention};
 -- Jobs that may have more attempts than are kept.
 CREATE INDEX job_long ON job (id) WHERE fence > 100;
 -- Lists of what has ended, by its end and by its priority; written once, when a job ends. Their conditions mean the
 -- same and are said in two ways, so that no planner takes the one for the other; all that they name stands in the index itself.
 CREATE INDEX job_ended_at ON job (lane, status, retired, finished_at, id) WHERE finished_at IS NOT NULL;
-CREATE INDEX job_ended_priority ON job (lane, status, retired, priority, id) WHERE status >= 5;
+CREATE INDEX job_ended_priority ON job (lane, status, retired, priority, id) WHERE status IN {ended};
 CREATE INDEX job_admitted ON job (limit_key) 
-    WHERE limit_key IS NOT NULL AND NOT blocked AND (status BETWEEN 1 AND 3 OR (status = 0 AND rate_paid));
+    WHERE limit_key IS NOT NULL AND NOT blocked AND (status IN {queued_or_live} OR (status = {scheduled} AND rate_paid));
 CREATE INDEX job_blocked ON job (limit_key, rank, id) WHERE blocked;
-CREATE UNIQUE INDEX job_unique ON job (unique_key) WHERE unique_key IS NOT NULL AND status < 5;
+CREATE UNIQUE INDEX job_unique ON job (unique_key) WHERE unique_key IS NOT NULL AND status IN {active};
 
 CREATE TABLE job_detail (
     id TEXT PRIMARY KEY,
@@ -190,21 +200,26 @@ CREATE TABLE progress (
     updated_at INTEGER NOT NULL
 ) STRICT;
 
+-- One row for each attempt that began a phase. The completed one keeps the result, and the phase does not begin again
+-- until a retry by hand forgets it; what is forgotten belongs to its attempt only.
 CREATE TABLE phase (
     job_id TEXT NOT NULL,
     name TEXT NOT NULL,
+    fence INTEGER NOT NULL,
     position INTEGER NOT NULL,
     status TEXT NOT NULL CHECK (status IN ('running', 'completed', 'failed', 'cancelled')),
     progress REAL NOT NULL,
     message TEXT,
     result TEXT,
     error TEXT,
-    fence INTEGER NOT NULL,
-    started_at INTEGER,
-    completed_at INTEGER,
-    PRIMARY KEY (job_id, name),
-    CHECK ((completed_at IS NOT NULL) = (status = 'completed'))
+    started_at INTEGER NOT NULL,
+    ended_at INTEGER,
+    forgotten INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (job_id, name, fence),
+    CHECK ((ended_at IS NOT NULL) = (status <> 'running')),
+    CHECK (NOT forgotten OR result IS NULL)
 ) STRICT;
+CREATE UNIQUE INDEX phase_completed ON phase (job_id, name) WHERE status = 'completed' AND NOT forgotten;
 
 CREATE TABLE review (
     job_id TEXT NOT NULL,
@@ -249,6 +264,7 @@ CREATE INDEX bucket_at ON bucket (at);
 CREATE TABLE schedule (
     key TEXT PRIMARY KEY CHECK (length(key) BETWEEN 1 AND 200 AND instr(key, char(0)) = 0),
     body TEXT NOT NULL,
+    expression TEXT NOT NULL,
     owner TEXT NOT NULL,
     enabled INTEGER NOT NULL,
     next_run_at INTEGER,

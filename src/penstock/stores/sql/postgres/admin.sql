@@ -1,7 +1,8 @@
 -- Statements of the admin port: definitions, reading, counting, settings, retention.
 -- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
 
--- let live: worker.ended IS NULL AND worker.lease_until > {now}
+-- let leased: worker.ended IS NULL AND worker.lease_until > {now}
+-- let other: known.body <> excluded.body OR known.removed_at IS NOT NULL
 -- let every_lane: (SELECT lane FROM {schema}.definition UNION ALL SELECT 0) AS lanes
 
 -- name: register_controls
@@ -26,35 +27,40 @@ FROM unnest(
 WHERE control.key = input.key;
 
 -- name: register_definitions
--- Definitions by key and version; the same again changes nothing.
-INSERT INTO {schema}.definition AS known (key, version, body, stale_after, delete_after, hooked, registered_at)
-SELECT key, version, body, stale_after, delete_after, hooked, {now} FROM unnest(
-    %(key)s::text[], %(version)s::integer[], %(body)s::text[], %(stale_after)s::bigint[], %(delete_after)s::bigint[],
-    %(hooked)s::boolean[]
-) AS input (key, version, body, stale_after, delete_after, hooked) ORDER BY key, version
+-- Definitions by key and version; the same again within an hour changes nothing.
+INSERT INTO {schema}.definition AS known (
+    key, version, body, source, stale_after, delete_after, hooked, registered_at, declared_at
+)
+SELECT key, version, body, source, stale_after, delete_after, hooked, {now}, {now} FROM unnest(
+    %(key)s::text[], %(version)s::integer[], %(body)s::text[], %(source)s::text[], %(stale_after)s::bigint[],
+    %(delete_after)s::bigint[], %(hooked)s::boolean[]
+) AS input (key, version, body, source, stale_after, delete_after, hooked) ORDER BY key, version
 ON CONFLICT (key, version) DO UPDATE SET
-    body = excluded.body, stale_after = excluded.stale_after, delete_after = excluded.delete_after,
-    hooked = excluded.hooked, registered_at = excluded.registered_at
-WHERE known.body <> excluded.body;
+    body = excluded.body, source = excluded.source, hooked = excluded.hooked, declared_at = excluded.declared_at,
+    removed_at = NULL,
+    stale_after = CASE WHEN {other} THEN excluded.stale_after ELSE known.stale_after END,
+    delete_after = CASE WHEN {other} THEN excluded.delete_after ELSE known.delete_after END,
+    registered_at = CASE WHEN {other} THEN excluded.registered_at ELSE known.registered_at END
+WHERE {other} OR known.declared_at < excluded.declared_at - 3600000000;
 
 -- name: read_lanes
 -- The lanes of these definition keys.
-SELECT key, version, lane FROM {schema}.definition WHERE key = ANY(%(key)s::text[]);
+SELECT key, version, lane FROM {schema}.definition WHERE key = ANY(%(key)s::text[]) AND removed_at IS NULL;
 
 -- name: read_definitions
 -- Definitions (all, or the versions of one) with what operators say about them, and the time it is.
 SELECT definition.key, version, lane, body, enabled, pause_reason, pause_by, pause_at, pause_until, overrides,
-    registered_at, {now}
+    registered_at, {now}, retired_at, retired_by, declared_at, removed_at IS NOT NULL
 FROM {schema}.definition JOIN {schema}.control USING (key)
 WHERE %(key)s::text IS NULL OR definition.key = %(key)s::text ORDER BY definition.key, version;
 
 -- name: definition_keys
 -- The keys of all definitions.
-SELECT DISTINCT key FROM {schema}.definition ORDER BY key;
+SELECT DISTINCT key FROM {schema}.definition WHERE removed_at IS NULL ORDER BY key;
 
 -- name: served_lanes
 -- Which lanes live workers serve; workers with the same ones count once.
-SELECT DISTINCT lanes FROM {schema}.worker WHERE {live};
+SELECT DISTINCT lanes FROM {schema}.worker WHERE {leased};
 
 -- name: read_counts
 -- How many jobs of each definition stand in each status: what was folded and what was not yet.
@@ -94,7 +100,7 @@ measured AS (
         sum(octet_length(lengths) - octet_length(replace(lengths, chr(code), '')))
     FROM together CROSS JOIN (SELECT generate_series(65, 87) UNION ALL SELECT 126) AS letters (code)
     CROSS JOIN (VALUES (0), (1), (60)) AS grains (grain)
-    WHERE position(chr(code) IN lengths) > 0 AND (lane > 0 OR (grain > 0 AND (code = 126 OR status = 0)))
+    WHERE position(chr(code) IN lengths) > 0 AND (lane > 0 OR (grain > 0 AND (code = 126 OR status = {scheduled})))
     GROUP BY lane, grain, span, status, code ORDER BY lane, grain, span, status, code
     ON CONFLICT (lane, grain, span, status, bucket) DO UPDATE SET n = tally_length.n + excluded.n
 )
@@ -124,7 +130,7 @@ FROM {schema}.review WHERE job_id = %(id)s::uuid ORDER BY fence;
 
 -- name: read_workers
 -- All workers that are remembered, in the order in which they came.
-SELECT id::text, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, {live}, ended, duties,
+SELECT id::text, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, {leased}, ended, duties,
     {now} - duties_at, lease_until, figures
 FROM {schema}.worker ORDER BY started_at, id;
 
@@ -176,7 +182,7 @@ INSERT INTO {schema}.event (at, kind, job_id) SELECT updated_at, 'job.stale', id
 -- Idempotency keys that have ended; never one whose job is active.
 WITH chosen AS MATERIALIZED (
     SELECT definition, scope, key FROM {schema}.idempotency WHERE expires_at <= (SELECT {now})
-        AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = idempotency.job_id AND job.status < 5)
+        AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = idempotency.job_id AND job.status IN {active})
     ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
 DELETE FROM {schema}.idempotency USING chosen

@@ -2,13 +2,13 @@
 -- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
 
 -- let ageing: coalesce((SELECT value::bigint FROM {schema}.setting WHERE name = 'ageing'), 600000000)
--- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= {now} THEN 8 ELSE job.status END
--- let outcome: CASE status WHEN 5 THEN 'succeeded' WHEN 6 THEN 'failed' ELSE 'cancelled' END
+-- let told_now: CASE WHEN job.stale_at <= {now} THEN {stale} ELSE job.status END
+-- let outcome: CASE status WHEN {succeeded} THEN 'succeeded' WHEN {failed} THEN 'failed' ELSE 'cancelled' END
 -- let bundled: EXISTS (SELECT FROM {schema}.event WHERE event.at = told_at.at AND jobs IS NOT NULL)
 
--- name: filter_ids
+-- name: filter_job_id
 -- Jobs with one of these ids.
-job.id = ANY(%(filter_ids)s::uuid[])
+job.id = ANY(%(filter_job_id)s::uuid[])
 
 -- name: filter_status
 -- Jobs that read as one of these statuses now; stale is derived.
@@ -16,7 +16,7 @@ job.status = ANY(%(filter_stored)s::smallint[]) AND {told_now} = ANY(%(filter_st
 
 -- name: filter_attention
 -- What the index of jobs that need attention holds.
-job.status IN (4, 6, 7)
+job.status IN {attention}
 
 -- name: filter_live
 -- What the index of live jobs holds.
@@ -24,11 +24,11 @@ job.worker IS NOT NULL
 
 -- name: filter_not_due
 -- What the index of scheduled jobs holds.
-job.status = 0
+job.status = {scheduled}
 
--- name: filter_definition
+-- name: filter_definition_key
 -- Jobs of any version of a definition.
-detail.lane IN (SELECT lane FROM {schema}.definition WHERE key = %(filter_definition)s)
+detail.lane IN (SELECT lane FROM {schema}.definition WHERE key = %(filter_definition_key)s)
 
 -- name: filter_reference_type
 -- Jobs that refer to a thing of this type.
@@ -42,9 +42,9 @@ detail.reference_id = %(filter_reference_id)s
 -- Jobs with this tag.
 job.id IN (SELECT id FROM {schema}.job_tag WHERE tag = %(filter_tag)s)
 
--- name: filter_schedule
+-- name: filter_schedule_id
 -- Jobs that this schedule made.
-detail.schedule = %(filter_schedule)s
+detail.schedule = %(filter_schedule_id)s
 
 -- name: filter_created_from
 -- Jobs created at this instant or later.
@@ -58,9 +58,9 @@ job.created_at < %(filter_created_to)s
 -- Jobs with an attempt that failed this way.
 job.id IN (SELECT job_id FROM {schema}.attempt WHERE fingerprint = %(filter_fingerprint)s)
 
--- name: filter_parent
+-- name: filter_parent_id
 -- Jobs that this job created.
-detail.parent = %(filter_parent)s::uuid
+detail.parent = %(filter_parent_id)s::uuid
 
 -- name: select_jobs
 -- Ids of the jobs that a filter speaks of, in order of id.
@@ -90,14 +90,14 @@ kept AS (
 moved AS (
     UPDATE {schema}.job SET
         done_by = NULL, status = input.status, updated_at = now, rate_paid = false,
-        blocked = input.status = 1 AND limit_key IS NOT NULL,
+        blocked = input.status = {queued} AND limit_key IS NOT NULL,
         due_at = coalesce(input.due, due_at),
         rank = coalesce(input.due - priority * {ageing}, rank),
-        queued_at = CASE WHEN input.status = 1 AND input.before <> 1 THEN now ELSE queued_at END,
-        cancel_at = CASE WHEN input.status IN (3, 7) THEN now WHEN NOT input.renewed THEN cancel_at END,
-        finished_at = CASE WHEN input.status >= 5 THEN now END,
-        stale_at = CASE WHEN input.status >= 5 THEN now + definition.stale_after END,
-        retire_at = CASE WHEN input.status >= 5 THEN now + definition.stale_after END,
+        queued_at = CASE WHEN input.status = {queued} AND input.before <> {queued} THEN now ELSE queued_at END,
+        cancel_at = CASE WHEN input.status IN ({cancelling}, {cancelled}) THEN now WHEN NOT input.renewed THEN cancel_at END,
+        finished_at = CASE WHEN input.status IN {ended} THEN now END,
+        stale_at = CASE WHEN input.status IN {ended} THEN now + definition.stale_after END,
+        retire_at = CASE WHEN input.status IN {ended} THEN now + definition.stale_after END,
         retired = retired AND NOT input.renewed,
         generation = generation + CASE WHEN input.renewed THEN 1 ELSE 0 END,
         attempt = CASE WHEN input.renewed THEN 0 ELSE attempt END,
@@ -115,7 +115,7 @@ WHERE moved.before <> moved.status GROUP BY lane, step.status, step.n;
 -- Held jobs that wait get another priority and keep their place in time; what lists are sorted by follows.
 WITH changed AS (
     UPDATE {schema}.job SET priority = %(priority)s::smallint, rank = due_at - %(priority)s::bigint * {ageing}, updated_at = {now}
-    WHERE id = ANY(%(id)s::uuid[]) AND status IN (0, 1) RETURNING id
+    WHERE id = ANY(%(id)s::uuid[]) AND status IN {pending} RETURNING id
 ),
 tagged AS (
     UPDATE {schema}.job_tag SET priority = %(priority)s::smallint FROM changed WHERE job_tag.id = changed.id
@@ -124,12 +124,15 @@ UPDATE {schema}.job_detail SET schedule_priority = %(priority)s::smallint FROM c
 WHERE job_detail.id = changed.id AND job_detail.schedule IS NOT NULL;
 
 -- name: forget_phases
--- Phases of these jobs from a position on; where no completed one is left, the progress is forgotten too.
+-- The results of these jobs from a position on; where none is left, the progress is forgotten too. That the phases were
+-- tried stays on record.
 WITH gone AS (
-    DELETE FROM {schema}.phase WHERE job_id = ANY(%(id)s::uuid[]) AND position >= %(position)s
+    UPDATE {schema}.phase SET forgotten = true, result = NULL
+    WHERE job_id = ANY(%(id)s::uuid[]) AND position >= %(position)s AND NOT forgotten
 )
 DELETE FROM {schema}.progress WHERE job_id = ANY(%(id)s::uuid[]) AND NOT EXISTS (
-    SELECT FROM {schema}.phase WHERE phase.job_id = progress.job_id AND status = 'completed' AND position < %(position)s
+    SELECT FROM {schema}.phase WHERE phase.job_id = progress.job_id AND status = 'completed' AND NOT forgotten
+        AND position < %(position)s
 );
 
 -- name: decide_review
@@ -144,7 +147,7 @@ WITH doomed AS MATERIALIZED (
     SELECT job.id, job.lane, job.status, job.fence, job.created_at, job.started_at, job.finished_at,
         definition.key, definition.hooked
     FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
-    WHERE job.id = ANY(%(id)s::uuid[]) AND job.status >= 5 ORDER BY job.id FOR UPDATE OF job
+    WHERE job.id = ANY(%(id)s::uuid[]) AND job.status IN {ended} ORDER BY job.id FOR UPDATE OF job
 ),
 job AS (DELETE FROM {schema}.job USING doomed WHERE job.id = doomed.id),
 detail AS (DELETE FROM {schema}.job_detail USING doomed WHERE job_detail.id = doomed.id),
@@ -156,7 +159,7 @@ review AS (DELETE FROM {schema}.review USING doomed WHERE review.job_id = doomed
 log AS (DELETE FROM {schema}.log USING doomed WHERE log.job_id = doomed.id),
 told AS (
     INSERT INTO {schema}.event (at, kind, job_id, data, times)
-    SELECT {now}, 'job.deleted', id, json_build_object('definition', key, 'status', {outcome})::text, (
+    SELECT {now}, 'job.deleted', id, json_build_object('definitionKey', key, 'status', {outcome})::text, (
         SELECT array_agg(at) FROM (
             SELECT unnest(ARRAY[created_at, started_at, finished_at]) AS at
             UNION SELECT unnest(ARRAY[started_at, ended_at]) FROM {schema}.attempt WHERE attempt.job_id = doomed.id
@@ -166,7 +169,7 @@ told AS (
 called AS (
     INSERT INTO {schema}.hook (lane, job_id, fence, kind, data, at)
     SELECT doomed.lane, doomed.id, fence, 'job.deleted', json_build_object(
-        'definition', key, 'status', {outcome}, 'referenceType', reference_type, 'referenceId', reference_id
+        'definitionKey', key, 'status', {outcome}, 'referenceType', reference_type, 'referenceId', reference_id
     )::text, {now}
     FROM doomed JOIN {schema}.job_detail ON job_detail.id = doomed.id WHERE hooked ORDER BY doomed.id
 ),
@@ -179,7 +182,7 @@ SELECT id::text, lane, status FROM doomed;
 -- name: hold_control
 -- What operators have said about a definition, or about the whole system, held until the transaction ends.
 SELECT enabled, pause_reason, pause_by, pause_at, pause_until, concurrency, key_concurrency, rate_count, rate_period,
-    rate_per_key, priority, max_attempts, overrides
+    rate_per_key, priority, max_attempts, overrides, retired_at, retired_by
 FROM {schema}.control WHERE key = %(key)s FOR UPDATE;
 
 -- name: save_control
@@ -188,7 +191,8 @@ UPDATE {schema}.control SET
     enabled = %(enabled)s, pause_reason = %(pause_reason)s, pause_by = %(pause_by)s, pause_at = %(pause_at)s,
     pause_until = %(pause_until)s, concurrency = %(concurrency)s, key_concurrency = %(key_concurrency)s,
     rate_count = %(rate_count)s, rate_period = %(rate_period)s, rate_per_key = %(rate_per_key)s,
-    priority = %(priority)s, max_attempts = %(max_attempts)s, overrides = %(overrides)s, revision = revision + 1
+    priority = %(priority)s, max_attempts = %(max_attempts)s, overrides = %(overrides)s,
+    retired_at = %(retired_at)s::bigint, retired_by = %(retired_by)s, revision = revision + 1
 WHERE key = %(key)s;
 
 -- name: bump_controls
@@ -199,7 +203,7 @@ ON CONFLICT (name) DO UPDATE SET
 
 -- name: newest_body
 -- The newest version of a definition, whole.
-SELECT body FROM {schema}.definition WHERE key = %(key)s ORDER BY version DESC LIMIT 1;
+SELECT body FROM {schema}.definition WHERE key = %(key)s AND removed_at IS NULL ORDER BY version DESC LIMIT 1;
 
 -- name: held_back_keys
 -- Concurrency keys of a definition that hold jobs back.

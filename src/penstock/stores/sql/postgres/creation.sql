@@ -2,7 +2,8 @@
 -- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
 
 -- let ageing: coalesce((SELECT value::bigint FROM {schema}.setting WHERE name = 'ageing'), 600000000)
--- let expired: known.expires_at <= (SELECT now FROM clock) AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = known.job_id AND job.status < 5)
+-- let open: control.enabled AND control.retired_at IS NULL AND definition.removed_at IS NULL
+-- let expired: known.expires_at <= (SELECT now FROM clock) AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = known.job_id AND job.status IN {active})
 -- let said:
 CASE WHEN %(priority_given)s::boolean THEN %(priority)s::smallint ELSE coalesce(control.priority, %(priority)s::smallint) END AS urgency,
     CASE WHEN %(attempts_given)s::boolean THEN %(max_attempts)s::smallint
@@ -42,13 +43,13 @@ born AS (
     INSERT INTO {schema}.job (
         id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at
     )
-    SELECT %(id)s::uuid, definition.lane, CASE WHEN at > now THEN 0 ELSE 1 END, urgency, attempts, at,
+    SELECT %(id)s::uuid, definition.lane, CASE WHEN at > now THEN {scheduled} ELSE {queued} END, urgency, attempts, at,
         at - urgency * {ageing}, now, now,
         CASE WHEN at > now THEN NULL ELSE now END
     FROM clock CROSS JOIN LATERAL (SELECT greatest(coalesce(%(due)s::bigint, now + %(delay)s::bigint), now) AS at) AS time
     CROSS JOIN {schema}.definition JOIN {schema}.control USING (key)
     CROSS JOIN LATERAL (SELECT {said}) AS said
-    WHERE definition.lane = %(lane)s::integer AND control.enabled
+    WHERE definition.lane = %(lane)s::integer AND {open}
     ON CONFLICT DO NOTHING
     RETURNING id, lane, status, priority, created_at
 ),
@@ -77,7 +78,7 @@ WITH clock AS (SELECT {now} AS now),
 time AS MATERIALIZED (SELECT now, greatest(coalesce(%(due)s::bigint, now + %(delay)s::bigint), now) AS at FROM clock),
 said AS MATERIALIZED (
     SELECT {said} FROM {schema}.definition JOIN {schema}.control USING (key)
-    WHERE definition.lane = %(lane)s::integer AND control.enabled
+    WHERE definition.lane = %(lane)s::integer AND {open}
 ),
 detailed AS (
     INSERT INTO {schema}.job_detail (
@@ -93,7 +94,7 @@ detailed AS (
 ),
 born AS (
     INSERT INTO {schema}.job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
-    SELECT id, %(lane)s::integer, CASE WHEN at > now THEN 0 ELSE 1 END, urgency, attempts,
+    SELECT id, %(lane)s::integer, CASE WHEN at > now THEN {scheduled} ELSE {queued} END, urgency, attempts,
         at, at - urgency * {ageing}, now, now, CASE WHEN at > now THEN NULL ELSE now END
     FROM detailed CROSS JOIN time CROSS JOIN said
 ),
@@ -106,9 +107,9 @@ made AS (
 ),
 counted AS (
     INSERT INTO {schema}.tally_delta (lane, minute, status, n)
-    SELECT %(lane)s::integer, now / 60000000, CASE WHEN at > now THEN 0 ELSE 1 END, n FROM made CROSS JOIN time WHERE n > 0
+    SELECT %(lane)s::integer, now / 60000000, CASE WHEN at > now THEN {scheduled} ELSE {queued} END, n FROM made CROSS JOIN time WHERE n > 0
 )
-SELECT n, CASE WHEN at > now THEN 0 ELSE 1 END, ids FROM made CROSS JOIN time;
+SELECT n, CASE WHEN at > now THEN {scheduled} ELSE {queued} END, ids FROM made CROSS JOIN time;
 
 -- name: create_jobs
 -- Jobs with their details, events and counts; what is there already or refused is left out of the answer.
@@ -132,7 +133,7 @@ born AS (
         id, lane, status, priority, max_attempts, due_at, rank, blocked, limit_key, unique_key,
         created_at, updated_at, queued_at
     )
-    SELECT id, input.lane, CASE WHEN at > now THEN 0 ELSE 1 END, urgency, attempts, at,
+    SELECT id, input.lane, CASE WHEN at > now THEN {scheduled} ELSE {queued} END, urgency, attempts, at,
         at - urgency * {ageing}, at <= now AND limit_key IS NOT NULL, limit_key, unique_key,
         now, now, CASE WHEN at > now THEN NULL ELSE now END
     FROM input CROSS JOIN clock
@@ -142,7 +143,7 @@ born AS (
         SELECT CASE WHEN priority_given THEN input.priority ELSE coalesce(control.priority, input.priority) END AS urgency,
             CASE WHEN attempts_given THEN input.max_attempts ELSE coalesce(control.max_attempts, input.max_attempts) END AS attempts
     ) AS said
-    WHERE control.enabled
+    WHERE {open}
     ON CONFLICT DO NOTHING
     RETURNING id, lane, status, priority, created_at
 ),
@@ -174,17 +175,17 @@ ON CONFLICT DO NOTHING;
 
 -- name: find_jobs
 -- The jobs with these ids: the status that is stored, and the one they read as.
-SELECT id::text, status, CASE WHEN stale_at <= {now} THEN 8 ELSE status END
+SELECT id::text, status, CASE WHEN stale_at <= {now} THEN {stale} ELSE status END
 FROM {schema}.job WHERE id = ANY(%(id)s::uuid[]);
 
 -- name: find_unique
 -- The active jobs that hold these unique keys.
 SELECT unique_key, id::text, status FROM {schema}.job
-WHERE unique_key = ANY(%(unique_key)s::text[]) AND unique_key IS NOT NULL AND status < 5;
+WHERE unique_key = ANY(%(unique_key)s::text[]) AND unique_key IS NOT NULL AND status IN {active};
 
 -- name: find_refusing
--- Which of these lanes take no jobs, and why: unknown, or disabled by an operator.
-SELECT input.lane, control.key FROM unnest(%(lane)s::integer[]) AS input (lane)
+-- Which of these lanes take no jobs, and why: unknown, or disabled, retired or removed by an operator.
+SELECT input.lane, control.key, definition.version, control.retired_by, definition.removed_at IS NOT NULL FROM unnest(%(lane)s::integer[]) AS input (lane)
 LEFT JOIN {schema}.definition ON definition.lane = input.lane
 LEFT JOIN {schema}.control ON control.key = definition.key
-WHERE control.enabled IS NOT TRUE;
+WHERE ({open}) IS NOT TRUE;

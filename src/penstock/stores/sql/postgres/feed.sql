@@ -2,6 +2,9 @@
 -- The key (xid, seq) serves every read: inner ORDER BY and OFFSET 0 keep the planner on it, whatever it believes.
 -- Bundles are opened one by one in the order of their rows, so that a page ends with the last one that it needs.
 
+-- let about: coalesce(attempt.number, CASE WHEN known.fence = page.fence THEN known.attempt END), CASE WHEN attempt.number IS NOT NULL THEN attempt.took WHEN known.fence = page.fence AND known.done_by IS NOT NULL THEN known.took END, known.source, known.schedule, known.expression
+-- let facts_of_job: SELECT job.fence, job.attempt, job.done_by, job.finished_at - job.started_at AS took, definition.source, detail.schedule, schedule.expression FROM {schema}.job LEFT JOIN {schema}.definition ON definition.lane = job.lane LEFT JOIN {schema}.job_detail AS detail ON detail.id = job.id LEFT JOIN {schema}.schedule ON schedule.key = detail.schedule WHERE job.id = page.job_id OFFSET 0
+-- let looked_up: LEFT JOIN LATERAL ({facts_of_job}) AS known ON true LEFT JOIN LATERAL (SELECT number, ended_at - started_at AS took FROM {schema}.attempt WHERE attempt.job_id = page.job_id AND attempt.fence = page.fence OFFSET 0) AS attempt ON true
 -- let xmax_base: (SELECT pg_snapshot_xmax(base) FROM span)
 -- let xmax_target: (SELECT pg_snapshot_xmax(target) FROM span)
 -- let finished: pg_visible_in_snapshot(open.xid, pg_current_snapshot())
@@ -62,8 +65,8 @@ missed AS MATERIALIZED (
     FROM {schema}.feed_horizon AS horizon LEFT JOIN span ON true
 )
 SELECT given.valid, missed.gone, missed.revision, (SELECT count(*) FROM fresh), pg_current_snapshot()::text,
-    page.number, page.kind, page.at, page.job_id::text, page.subject, page.fence, page.data
-FROM given CROSS JOIN missed LEFT JOIN page ON true ORDER BY page.number;
+    page.number, page.kind, page.at, page.job_id::text, page.subject, page.fence, page.data, {about}
+FROM given CROSS JOIN missed LEFT JOIN page ON true {looked_up} ORDER BY page.number;
 
 -- name: cut_feed
 -- A target for a reader that is far behind, so that it need not sort all that it missed again for each page.
@@ -116,18 +119,20 @@ WITH told_at AS MATERIALIZED (
     UNION SELECT unnest(ARRAY[started_at, ended_at]) FROM {schema}.attempt WHERE job_id = %(id)s::uuid
     UNION SELECT unnest(times) FROM {schema}.event WHERE job_id = %(id)s::uuid AND times IS NOT NULL
 )
-SELECT number, kind, at, %(id)s::uuid::text, subject, fence, data FROM (
-    (
-        SELECT seq * 1024 AS number, kind, at, subject, fence, data FROM {schema}.event
-        WHERE job_id = %(id)s::uuid AND seq > %(after)s::bigint / 1024 ORDER BY seq LIMIT %(limit)s::bigint
-    )
-    UNION ALL
-    SELECT seq * 1024 + place - 1, kind, told_at.at, NULL, fence, NULL
-    FROM told_at CROSS JOIN LATERAL (
-        SELECT seq, kind, fence, array_position(jobs, %(id)s::uuid) AS place FROM {schema}.event
-        WHERE event.at = told_at.at AND jobs IS NOT NULL OFFSET 0
-    ) AS bundle
-) AS told WHERE number > %(after)s::bigint ORDER BY number LIMIT %(limit)s::bigint;
+SELECT page.number, page.kind, page.at, page.job_id::text, page.subject, page.fence, page.data, {about} FROM (
+    SELECT number, kind, at, %(id)s::uuid AS job_id, subject, fence, data FROM (
+        (
+            SELECT seq * 1024 AS number, kind, at, subject, fence, data FROM {schema}.event
+            WHERE job_id = %(id)s::uuid AND seq > %(after)s::bigint / 1024 ORDER BY seq LIMIT %(limit)s::bigint
+        )
+        UNION ALL
+        SELECT seq * 1024 + place - 1, kind, told_at.at, NULL, fence, NULL
+        FROM told_at CROSS JOIN LATERAL (
+            SELECT seq, kind, fence, array_position(jobs, %(id)s::uuid) AS place FROM {schema}.event
+            WHERE event.at = told_at.at AND jobs IS NOT NULL OFFSET 0
+        ) AS bundle
+    ) AS told WHERE number > %(after)s::bigint ORDER BY number LIMIT %(limit)s::bigint
+) AS page {looked_up} ORDER BY page.number;
 
 -- name: prunable_events
 -- The oldest rows that may go, each once: those about no job, all of a job whose deletion was told long ago, and those

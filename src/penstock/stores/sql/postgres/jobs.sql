@@ -3,15 +3,17 @@
 -- Whether a worker holds a job is asked in a form that no index serves: jobs are found by their ids, never by a worker.
 
 -- let ageing: coalesce((SELECT value::bigint FROM {schema}.setting WHERE name = 'ageing'), 600000000)
--- let after: CASE job.status WHEN 3 THEN 7 ELSE input.status END
--- let put_off: job.status = 2 AND input.status = 0
--- let put_back: job.status = 2 AND input.status = 1
+-- let after: CASE job.status WHEN {cancelling} THEN {cancelled} ELSE input.status END
+-- let ends: (job.status = {cancelling} OR input.status IN {ended})
+-- let put_off: job.status = {running} AND input.status = {scheduled}
+-- let put_back: job.status = {running} AND input.status = {queued}
 -- let has_token: job.rate_paid OR job.limit_key IS NULL
--- let held: job.fence = input.fence AND job.worker IS NOT DISTINCT FROM input.worker AND job.status IN (2, 3)
--- let held_by: fence = %(fence)s::integer AND worker IS NOT DISTINCT FROM %(worker)s::uuid AND status IN (2, 3)
+-- let held: job.fence = input.fence AND job.worker IS NOT DISTINCT FROM input.worker AND job.status IN {live}
+-- let held_by: fence = %(fence)s::integer AND worker IS NOT DISTINCT FROM %(worker)s::uuid AND status IN {live}
 -- let of_one: CASE WHEN cardinality(ids) = 1 THEN ids[1] END
 -- let of_many: CASE WHEN cardinality(ids) > 1 THEN ids[place:place + 999] END
 -- let places: generate_series(1, cardinality(ids), 1000) AS place
+-- let newest_try: NOT EXISTS (SELECT FROM {schema}.phase AS later WHERE later.job_id = phase.job_id AND later.name = phase.name AND later.fence > phase.fence)
 -- let kept: coalesce(kinds.usual, kinds.kept[width_bucket(job.lane, kinds.lanes)])
 -- let bounds: '{1000,2500,5000,10000,25000,50000,100000,250000,500000,1000000,2500000,5000000,10000000,30000000,60000000,120000000,300000000,600000000,1800000000,3600000000,14400000000,86400000000}'::bigint[]
 -- let live_worker: SELECT 1 FROM {schema}.worker WHERE id = %(worker)s::uuid AND ended IS NULL AND lease_until > (SELECT now FROM clock) FOR KEY SHARE
@@ -20,7 +22,7 @@
 -- let to_the_worker:
 claimed AS (
     UPDATE {schema}.job SET
-        status = 2, fence = fence + 1, attempt = attempt + 1, worker = %(worker)s::uuid, rate_paid = false,
+        status = {running}, fence = fence + 1, attempt = attempt + 1, worker = %(worker)s::uuid, rate_paid = false,
         started_at = CASE WHEN %(start)s::boolean AND lost = 0 THEN now END, updated_at = now
     FROM clock WHERE job.id = ANY(ARRAY(SELECT id FROM taken))
     RETURNING job.id, job.lane, fence, attempt, max_attempts, lost, rank, updated_at, limit_key,
@@ -41,7 +43,7 @@ counted AS (
             string_agg(chr(65 + width_bucket(waited - 1, {bounds})), '') AS lengths
         FROM claimed GROUP BY lane
     ) AS sums
-    CROSS JOIN LATERAL (VALUES (1, -n, 0, NULL), (2, n, sums.took, sums.lengths)) AS step (status, n, took, lengths)
+    CROSS JOIN LATERAL (VALUES ({queued}, -n, 0, NULL), ({running}, n, sums.took, sums.lengths)) AS step (status, n, took, lengths)
 )
 (
     SELECT claimed.id::text, claimed.lane, fence, attempt, max_attempts, lost, params, reference_type, reference_id,
@@ -61,11 +63,11 @@ WHERE NOT EXISTS (SELECT FROM alive)
 -- more of them than there are, and would rather read all jobs.
 WITH clock AS (SELECT {now} AS now),
 due AS MATERIALIZED (
-    SELECT id FROM {schema}.job WHERE status = 0 AND due_at <= (SELECT now FROM clock)
+    SELECT id FROM {schema}.job WHERE status = {scheduled} AND due_at <= (SELECT now FROM clock)
     ORDER BY due_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ),
 moved AS (
-    UPDATE {schema}.job SET status = 1, queued_at = now, updated_at = now, blocked = limit_key IS NOT NULL AND NOT rate_paid,
+    UPDATE {schema}.job SET status = {queued}, queued_at = now, updated_at = now, blocked = limit_key IS NOT NULL AND NOT rate_paid,
         rate_paid = false, rank = due_at - priority * {ageing}
     FROM clock WHERE job.id = ANY(ARRAY(SELECT id FROM due))
     RETURNING job.id, lane, limit_key, blocked, updated_at
@@ -73,7 +75,7 @@ moved AS (
 counted AS (
     INSERT INTO {schema}.tally_delta (lane, minute, status, n)
     SELECT lane, min(updated_at) / 60000000, step.status, step.n * count(*)
-    FROM moved CROSS JOIN (VALUES (0, -1), (1, 1)) AS step (status, n) GROUP BY lane, step.status, step.n
+    FROM moved CROSS JOIN (VALUES ({scheduled}, -1), ({queued}, 1)) AS step (status, n) GROUP BY lane, step.status, step.n
 )
 SELECT id::text, CASE WHEN blocked THEN limit_key END FROM moved;
 
@@ -81,7 +83,7 @@ SELECT id::text, CASE WHEN blocked THEN limit_key END FROM moved;
 -- How long it is until the next scheduled job is due; no time when a concurrency key has a note.
 (SELECT 0::bigint FROM {schema}.key_note LIMIT 1)
 UNION ALL
-(SELECT due_at - {now} FROM {schema}.job WHERE status = 0 ORDER BY due_at, id LIMIT 1)
+(SELECT due_at - {now} FROM {schema}.job WHERE status = {scheduled} ORDER BY due_at, id LIMIT 1)
 LIMIT 1;
 
 -- name: claim
@@ -114,7 +116,7 @@ heads AS MATERIALIZED (
             OVER (ORDER BY head.rank ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
     )) END AS depth
     FROM lanes CROSS JOIN LATERAL (
-        SELECT rank FROM {schema}.job WHERE job.lane = lanes.lane AND status = 1 AND NOT blocked
+        SELECT rank FROM {schema}.job WHERE job.lane = lanes.lane AND status = {queued} AND NOT blocked
             AND (rank, id) > (lanes.behind_rank, lanes.behind_id) AND (NOT lanes.paid OR {has_token})
         ORDER BY rank, id LIMIT 1
     ) AS head
@@ -122,7 +124,7 @@ heads AS MATERIALIZED (
 seen AS MATERIALIZED (
     SELECT heads.lane, job.rank, job.id, depth < quota AND n = depth AS stopped FROM heads CROSS JOIN LATERAL (
         SELECT rank, id, row_number() OVER (ORDER BY rank, id) AS n FROM {schema}.job
-        WHERE job.lane = heads.lane AND status = 1 AND NOT blocked
+        WHERE job.lane = heads.lane AND status = {queued} AND NOT blocked
             AND (rank, id) > (heads.behind_rank, heads.behind_id) AND (NOT heads.paid OR {has_token})
         ORDER BY rank, id LIMIT heads.depth
     ) AS job
@@ -140,7 +142,7 @@ shares AS MATERIALIZED (
 ),
 taken AS MATERIALIZED (
     SELECT job.id FROM shares JOIN heads USING (lane) CROSS JOIN LATERAL (
-        SELECT id FROM {schema}.job WHERE job.lane = heads.lane AND status = 1 AND NOT blocked
+        SELECT id FROM {schema}.job WHERE job.lane = heads.lane AND status = {queued} AND NOT blocked
             AND (rank, id) > (heads.behind_rank, heads.behind_id) AND (NOT heads.paid OR {has_token})
         ORDER BY rank, id LIMIT shares.n FOR UPDATE SKIP LOCKED
     ) AS job
@@ -154,7 +156,7 @@ WITH clock AS (SELECT {now} AS now),
 alive AS MATERIALIZED ({live_worker}),
 taken AS MATERIALIZED (
     SELECT id FROM {schema}.job
-    WHERE lane = %(lane)s::integer AND status = 1 AND NOT blocked
+    WHERE lane = %(lane)s::integer AND status = {queued} AND NOT blocked
         AND (rank, id) > (%(behind_rank)s::bigint, %(behind_id)s::uuid)
         AND EXISTS (SELECT FROM alive)
         AND EXISTS (
@@ -169,7 +171,7 @@ taken AS MATERIALIZED (
 
 -- name: ready_job
 -- The lane and the rank of a job that is queued and not blocked.
-SELECT lane, rank FROM {schema}.job WHERE id = %(id)s::uuid AND status = 1 AND NOT blocked;
+SELECT lane, rank FROM {schema}.job WHERE id = %(id)s::uuid AND status = {queued} AND NOT blocked;
 
 -- name: claim_job
 -- This job becomes the worker's, as with `claim`; `granted` says that its definition has a limit that leaves room.
@@ -177,7 +179,7 @@ WITH clock AS (SELECT {now} AS now),
 alive AS MATERIALIZED ({live_worker}),
 taken AS MATERIALIZED (
     SELECT id FROM {schema}.job
-    WHERE id = %(id)s::uuid AND status = 1 AND NOT blocked AND (NOT %(paid)s::boolean OR {has_token})
+    WHERE id = %(id)s::uuid AND status = {queued} AND NOT blocked AND (NOT %(paid)s::boolean OR {has_token})
         AND EXISTS (SELECT FROM alive)
         AND EXISTS (
             SELECT FROM {schema}.definition JOIN {schema}.control USING (key)
@@ -194,7 +196,7 @@ taken AS MATERIALIZED (
 -- Whether a job of these lanes can be claimed that was created by then, or whose parent was.
 SELECT 1 FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
 JOIN {schema}.control ON control.key = definition.key
-WHERE job.lane = ANY(%(lanes)s::integer[]) AND job.status = 1 AND NOT job.blocked
+WHERE job.lane = ANY(%(lanes)s::integer[]) AND job.status = {queued} AND NOT job.blocked
     AND (control.pause_at IS NULL OR control.pause_until <= {now})
     AND NOT EXISTS (
         SELECT FROM {schema}.control AS system WHERE system.key = '*'
@@ -249,12 +251,12 @@ ended AS (
         due_at = CASE WHEN {put_off} THEN now + input.delay ELSE due_at END,
         rank = CASE WHEN {put_off} THEN now + input.delay - priority * {ageing} ELSE rank END,
         queued_at = CASE WHEN {put_back} THEN now ELSE queued_at END,
-        finished_at = CASE WHEN {after} >= 5 THEN now END,
-        stale_at = CASE WHEN {after} >= 5 THEN now + definition.stale_after END,
-        retire_at = CASE WHEN {after} >= 5 THEN now + definition.stale_after END
+        finished_at = CASE WHEN {ends} THEN now END,
+        stale_at = CASE WHEN {ends} THEN now + definition.stale_after END,
+        retire_at = CASE WHEN {ends} THEN now + definition.stale_after END
     FROM input CROSS JOIN clock CROSS JOIN {schema}.definition
     WHERE job.id = input.id AND definition.lane = job.lane AND job.fence = input.fence
-        AND job.worker IS NOT DISTINCT FROM %(worker)s::uuid AND job.status IN (2, 3)
+        AND job.worker IS NOT DISTINCT FROM %(worker)s::uuid AND job.status IN {live}
     RETURNING job.id, job.fence, job.lane, job.status, job.attempt + input.attempt_back AS number, started_at,
         job.updated_at, limit_key, definition.key, definition.hooked, input.cause AS ended_by,
         CASE WHEN input.attempt_back = 0 AND input.cause <> 'lost' THEN greatest(0, job.updated_at - coalesce(started_at, job.updated_at)) END AS ran
@@ -271,11 +273,11 @@ tried AS (
 asked AS (
     INSERT INTO {schema}.review (job_id, fence, note, data, result, asked_at)
     SELECT ended.id, ended.fence, note, data, result, updated_at FROM ended JOIN input ON input.id = ended.id
-    WHERE ended.status = 4
+    WHERE ended.status = {review_needed}
 ),
 told AS (
     INSERT INTO {schema}.event (at, kind, job_id, fence, data)
-    SELECT updated_at, CASE ended.status WHEN 7 THEN 'job.cancelled' ELSE kind END, ended.id, ended.fence, event_data
+    SELECT updated_at, CASE ended.status WHEN {cancelled} THEN 'job.cancelled' ELSE kind END, ended.id, ended.fence, event_data
     FROM ended JOIN input ON input.id = ended.id
 ),
 counted AS (
@@ -284,7 +286,7 @@ counted AS (
         coalesce(sum(ran) FILTER (WHERE step.n > 0), 0),
         string_agg(CASE ended_by WHEN 'lost' THEN '~' ELSE chr(65 + width_bucket(ran - 1, {bounds})) END, '')
             FILTER (WHERE step.n > 0)
-    FROM ended CROSS JOIN LATERAL (VALUES (CASE ended.status WHEN 7 THEN 3 ELSE 2 END, -1), (ended.status, 1)) AS step (status, n)
+    FROM ended CROSS JOIN LATERAL (VALUES (CASE ended.status WHEN {cancelled} THEN {cancelling} ELSE {running} END, -1), (ended.status, 1)) AS step (status, n)
     GROUP BY lane, step.status, step.n
 )
 SELECT id::text, fence, status, limit_key, key, lane, hooked FROM ended;
@@ -306,8 +308,8 @@ kinds AS MATERIALIZED (
 ),
 ended AS (
     UPDATE {schema}.job SET
-        status = CASE job.status WHEN 3 THEN 7 ELSE 5 END, worker = NULL, lost = 0, updated_at = now, finished_at = now,
-        done_by = CASE WHEN %(nothing)s::boolean AND job.status = 2 THEN %(worker)s::uuid END,
+        status = CASE job.status WHEN {cancelling} THEN {cancelled} ELSE {succeeded} END, worker = NULL, lost = 0, updated_at = now, finished_at = now,
+        done_by = CASE WHEN %(nothing)s::boolean AND job.status = {running} THEN %(worker)s::uuid END,
         stale_at = now + {kept}, retire_at = now + {kept}
     FROM clock CROSS JOIN kinds
     WHERE job.id = ANY(%(id)s::uuid[]) AND {held_by}
@@ -331,7 +333,7 @@ tried AS (
 ),
 told AS (
     INSERT INTO {schema}.event (at, kind, fence, job_id, jobs)
-    SELECT at, CASE status WHEN 7 THEN 'job.cancelled' ELSE 'job.succeeded' END, fence, {of_one}, {of_many}
+    SELECT at, CASE status WHEN {cancelled} THEN 'job.cancelled' ELSE 'job.succeeded' END, fence, {of_one}, {of_many}
     FROM (SELECT min(updated_at) AS at, status, fence, array_agg(id) AS ids FROM ended GROUP BY status, fence) AS batch
     CROSS JOIN {places}
 ),
@@ -344,7 +346,7 @@ counted AS (
         FROM ended GROUP BY lane, status
     ) AS sums
     CROSS JOIN LATERAL (
-        VALUES (CASE sums.status WHEN 7 THEN 3 ELSE 2 END, -n, 0, NULL), (sums.status, n, sums.took, sums.lengths)
+        VALUES (CASE sums.status WHEN {cancelled} THEN {cancelling} ELSE {running} END, -n, 0, NULL), (sums.status, n, sums.took, sums.lengths)
     ) AS step (status, n, took, lengths)
 )
 SELECT NULL, count(*)::integer, NULL, NULL, NULL, NULL, NULL FROM ended
@@ -402,26 +404,26 @@ SELECT id::text, fence, worker::text FROM held;
 SELECT {now} FROM {schema}.job WHERE id = %(id)s::uuid AND {held_by} FOR UPDATE;
 
 -- name: save_phase
--- What is known of a phase; a completed one is never written again.
+-- What an attempt has to say of a phase; one that is completed is not written again.
 INSERT INTO {schema}.phase AS known (
-    job_id, name, position, status, progress, message, result, error, fence, started_at, completed_at
+    job_id, name, fence, position, status, progress, message, result, error, started_at, ended_at
 )
-VALUES (
-    %(id)s::uuid, %(name)s, %(position)s, %(status)s, %(progress)s, %(message)s, %(result)s, %(error)s, %(fence)s,
-    coalesce(%(at)s::bigint, {now}), CASE WHEN %(status)s = 'completed' THEN coalesce(%(at)s::bigint, {now}) END
+SELECT %(id)s::uuid, %(name)s::text, %(fence)s::integer, %(position)s::integer, %(status)s::text,
+    %(progress)s::double precision, %(message)s::text, %(result)s::text, %(error)s::text,
+    coalesce(%(at)s::bigint, {now}), CASE WHEN %(status)s::text <> 'running' THEN coalesce(%(at)s::bigint, {now}) END
+WHERE NOT EXISTS (
+    SELECT FROM {schema}.phase WHERE job_id = %(id)s::uuid AND name = %(name)s AND status = 'completed' AND NOT forgotten
 )
-ON CONFLICT (job_id, name) DO UPDATE SET
+ON CONFLICT (job_id, name, fence) DO UPDATE SET
     position = excluded.position, status = excluded.status, progress = excluded.progress,
     message = coalesce(excluded.message, known.message), result = excluded.result, error = excluded.error,
-    fence = excluded.fence, completed_at = excluded.completed_at,
-    started_at = CASE WHEN known.fence = excluded.fence THEN known.started_at ELSE excluded.started_at END
-WHERE known.status <> 'completed'
+    ended_at = excluded.ended_at
 RETURNING name;
 
 -- name: read_phases
--- The phases of a job in their order.
-SELECT job_id::text, name, position, status, progress, message, result, error, fence, started_at, completed_at
-FROM {schema}.phase WHERE job_id = %(id)s::uuid ORDER BY position, name;
+-- The phases of a job in their order, each as the last attempt at it left it.
+SELECT job_id::text, name, position, status, progress, message, result, error, fence, started_at, ended_at
+FROM {schema}.phase WHERE job_id = %(id)s::uuid AND NOT forgotten AND {newest_try} ORDER BY position, name;
 
 -- name: save_logs
 -- Lines that a held attempt wrote.

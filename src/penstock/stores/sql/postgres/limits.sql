@@ -1,7 +1,7 @@
 -- Statements of limits: which jobs of a concurrency key are admitted, and what rates allow.
 
 -- let ageing: coalesce((SELECT value::bigint FROM {schema}.setting WHERE name = 'ageing'), 600000000)
--- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status IN (1, 2, 3) OR (status = 0 AND rate_paid))
+-- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status IN {queued_or_live} OR (status = {scheduled} AND rate_paid))
 
 -- let rate_by_key: control.rate_per_key AND control.rate_count > 0
 -- let missing: greatest(0, coalesce(bucket.full_at, 0) - {now})
@@ -12,7 +12,7 @@ SELECT definition.lane FROM {schema}.definition JOIN {schema}.control USING (key
 WHERE (key_concurrency > 0 OR rate_per_key) AND definition.lane <> ALL(%(served)s::integer[])
     AND key IN (SELECT key FROM {schema}.definition WHERE lane = ANY(%(served)s::integer[]))
     AND (
-        SELECT true FROM {schema}.job WHERE job.lane = definition.lane AND status = 1 AND NOT blocked ORDER BY rank, id LIMIT 1
+        SELECT true FROM {schema}.job WHERE job.lane = definition.lane AND status = {queued} AND NOT blocked ORDER BY rank, id LIMIT 1
     )
 
 -- name: touch_keys
@@ -55,7 +55,7 @@ WITH room AS MATERIALIZED (
     ) AS first
     JOIN {schema}.definition ON definition.lane = first.lane JOIN {schema}.control ON control.key = definition.key
     CROSS JOIN LATERAL (
-        SELECT count(*) AS n, count(*) FILTER (WHERE status < 2) AS waiting
+        SELECT count(*) AS n, count(*) FILTER (WHERE status IN {pending}) AS waiting
         FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted}
     ) AS taken
     LEFT JOIN {schema}.bucket ON bucket.name = input.limit_key || '@' || control.rate_count || '/' || control.rate_period
@@ -118,7 +118,7 @@ JOIN {schema}.definition ON definition.lane = first.lane JOIN {schema}.control O
 WHERE (control.key_concurrency = 0 OR control.key_concurrency > (
     SELECT count(*) FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted}
 )) AND NOT ({rate_by_key} AND EXISTS (
-    SELECT FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted} AND status < 2
+    SELECT FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted} AND status IN {pending}
 ));
 
 -- name: keys_kept
@@ -136,7 +136,7 @@ INSERT INTO {schema}.unserved_lane (lane) {unserved} ORDER BY 1 ON CONFLICT DO N
 -- ones first. The answer is these keys.
 WITH holder AS MATERIALIZED (
     SELECT job.id FROM unnest(%(limit_key)s::text[]) AS input (limit_key) CROSS JOIN LATERAL (
-        SELECT id FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted} AND status = 1
+        SELECT id FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted} AND status = {queued}
             AND lane = ANY(ARRAY(SELECT lane FROM {schema}.unserved_lane))
         ORDER BY rank DESC, id DESC LIMIT (
             SELECT count(*) FROM {schema}.job AS waiting WHERE waiting.limit_key = input.limit_key AND waiting.blocked
@@ -195,12 +195,12 @@ RETURNING bucket.name, lead;
 UPDATE {schema}.job SET due_at = due_at - lead, rank = rank - lead
 FROM unnest(%(limit_key)s::text[], %(lead)s::bigint[]) AS input (limit_key, lead)
 WHERE job.limit_key = input.limit_key AND job.limit_key IS NOT NULL AND NOT blocked
-    AND (status IN (1, 2, 3) OR (status = 0 AND rate_paid)) AND status = 0;
+    AND (status IN {queued_or_live} OR (status = {scheduled} AND rate_paid)) AND status = {scheduled};
 
 -- name: peek_keyed
 -- The first jobs of a lane from a place on, held, for limits that must know them before they are claimed.
 SELECT id::text, rank, limit_key FROM {schema}.job
-WHERE lane = %(lane)s AND status = 1 AND NOT blocked AND (rank, id) > (%(behind_rank)s::bigint, %(behind_id)s::uuid)
+WHERE lane = %(lane)s AND status = {queued} AND NOT blocked AND (rank, id) > (%(behind_rank)s::bigint, %(behind_id)s::uuid)
 ORDER BY rank, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: pay_rates
@@ -213,11 +213,11 @@ WHERE job.id = input.id AND rate_paid <> paid;
 WITH clock AS (SELECT {now} AS now),
 input AS (SELECT * FROM unnest(%(id)s::uuid[], %(due)s::bigint[]) AS input (id, due)),
 later AS (
-    UPDATE {schema}.job SET rate_paid = true, updated_at = now, status = 0, due_at = due,
+    UPDATE {schema}.job SET rate_paid = true, updated_at = now, status = {scheduled}, due_at = due,
         rank = due - priority * {ageing}
     FROM input CROSS JOIN clock WHERE job.id = input.id
     RETURNING lane, updated_at
 )
 INSERT INTO {schema}.tally_delta (lane, minute, status, n)
 SELECT lane, min(updated_at) / 60000000, step.status, step.n * count(*)
-FROM later CROSS JOIN (VALUES (1, -1), (0, 1)) AS step (status, n) GROUP BY lane, step.status, step.n;
+FROM later CROSS JOIN (VALUES ({queued}, -1), ({scheduled}, 1)) AS step (status, n) GROUP BY lane, step.status, step.n;

@@ -2,6 +2,10 @@
 -- {now} is the instant given by the caller, or else the database's own clock; in a query of its own it is asked for
 -- once, so that an index can be searched for it.
 
+-- let about: coalesce(attempt.number, CASE WHEN known.fence = page.fence THEN known.attempt END), CASE WHEN attempt.number IS NOT NULL THEN attempt.took WHEN known.fence = page.fence AND known.done_by IS NOT NULL THEN known.took END, known.source, known.schedule, known.expression
+-- let facts_of_job: SELECT job.fence, job.attempt, job.done_by, job.finished_at - job.started_at AS took, definition.source, detail.schedule, schedule.expression FROM {schema}.job LEFT JOIN {schema}.definition ON definition.lane = job.lane LEFT JOIN {schema}.job_detail AS detail ON detail.id = job.id LEFT JOIN {schema}.schedule ON schedule.key = detail.schedule WHERE job.id = page.job_id OFFSET 0
+-- let looked_up: LEFT JOIN LATERAL ({facts_of_job}) AS known ON true LEFT JOIN LATERAL (SELECT number, ended_at - started_at AS took FROM {schema}.attempt WHERE attempt.job_id = page.job_id AND attempt.fence = page.fence OFFSET 0) AS attempt ON true
+-- let newest_try: NOT EXISTS (SELECT FROM {schema}.phase AS later WHERE later.job_id = phase.job_id AND later.name = phase.name AND later.fence > phase.fence)
 -- let bundled: EXISTS (SELECT FROM {schema}.event WHERE event.at = told_at.at AND jobs IS NOT NULL)
 
 -- name: take_doomed
@@ -47,9 +51,14 @@ SELECT id::text, fence, attempt, done_by::text, status, 'returned', started_at, 
 FROM {schema}.job WHERE id = ANY(%(id)s::uuid[]) AND done_by IS NOT NULL ORDER BY job_id, fence;
 
 -- name: phases_of
--- The phases of these jobs.
-SELECT job_id::text, name, position, status, progress, message, result, error, fence, started_at, completed_at
-FROM {schema}.phase WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, position, name;
+-- The phases of these jobs, each as the last attempt at it left it.
+SELECT job_id::text, name, position, status, progress, message, result, error, fence, started_at, ended_at
+FROM {schema}.phase WHERE job_id = ANY(%(id)s::uuid[]) AND NOT forgotten AND {newest_try} ORDER BY job_id, position, name;
+
+-- name: tries_of
+-- What each attempt at these jobs did in the phases that it began, without their results.
+SELECT job_id::text, name, position, status, progress, message, NULL, error, fence, started_at, ended_at
+FROM {schema}.phase WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, fence, position, name;
 
 -- name: reviews_of
 -- What the attempts at these jobs asked people, and what these said.
@@ -68,15 +77,17 @@ WITH told_at AS MATERIALIZED (
     UNION SELECT job_id, unnest(ARRAY[started_at, ended_at]) FROM {schema}.attempt WHERE job_id = ANY(%(id)s::uuid[])
     UNION SELECT job_id, unnest(times) FROM {schema}.event WHERE job_id = ANY(%(id)s::uuid[]) AND times IS NOT NULL
 )
-SELECT seq * 1024 AS number, kind, at, job_id::text, subject, fence, data FROM {schema}.event
-WHERE job_id = ANY(%(id)s::uuid[])
-UNION ALL
-SELECT seq * 1024 + place - 1, kind, told_at.at, id::text, NULL, fence, NULL
-FROM told_at CROSS JOIN LATERAL (
-    SELECT seq, kind, fence, array_position(jobs, told_at.id) AS place FROM {schema}.event
-    WHERE event.at = told_at.at AND jobs IS NOT NULL OFFSET 0
-) AS bundle
-WHERE place IS NOT NULL ORDER BY number;
+SELECT page.number, page.kind, page.at, page.job_id::text, page.subject, page.fence, page.data, {about} FROM (
+    SELECT seq * 1024 AS number, kind, at, job_id, subject, fence, data FROM {schema}.event
+    WHERE job_id = ANY(%(id)s::uuid[])
+    UNION ALL
+    SELECT seq * 1024 + place - 1, kind, told_at.at, id, NULL, fence, NULL
+    FROM told_at CROSS JOIN LATERAL (
+        SELECT seq, kind, fence, array_position(jobs, told_at.id) AS place FROM {schema}.event
+        WHERE event.at = told_at.at AND jobs IS NOT NULL OFFSET 0
+    ) AS bundle
+    WHERE place IS NOT NULL
+) AS page {looked_up} ORDER BY page.number;
 
 -- name: long_histories
 -- Jobs after this one that may have more attempts than the last 100: up to which one they may go, and whether any of
@@ -84,7 +95,7 @@ WHERE place IS NOT NULL ORDER BY number;
 SELECT id::text, upto, EXISTS (SELECT FROM {schema}.attempt WHERE attempt.job_id = id AND attempt.fence <= upto)
     OR coalesce((SELECT fence <= upto FROM {schema}.log WHERE log.job_id = id ORDER BY seq LIMIT 1), false)
 FROM (
-    SELECT id, fence - 100 - CASE WHEN status IN (2, 3) THEN 1 ELSE 0 END AS upto FROM {schema}.job
+    SELECT id, fence - 100 - CASE WHEN status IN {live} THEN 1 ELSE 0 END AS upto FROM {schema}.job
     WHERE fence > 100 AND id > %(after)s::uuid ORDER BY id LIMIT %(limit)s
 ) AS long ORDER BY id;
 
@@ -104,6 +115,10 @@ old AS MATERIALIZED (
 gone AS (
     DELETE FROM {schema}.attempt USING old WHERE attempt.job_id = old.id AND attempt.fence = old.fence
     RETURNING attempt.job_id, attempt.fence, started_at, ended_at
+),
+untried AS (
+    DELETE FROM {schema}.phase USING (SELECT id, max(fence) AS fence FROM old GROUP BY id) AS last
+    WHERE phase.job_id = last.id AND phase.fence <= last.fence AND NOT ({newest_try} AND NOT forgotten)
 ),
 lines AS MATERIALIZED (
     SELECT held.id, log.seq FROM held CROSS JOIN LATERAL (

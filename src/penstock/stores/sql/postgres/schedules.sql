@@ -1,8 +1,8 @@
 -- Statements of the schedules port: what runs by itself, and which of its ticks were made.
 -- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
 
--- let columns: key, body, owner, enabled, next_run_at, last_scheduled_at, pause_reason, pause_by, pause_at, pause_until, revision, created_at, updated_at
--- let running: enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until <= {now})
+-- let columns: key, body, expression, owner, enabled, next_run_at, last_scheduled_at, pause_reason, pause_by, pause_at, pause_until, revision, created_at, updated_at
+-- let ticking: enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until <= {now})
 
 -- name: hold_schedules
 -- Schedules, held until the transaction ends.
@@ -18,7 +18,7 @@ SELECT {columns} FROM {schema}.schedule ORDER BY key;
 
 -- name: due_schedules
 -- Schedules whose next tick has come, the earliest first.
-SELECT {columns} FROM {schema}.schedule WHERE {running} AND next_run_at <= {now}
+SELECT {columns} FROM {schema}.schedule WHERE {ticking} AND next_run_at <= {now}
 ORDER BY next_run_at, key LIMIT %(limit)s;
 
 -- name: next_tick
@@ -29,14 +29,14 @@ WHERE enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until I
 
 -- name: create_schedule
 -- A schedule that was not there.
-INSERT INTO {schema}.schedule (key, body, owner, enabled, next_run_at, created_at, updated_at)
-VALUES (%(key)s, %(body)s, %(owner)s, %(enabled)s, %(next_run_at)s, {now}, {now})
+INSERT INTO {schema}.schedule (key, body, expression, owner, enabled, next_run_at, created_at, updated_at)
+VALUES (%(key)s, %(body)s, %(expression)s, %(owner)s, %(enabled)s, %(next_run_at)s, {now}, {now})
 ON CONFLICT (key) DO NOTHING RETURNING {columns};
 
 -- name: replace_schedule
 -- A held schedule is declared anew; its pause and its mark stay.
-UPDATE {schema}.schedule SET body = %(body)s, owner = %(owner)s, enabled = %(enabled)s, next_run_at = %(next_run_at)s,
-    revision = revision + 1, updated_at = {now}
+UPDATE {schema}.schedule SET body = %(body)s, expression = %(expression)s, owner = %(owner)s, enabled = %(enabled)s,
+    next_run_at = %(next_run_at)s, revision = revision + 1, updated_at = {now}
 WHERE key = %(key)s RETURNING {columns};
 
 -- name: pause_schedule
@@ -56,7 +56,7 @@ SELECT key FROM unnest(%(key)s::text[], %(waiting)s::boolean[]) AS input (key, w
     SELECT FROM (
         SELECT id FROM {schema}.job_detail WHERE schedule = input.key ORDER BY id DESC LIMIT 1000
     ) AS recent JOIN {schema}.job ON job.id = recent.id
-    WHERE job.status < 5 AND NOT (input.waiting AND job.status IN (2, 3))
+    WHERE job.status IN {active} AND NOT (input.waiting AND job.status IN {live})
 );
 
 -- name: save_ticks

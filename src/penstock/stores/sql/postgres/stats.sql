@@ -2,6 +2,8 @@
 -- {now} is the instant given by the caller, or else the database's own clock.
 
 -- let ageing: coalesce((SELECT value::bigint FROM {schema}.setting WHERE name = 'ageing'), 600000000)
+-- let retried: -1
+-- let lost: -2
 
 -- name: read_errors
 -- Failures that look alike, of the newest ones in a span of time, and how many these were; behind a place in the list.
@@ -77,7 +79,7 @@ SELECT key, status, bucket, sum(n)::bigint FROM (
 GROUP BY key, status, bucket ORDER BY key, status, bucket;
 
 -- name: read_series
--- How many jobs came into each status, span by span; retried ones are told apart as status -1, lost ones as -2.
+-- How many jobs came into each status, span by span; retried and lost ones have numbers that no status has.
 SELECT span, status, sum(n)::bigint FROM (
     SELECT span, status, n FROM {schema}.tally_span
     WHERE lane = 0 AND grain = %(grain)s::integer AND span >= %(first)s::integer
@@ -85,13 +87,13 @@ SELECT span, status, sum(n)::bigint FROM (
     SELECT minute - minute %% %(grain)s::integer, status, n FROM {schema}.tally_delta
     WHERE minute >= %(first)s::integer AND n > 0
     UNION ALL
-    SELECT span, CASE bucket WHEN 126 THEN -2 ELSE -1 END, n FROM {schema}.tally_length
+    SELECT span, CASE bucket WHEN 126 THEN {lost} ELSE {retried} END, n FROM {schema}.tally_length
     WHERE lane = 0 AND grain = %(grain)s::integer AND span >= %(first)s::integer
     UNION ALL
-    SELECT minute - minute %% %(grain)s::integer, -1, octet_length(replace(lengths, '~', '')) FROM {schema}.tally_delta
-    WHERE minute >= %(first)s::integer AND n > 0 AND status = 0 AND lengths IS NOT NULL
+    SELECT minute - minute %% %(grain)s::integer, {retried}, octet_length(replace(lengths, '~', '')) FROM {schema}.tally_delta
+    WHERE minute >= %(first)s::integer AND n > 0 AND status = {scheduled} AND lengths IS NOT NULL
     UNION ALL
-    SELECT minute - minute %% %(grain)s::integer, -2, octet_length(lengths) - octet_length(replace(lengths, '~', ''))
+    SELECT minute - minute %% %(grain)s::integer, {lost}, octet_length(lengths) - octet_length(replace(lengths, '~', ''))
     FROM {schema}.tally_delta WHERE minute >= %(first)s::integer AND n > 0 AND position('~' IN lengths) > 0
 ) AS counted
 GROUP BY span, status ORDER BY span, status;
@@ -107,12 +109,12 @@ WITH place AS MATERIALIZED (
 SELECT key, ready.priority, min(ready.due_at) FROM {schema}.definition CROSS JOIN LATERAL (
     SELECT first.due_at, first.priority FROM place CROSS JOIN LATERAL (
         SELECT due_at, priority FROM {schema}.job
-        WHERE job.lane = definition.lane AND status = 1 AND NOT blocked AND job.rank > place.rank
+        WHERE job.lane = definition.lane AND status = {queued} AND NOT blocked AND job.rank > place.rank
         ORDER BY job.rank, id LIMIT 1
     ) AS first
     UNION ALL
     (
-        SELECT due_at, priority FROM {schema}.job WHERE job.lane = definition.lane AND status = 1 AND NOT blocked
+        SELECT due_at, priority FROM {schema}.job WHERE job.lane = definition.lane AND status = {queued} AND NOT blocked
         ORDER BY rank, id LIMIT %(look)s::bigint
     )
 ) AS ready
@@ -121,7 +123,7 @@ GROUP BY key, ready.priority;
 -- name: ready_depths
 -- How many jobs of each definition and priority are ready, of so many of each definition that come first.
 SELECT key, ready.priority, count(*) FROM {schema}.definition CROSS JOIN LATERAL (
-    SELECT priority FROM {schema}.job WHERE job.lane = definition.lane AND status = 1 AND NOT blocked
+    SELECT priority FROM {schema}.job WHERE job.lane = definition.lane AND status = {queued} AND NOT blocked
     ORDER BY rank, id LIMIT %(look)s::bigint
 ) AS ready
 GROUP BY key, ready.priority;

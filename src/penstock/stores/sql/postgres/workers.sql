@@ -4,10 +4,13 @@
 -- let ownerless: job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL)
 
 -- name: register_worker
--- A worker introduces itself; its lease begins.
-INSERT INTO {schema}.worker (id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, lease_until)
-VALUES (%(id)s::uuid, %(name)s, %(host)s, %(pid)s, %(lanes)s, %(slots)s, %(code_version)s, {now}, {now}, {now} + %(lease)s)
-ON CONFLICT (id) DO NOTHING RETURNING id::text;
+-- A worker introduces itself: its lease begins, and an event says so.
+WITH registered AS (
+    INSERT INTO {schema}.worker (id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, lease_until)
+    VALUES (%(id)s::uuid, %(name)s, %(host)s, %(pid)s, %(lanes)s, %(slots)s, %(code_version)s, {now}, {now}, {now} + %(lease)s)
+    ON CONFLICT (id) DO NOTHING RETURNING id::text
+)
+INSERT INTO {schema}.event (at, kind, subject) SELECT {now}, 'worker.started', id FROM registered;
 
 -- name: heartbeat
 -- A live worker's lease goes on; a lease that has ended stays ended, and there is no answer. The worker learns which jobs
@@ -25,7 +28,7 @@ FROM beat CROSS JOIN (
 ) AS fleet
 CROSS JOIN (SELECT coalesce(max(revision), 0) AS revision FROM {schema}.setting WHERE name = 'controls') AS controls
 CROSS JOIN (SELECT max(version) AS version FROM {schema}.migration) AS newest
-LEFT JOIN {schema}.job ON job.worker = %(worker)s::uuid AND job.status = 3;
+LEFT JOIN {schema}.job ON job.worker = %(worker)s::uuid AND job.status = {cancelling};
 
 -- name: clock
 -- What time it is to this store.

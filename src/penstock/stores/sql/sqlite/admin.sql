@@ -1,7 +1,8 @@
 -- Statements of the admin port: definitions, reading, counting, settings, retention.
 -- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
 
--- let live: ended IS NULL AND boot = :boot AND (lease_until > :steady OR extended_until(id) > :steady)
+-- let leased: ended IS NULL AND boot = :boot AND (lease_until > :steady OR extended_until(id) > :steady)
+-- let other: definition.body <> excluded.body OR definition.removed_at IS NOT NULL
 -- let every_lane: (SELECT lane FROM definition UNION ALL SELECT 0) AS lanes
 
 -- name: register_controls
@@ -21,31 +22,36 @@ UPDATE control SET
 FROM {input} AS input WHERE control.key = input.key;
 
 -- name: register_definitions
--- Definitions by key and version; the same again changes nothing.
-INSERT INTO definition (key, version, body, stale_after, delete_after, hooked, registered_at)
-SELECT key, version, body, stale_after, delete_after, hooked, :now FROM {input} WHERE true ORDER BY key, version
+-- Definitions by key and version; the same again within an hour changes nothing.
+INSERT INTO definition (key, version, body, source, stale_after, delete_after, hooked, registered_at, declared_at)
+SELECT key, version, body, source, stale_after, delete_after, hooked, :now, :now FROM {input} WHERE true
+ORDER BY key, version
 ON CONFLICT (key, version) DO UPDATE SET
-    body = excluded.body, stale_after = excluded.stale_after, delete_after = excluded.delete_after,
-    hooked = excluded.hooked, registered_at = excluded.registered_at
-WHERE body <> excluded.body;
+    body = excluded.body, source = excluded.source, hooked = excluded.hooked, declared_at = excluded.declared_at,
+    removed_at = NULL,
+    stale_after = CASE WHEN {other} THEN excluded.stale_after ELSE stale_after END,
+    delete_after = CASE WHEN {other} THEN excluded.delete_after ELSE delete_after END,
+    registered_at = CASE WHEN {other} THEN excluded.registered_at ELSE registered_at END
+WHERE {other} OR declared_at < excluded.declared_at - 3600000000;
 
 -- name: read_lanes
 -- The lanes of these definition keys.
-SELECT definition.key, version, lane FROM {input} AS input CROSS JOIN definition ON definition.key = input.key;
+SELECT definition.key, version, lane FROM {input} AS input CROSS JOIN definition ON definition.key = input.key
+WHERE removed_at IS NULL;
 
 -- name: read_definitions
 -- Definitions (all, or the versions of one) with what operators say about them, and the time it is.
 SELECT definition.key, version, lane, body, enabled, pause_reason, pause_by, pause_at, pause_until, overrides,
-    registered_at, :now
+    registered_at, :now, retired_at, retired_by, declared_at, removed_at IS NOT NULL
 FROM definition JOIN control USING (key) WHERE :key IS NULL OR definition.key = :key ORDER BY definition.key, version;
 
 -- name: definition_keys
 -- The keys of all definitions.
-SELECT DISTINCT key FROM definition ORDER BY key;
+SELECT DISTINCT key FROM definition WHERE removed_at IS NULL ORDER BY key;
 
 -- name: served_lanes
 -- Which lanes live workers serve; workers with the same ones count once.
-SELECT DISTINCT lanes FROM worker WHERE {live};
+SELECT DISTINCT lanes FROM worker WHERE {leased};
 
 -- name: read_counts
 -- How many jobs of each definition stand in each status: what was folded and what was not yet.
@@ -76,7 +82,7 @@ INSERT INTO tally_length (lane, grain, span, status, bucket, n)
 SELECT lane, column1, CASE column1 WHEN 0 THEN 0 ELSE minute - minute % column1 END AS first, status, code,
     sum(length(lengths) - length(replace(lengths, char(code), '')))
 FROM together CROSS JOIN letter CROSS JOIN (VALUES (0), (1), (60))
-WHERE instr(lengths, char(code)) > 0 AND (lane > 0 OR (column1 > 0 AND (code = 126 OR status = 0)))
+WHERE instr(lengths, char(code)) > 0 AND (lane > 0 OR (column1 > 0 AND (code = 126 OR status = {scheduled})))
 GROUP BY lane, column1, first, status, code
 ON CONFLICT (lane, grain, span, status, bucket) DO UPDATE SET n = n + excluded.n;
 DELETE FROM tally_delta WHERE rowid IN (SELECT rowid FROM tally_delta ORDER BY rowid LIMIT :limit);
@@ -106,7 +112,7 @@ FROM review WHERE job_id = :id ORDER BY fence;
 
 -- name: read_workers
 -- All workers that are remembered, in the order in which they came.
-SELECT id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, {live}, ended, duties,
+SELECT id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, {leased}, ended, duties,
     :now - duties_at, CASE WHEN boot = :boot THEN lease_until - :steady + :now END, figures
 FROM worker ORDER BY started_at, id;
 
@@ -153,7 +159,7 @@ FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.la
 -- Idempotency keys that have ended; never one whose job is active.
 DELETE FROM idempotency WHERE (definition, scope, key) IN (
     SELECT definition, scope, key FROM idempotency WHERE expires_at <= :now
-        AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = idempotency.job_id AND job.status < 5)
+        AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = idempotency.job_id AND job.status IN {active})
     ORDER BY expires_at LIMIT :limit
 )
 RETURNING 1;

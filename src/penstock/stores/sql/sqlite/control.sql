@@ -2,13 +2,13 @@
 -- :now is the wall clock; {input} is the table of the rows handed in; other {names} are let here.
 
 -- let ageing: coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE name = 'ageing'), 600000000)
--- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= :now THEN 8 ELSE job.status END
--- let outcome: CASE status WHEN 5 THEN 'succeeded' WHEN 6 THEN 'failed' ELSE 'cancelled' END
+-- let told_now: CASE WHEN job.stale_at <= :now THEN {stale} ELSE job.status END
+-- let outcome: CASE status WHEN {succeeded} THEN 'succeeded' WHEN {failed} THEN 'failed' ELSE 'cancelled' END
 -- let bundled: EXISTS (SELECT 1 FROM event WHERE event.at = told_at.at AND jobs IS NOT NULL)
 
--- name: filter_ids
+-- name: filter_job_id
 -- Jobs with one of these ids.
-job.id IN (SELECT value FROM json_each(:filter_ids))
+job.id IN (SELECT value FROM json_each(:filter_job_id))
 
 -- name: filter_status
 -- Jobs that read as one of these statuses now; stale is derived.
@@ -16,7 +16,7 @@ job.status IN (SELECT value FROM json_each(:filter_stored)) AND {told_now} IN (S
 
 -- name: filter_attention
 -- What the index of jobs that need attention holds.
-job.status > 3 AND job.status <> 5
+job.status IN {attention}
 
 -- name: filter_live
 -- What the index of live jobs holds.
@@ -24,11 +24,11 @@ job.worker IS NOT NULL
 
 -- name: filter_not_due
 -- What the index of scheduled jobs holds.
-job.status = 0
+job.status = {scheduled}
 
--- name: filter_definition
+-- name: filter_definition_key
 -- Jobs of any version of a definition.
-detail.lane IN (SELECT lane FROM definition WHERE key = :filter_definition)
+detail.lane IN (SELECT lane FROM definition WHERE key = :filter_definition_key)
 
 -- name: filter_reference_type
 -- Jobs that refer to a thing of this type.
@@ -42,9 +42,9 @@ detail.reference_id = :filter_reference_id
 -- Jobs with this tag.
 job.id IN (SELECT id FROM job_tag WHERE tag = :filter_tag)
 
--- name: filter_schedule
+-- name: filter_schedule_id
 -- Jobs that this schedule made.
-detail.schedule = :filter_schedule
+detail.schedule = :filter_schedule_id
 
 -- name: filter_created_from
 -- Jobs created at this instant or later.
@@ -58,9 +58,9 @@ job.created_at < :filter_created_to
 -- Jobs with an attempt that failed this way.
 job.id IN (SELECT job_id FROM attempt WHERE fingerprint = :filter_fingerprint)
 
--- name: filter_parent
+-- name: filter_parent_id
 -- Jobs that this job created.
-detail.parent = :filter_parent
+detail.parent = :filter_parent_id
 
 -- name: select_jobs
 -- Ids of the jobs that a filter speaks of, in order of id.
@@ -86,14 +86,14 @@ SELECT id, fence, attempt, job.status, 'returned', done_by, started_at, finished
 FROM {input} AS input CROSS JOIN job USING (id) WHERE done_by IS NOT NULL AND job.status = input.before;
 UPDATE job SET
     done_by = NULL, status = input.status, updated_at = :now, rate_paid = 0,
-    blocked = input.status = 1 AND limit_key IS NOT NULL,
+    blocked = input.status = {queued} AND limit_key IS NOT NULL,
     due_at = coalesce(input.due, due_at),
     rank = coalesce(input.due - priority * {ageing}, rank),
-    queued_at = CASE WHEN input.status = 1 AND input.before <> 1 THEN :now ELSE queued_at END,
-    cancel_at = CASE WHEN input.status IN (3, 7) THEN :now WHEN NOT input.renewed THEN cancel_at END,
-    finished_at = CASE WHEN input.status >= 5 THEN :now END,
-    stale_at = CASE WHEN input.status >= 5 THEN :now + (SELECT stale_after FROM definition WHERE lane = job.lane) END,
-    retire_at = CASE WHEN input.status >= 5 THEN :now + (SELECT stale_after FROM definition WHERE lane = job.lane) END,
+    queued_at = CASE WHEN input.status = {queued} AND input.before <> {queued} THEN :now ELSE queued_at END,
+    cancel_at = CASE WHEN input.status IN ({cancelling}, {cancelled}) THEN :now WHEN NOT input.renewed THEN cancel_at END,
+    finished_at = CASE WHEN input.status IN {ended} THEN :now END,
+    stale_at = CASE WHEN input.status IN {ended} THEN :now + (SELECT stale_after FROM definition WHERE lane = job.lane) END,
+    retire_at = CASE WHEN input.status IN {ended} THEN :now + (SELECT stale_after FROM definition WHERE lane = job.lane) END,
     retired = retired AND NOT input.renewed,
     generation = generation + input.renewed,
     attempt = CASE WHEN input.renewed THEN 0 ELSE attempt END,
@@ -102,17 +102,19 @@ FROM {input} AS input WHERE job.id = input.id AND job.status = input.before;
 
 -- name: reprioritise_jobs
 -- Held jobs that wait get another priority and keep their place in time; what lists are sorted by follows.
-DELETE FROM {input} WHERE id NOT IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id WHERE job.status IN (0, 1));
+DELETE FROM {input} WHERE id NOT IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id WHERE job.status IN {pending});
 UPDATE job SET priority = :priority, rank = due_at - :priority * {ageing}, updated_at = :now
 WHERE id IN (SELECT id FROM {input});
 UPDATE job_tag SET priority = :priority WHERE id IN (SELECT id FROM {input});
 UPDATE job_detail SET schedule_priority = :priority WHERE id IN (SELECT id FROM {input}) AND schedule IS NOT NULL;
 
 -- name: forget_phases
--- Phases of these jobs from a position on; where no completed one is left, the progress is forgotten too.
-DELETE FROM phase WHERE job_id IN (SELECT id FROM {input}) AND position >= :position;
+-- The results of these jobs from a position on; where none is left, the progress is forgotten too. That the phases were
+-- tried stays on record.
+UPDATE phase SET forgotten = 1, result = NULL
+WHERE job_id IN (SELECT id FROM {input}) AND position >= :position AND NOT forgotten;
 DELETE FROM progress WHERE job_id IN (SELECT id FROM {input}) AND NOT EXISTS (
-    SELECT 1 FROM phase WHERE phase.job_id = progress.job_id AND status = 'completed'
+    SELECT 1 FROM phase WHERE phase.job_id = progress.job_id AND status = 'completed' AND NOT forgotten
 );
 
 -- name: decide_review
@@ -123,9 +125,9 @@ WHERE job_id = :id AND fence = :fence;
 
 -- name: delete_jobs
 -- Ended jobs and everything that belongs to them; their events, told where to find them, and their idempotency keys stay.
-DELETE FROM {input} WHERE id NOT IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id WHERE job.status >= 5);
+DELETE FROM {input} WHERE id NOT IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id WHERE job.status IN {ended});
 INSERT INTO event (at, kind, job_id, data, times)
-SELECT :now, 'job.deleted', job.id, json_object('definition', key, 'status', {outcome}), (
+SELECT :now, 'job.deleted', job.id, json_object('definitionKey', key, 'status', {outcome}), (
     SELECT json_group_array(at) FROM (
         SELECT job.created_at AS at UNION SELECT job.started_at UNION SELECT job.finished_at
         UNION SELECT started_at FROM attempt WHERE attempt.job_id = job.id
@@ -135,7 +137,7 @@ SELECT :now, 'job.deleted', job.id, json_object('definition', key, 'status', {ou
 FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane ORDER BY job.id;
 INSERT INTO hook (lane, job_id, fence, kind, data, at)
 SELECT job.lane, job.id, fence, 'job.deleted', json_object(
-    'definition', key, 'status', {outcome}, 'referenceType', reference_type, 'referenceId', reference_id
+    'definitionKey', key, 'status', {outcome}, 'referenceType', reference_type, 'referenceId', reference_id
 ), :now
 FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane AND hooked
 CROSS JOIN job_detail ON job_detail.id = job.id ORDER BY job.id;
@@ -153,7 +155,7 @@ DELETE FROM job WHERE id IN (SELECT id FROM {input}) RETURNING id, lane, status;
 -- name: hold_control
 -- What operators have said about a definition, or about the whole system.
 SELECT enabled, pause_reason, pause_by, pause_at, pause_until, concurrency, key_concurrency, rate_count, rate_period,
-    rate_per_key, priority, max_attempts, overrides
+    rate_per_key, priority, max_attempts, overrides, retired_at, retired_by
 FROM control WHERE key = :key;
 
 -- name: save_control
@@ -162,7 +164,8 @@ UPDATE control SET
     enabled = :enabled, pause_reason = :pause_reason, pause_by = :pause_by, pause_at = :pause_at,
     pause_until = :pause_until, concurrency = :concurrency, key_concurrency = :key_concurrency,
     rate_count = :rate_count, rate_period = :rate_period, rate_per_key = :rate_per_key,
-    priority = :priority, max_attempts = :max_attempts, overrides = :overrides, revision = revision + 1
+    priority = :priority, max_attempts = :max_attempts, overrides = :overrides,
+    retired_at = :retired_at, retired_by = :retired_by, revision = revision + 1
 WHERE key = :key;
 
 -- name: bump_controls
@@ -173,7 +176,7 @@ ON CONFLICT (name) DO UPDATE SET
 
 -- name: newest_body
 -- The newest version of a definition, whole.
-SELECT body FROM definition WHERE key = :key ORDER BY version DESC LIMIT 1;
+SELECT body FROM definition WHERE key = :key AND removed_at IS NULL ORDER BY version DESC LIMIT 1;
 
 -- name: held_back_keys
 -- Concurrency keys of a definition that hold jobs back.

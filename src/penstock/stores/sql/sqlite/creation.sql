@@ -3,8 +3,10 @@
 -- What stands before a line "-- then" is run once for each row handed in.
 
 -- let ageing: coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE name = 'ageing'), 600000000)
--- let expired: idempotency.expires_at <= :now AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = idempotency.job_id AND job.status < 5)
+-- let open: enabled AND retired_at IS NULL AND removed_at IS NULL
+-- let expired: idempotency.expires_at <= :now AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = idempotency.job_id AND job.status IN {active})
 -- let at: max(coalesce(:due, :now + :delay), :now)
+-- let born: CASE WHEN {at} > :now THEN {scheduled} ELSE {queued} END
 -- let joined: group_concat(id, '","')
 -- let of_one: CASE count(*) WHEN 1 THEN {joined} END
 -- let of_many: CASE WHEN count(*) > 1 THEN '["' || {joined} || '"]' END
@@ -27,12 +29,12 @@ WHERE (idempotency.definition, idempotency.scope, idempotency.key) = (input.defi
 -- name: create_one
 -- One job without keys, with its details, event and count; nothing when it is there already or refused.
 INSERT INTO job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
-SELECT :id, :lane, {at} <= :now, urgency, attempts, {at}, {at} - urgency * {ageing}, :now, :now,
+SELECT :id, :lane, {born}, urgency, attempts, {at}, {at} - urgency * {ageing}, :now, :now,
     CASE WHEN {at} <= :now THEN :now END
 FROM (
     SELECT CASE WHEN :priority_given THEN :priority ELSE coalesce(priority, :priority) END AS urgency,
         CASE WHEN :attempts_given THEN :max_attempts ELSE coalesce(max_attempts, :max_attempts) END AS attempts
-    FROM control WHERE key = (SELECT key FROM definition WHERE lane = :lane) AND enabled
+    FROM definition CROSS JOIN control USING (key) WHERE lane = :lane AND {open}
 ) WHERE true
 ON CONFLICT DO NOTHING;
 INSERT INTO job_detail (
@@ -43,8 +45,8 @@ SELECT :id, :lane, :params, :reference_type, :reference_id, :webhook_url, :sched
     :traceparent, :actor, CASE WHEN :schedule IS NOT NULL THEN (SELECT priority FROM job WHERE id = :id) END
 WHERE changes() = 1;
 INSERT INTO event (at, kind, job_id) SELECT :now, 'job.enqueued', :id WHERE changes() = 1;
-INSERT INTO tally_delta (lane, minute, status, n) SELECT :lane, :now / 60000000, {at} <= :now, 1 WHERE changes() = 1;
-SELECT :id, {at} <= :now WHERE changes() = 1;
+INSERT INTO tally_delta (lane, minute, status, n) SELECT :lane, :now / 60000000, {born}, 1 WHERE changes() = 1;
+SELECT :id, {born} WHERE changes() = 1;
 
 -- name: create_alike
 -- Jobs that differ in their ids and parameters only; how many were made, in which status, and if not all, which.
@@ -53,9 +55,9 @@ DELETE FROM {input} WHERE (
         (SELECT min(id) FROM {input}) <= (SELECT max(id) FROM job)
         AND id IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id)
     )
-    OR :lane NOT IN (SELECT lane FROM definition JOIN control USING (key) WHERE enabled);
+    OR :lane NOT IN (SELECT lane FROM definition JOIN control USING (key) WHERE {open});
 INSERT INTO job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
-SELECT id, :lane, {at} <= :now, urgency, attempts, {at}, {at} - urgency * {ageing}, :now, :now,
+SELECT id, :lane, {born}, urgency, attempts, {at}, {at} - urgency * {ageing}, :now, :now,
     CASE WHEN {at} <= :now THEN :now END
 FROM {input} CROSS JOIN (
     SELECT CASE WHEN :priority_given THEN :priority ELSE coalesce(priority, :priority) END AS urgency,
@@ -72,18 +74,18 @@ FROM {input} AS input;
 INSERT INTO event (at, kind, job_id, jobs)
 SELECT :now, 'job.enqueued', {of_one}, {of_many} FROM {input} GROUP BY rowid / 1000;
 INSERT INTO tally_delta (lane, minute, status, n)
-SELECT :lane, :now / 60000000, {at} <= :now, count(*) FROM {input} HAVING count(*) > 0;
-SELECT count(*), {at} <= :now, CASE WHEN count(*) < :n THEN group_concat(id) END FROM {input};
+SELECT :lane, :now / 60000000, {born}, count(*) FROM {input} HAVING count(*) > 0;
+SELECT count(*), {born}, CASE WHEN count(*) < :n THEN group_concat(id) END FROM {input};
 
 -- name: create_jobs
 -- Jobs with their details, events and counts; what is there already or refused is left out of the answer.
 DELETE FROM {input} WHERE id IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id)
-    OR lane NOT IN (SELECT lane FROM definition JOIN control USING (key) WHERE enabled);
+    OR lane NOT IN (SELECT lane FROM definition JOIN control USING (key) WHERE {open});
 INSERT INTO job (
     id, lane, status, priority, max_attempts, due_at, rank, blocked, limit_key, unique_key,
     created_at, updated_at, queued_at
 )
-SELECT id, lane, CASE WHEN at > :now THEN 0 ELSE 1 END, urgency, attempts, at,
+SELECT id, lane, CASE WHEN at > :now THEN {scheduled} ELSE {queued} END, urgency, attempts, at,
     at - urgency * {ageing}, at <= :now AND limit_key IS NOT NULL, limit_key, unique_key,
     :now, :now, CASE WHEN at > :now THEN NULL ELSE :now END
 FROM (
@@ -116,16 +118,16 @@ ON CONFLICT DO NOTHING;
 
 -- name: find_jobs
 -- The jobs with these ids: the status that is stored, and the one they read as.
-SELECT job.id, job.status, CASE WHEN job.stale_at <= :now THEN 8 ELSE job.status END
+SELECT job.id, job.status, CASE WHEN job.stale_at <= :now THEN {stale} ELSE job.status END
 FROM {input} AS input CROSS JOIN job ON job.id = input.id;
 
 -- name: find_unique
 -- The active jobs that hold these unique keys.
 SELECT job.unique_key, job.id, job.status FROM {input} AS input
-JOIN job ON job.unique_key = input.unique_key AND job.unique_key IS NOT NULL AND job.status < 5;
+JOIN job ON job.unique_key = input.unique_key AND job.unique_key IS NOT NULL AND job.status IN {active};
 
 -- name: find_refusing
--- Which of these lanes take no jobs, and why: unknown, or disabled by an operator.
-SELECT input.lane, control.key FROM {input} AS input
+-- Which of these lanes take no jobs, and why: unknown, or disabled, retired or removed by an operator.
+SELECT input.lane, control.key, definition.version, control.retired_by, removed_at IS NOT NULL FROM {input} AS input
 LEFT JOIN definition ON definition.lane = input.lane LEFT JOIN control ON control.key = definition.key
-WHERE control.enabled IS NOT TRUE;
+WHERE ({open}) IS NOT TRUE;

@@ -1,6 +1,10 @@
 -- Statements of the feed port. There is one writer at a time and no number is given twice, so a cursor is the number of
 -- an event, and the tip that of the last one that the newest row has room for.
 
+-- What is `looked_up` about the job and the attempt of an event is known while they are kept.
+
+-- let about: coalesce(attempt.number, CASE WHEN job.fence = page.fence THEN job.attempt END), CASE WHEN attempt.fence IS NOT NULL THEN attempt.ended_at - attempt.started_at WHEN job.fence = page.fence AND job.done_by IS NOT NULL THEN job.finished_at - job.started_at END, definition.source, detail.schedule, schedule.expression
+-- let looked_up: LEFT JOIN job ON job.id = page.job_id LEFT JOIN attempt ON attempt.job_id = page.job_id AND attempt.fence = page.fence LEFT JOIN definition ON definition.lane = job.lane LEFT JOIN job_detail AS detail ON detail.id = page.job_id LEFT JOIN schedule ON schedule.key = detail.schedule
 -- let valid: :base NOT GLOB '*[^0-9]*' AND length(:base) BETWEEN 1 AND 18 AND (:target IS NULL OR :target NOT GLOB '*[^0-9]*' AND length(:target) BETWEEN 1 AND 18)
 -- let tip: coalesce((SELECT seq * 1024 + 1023 FROM sqlite_sequence WHERE name = 'event'), 0)
 -- let seen: max(CAST(:base AS INTEGER), :last)
@@ -18,14 +22,14 @@ SELECT revision, '0' FROM feed_horizon;
 -- In front of each event, or alone: whether the cursor is one, whether removed events are missing, how often
 -- events have been removed, how many rows were looked at (none: the table is in order), this moment.
 SELECT {valid}, {seen} > {tip} OR (horizon.revision <> :revision AND horizon.seq > {seen}), horizon.revision, 0,
-    CAST({tip} AS TEXT), page.number, page.kind, page.at, page.job_id, page.subject, page.fence, page.data
+    CAST({tip} AS TEXT), page.number, page.kind, page.at, page.job_id, page.subject, page.fence, page.data, {about}
 FROM feed_horizon AS horizon LEFT JOIN (
     SELECT event.seq * 1024 + told.key AS number, kind, at, iif(jobs IS NULL, job_id, told.value) AS job_id, subject, fence, data
     FROM event CROSS JOIN json_each(coalesce(jobs, '[0]')) AS told
     WHERE event.seq >= {seen} / 1024 AND event.seq <= coalesce(CAST(:target AS INTEGER), {tip}) / 1024
         AND event.seq * 1024 + told.key > {seen} AND told.value IS NOT NULL
     ORDER BY event.seq LIMIT :limit
-) AS page ON {valid}
+) AS page ON {valid} {looked_up}
 ORDER BY page.number;
 
 -- name: cut_feed
@@ -44,14 +48,16 @@ bundled AS MATERIALIZED (
     SELECT seq * 1024 + (SELECT key FROM json_each(jobs) WHERE value = :id), kind, event.at, NULL, fence, NULL
     FROM told_at CROSS JOIN event ON event.at = told_at.at AND jobs IS NOT NULL
 )
-SELECT number, kind, at, :id, subject, fence, data FROM (
-    SELECT * FROM (
-        SELECT seq * 1024 AS number, kind, at, subject, fence, data FROM event
-        WHERE job_id = :id AND seq > :after / 1024 ORDER BY seq LIMIT :limit
-    )
-    UNION ALL
-    SELECT * FROM bundled
-) WHERE number > :after ORDER BY number LIMIT :limit;
+SELECT page.number, page.kind, page.at, page.job_id, page.subject, page.fence, page.data, {about} FROM (
+    SELECT number, kind, at, :id AS job_id, subject, fence, data FROM (
+        SELECT * FROM (
+            SELECT seq * 1024 AS number, kind, at, subject, fence, data FROM event
+            WHERE job_id = :id AND seq > :after / 1024 ORDER BY seq LIMIT :limit
+        )
+        UNION ALL
+        SELECT * FROM bundled
+    ) WHERE number > :after ORDER BY number LIMIT :limit
+) AS page {looked_up} ORDER BY page.number;
 
 -- name: prunable_events
 -- The oldest rows that may go, each once: those about no job, all of a job whose deletion was told long ago, and those

@@ -1,7 +1,7 @@
 -- Statements of limits: which jobs of a concurrency key are admitted, and what rates allow.
 
 -- let ageing: coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE name = 'ageing'), 600000000)
--- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status BETWEEN 1 AND 3 OR (status = 0 AND rate_paid))
+-- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status IN {queued_or_live} OR (status = {scheduled} AND rate_paid))
 
 -- let rate_by_key: control.rate_per_key AND control.rate_count > 0
 -- let full_at: coalesce((SELECT full_at FROM bucket WHERE name = :limit_key || '@' || control.rate_count || '/' || control.rate_period), 0)
@@ -14,7 +14,7 @@ coalesce((
             SELECT count(*) FROM job WHERE limit_key = :limit_key AND {admitted}
         ) END,
         CASE WHEN {rate_by_key} THEN max(1, {tokens}) - (
-            SELECT count(*) FROM job WHERE limit_key = :limit_key AND {admitted} AND +status < 2
+            SELECT count(*) FROM job WHERE limit_key = :limit_key AND {admitted} AND +status IN {pending}
         ) ELSE 1000000000 END
     ))
     FROM definition JOIN control USING (key) WHERE definition.lane = (
@@ -26,7 +26,7 @@ coalesce((
 SELECT definition.lane FROM definition JOIN control USING (key)
 WHERE (key_concurrency > 0 OR rate_per_key) AND definition.lane NOT IN (SELECT value FROM json_each(:served))
     AND key IN (SELECT key FROM definition WHERE lane IN (SELECT value FROM json_each(:served)))
-    AND EXISTS (SELECT 1 FROM job WHERE job.lane = definition.lane AND status = 1 AND NOT blocked)
+    AND EXISTS (SELECT 1 FROM job WHERE job.lane = definition.lane AND status = {queued} AND NOT blocked)
 
 -- name: touch_keys
 -- Nothing to note: jobs are admitted in the transaction that changes others of their concurrency key.
@@ -71,7 +71,7 @@ SELECT input.limit_key FROM {input} AS input JOIN definition ON definition.lane 
 WHERE (control.key_concurrency = 0 OR control.key_concurrency > (
     SELECT count(*) FROM job WHERE limit_key = input.limit_key AND {admitted}
 )) AND NOT ({rate_by_key} AND EXISTS (
-    SELECT 1 FROM job WHERE limit_key = input.limit_key AND {admitted} AND +status < 2
+    SELECT 1 FROM job WHERE limit_key = input.limit_key AND {admitted} AND +status IN {pending}
 ));
 
 -- name: keys_kept
@@ -91,7 +91,7 @@ UPDATE job SET blocked = 1, rate_paid = 0 WHERE id IN (
     SELECT holder.id FROM (
         SELECT job.id, limit_key, row_number() OVER (PARTITION BY limit_key ORDER BY rank DESC, job.id DESC) AS place
         FROM {input} AS input CROSS JOIN job USING (limit_key)
-        WHERE {admitted} AND status = 1 AND lane IN (SELECT lane FROM unserved_lane)
+        WHERE {admitted} AND status = {queued} AND lane IN (SELECT lane FROM unserved_lane)
     ) AS holder
     WHERE place <= (
         SELECT count(*) FROM job AS waiting WHERE waiting.limit_key = holder.limit_key AND waiting.blocked
@@ -138,12 +138,12 @@ SELECT name, lead FROM temp.ahead;
 -- Move the turns of jobs that a rate has put off forward, by concurrency key.
 UPDATE job SET due_at = due_at - lead, rank = rank - lead FROM {input} AS input
 WHERE job.limit_key = input.limit_key AND job.limit_key IS NOT NULL AND NOT blocked
-    AND (status BETWEEN 1 AND 3 OR (status = 0 AND rate_paid)) AND status = 0;
+    AND (status IN {queued_or_live} OR (status = {scheduled} AND rate_paid)) AND status = {scheduled};
 
 -- name: peek_keyed
 -- The first jobs of a lane from a place on, held, for limits that must know them before they are claimed.
 SELECT id, rank, limit_key FROM job
-WHERE lane = :lane AND status = 1 AND NOT blocked AND (rank, id) > (:behind_rank, :behind_id)
+WHERE lane = :lane AND status = {queued} AND NOT blocked AND (rank, id) > (:behind_rank, :behind_id)
 ORDER BY rank, id LIMIT :limit;
 
 -- name: pay_rates
@@ -154,7 +154,7 @@ UPDATE job SET rate_paid = input.paid FROM {input} AS input WHERE job.id = input
 -- Put jobs off to the instant at which their keys have a token again; they stay admitted.
 INSERT INTO tally_delta (lane, minute, status, n)
 SELECT lane, :now / 60000000, step.column1, step.column2 * count(*)
-FROM {input} AS input CROSS JOIN job ON job.id = input.id CROSS JOIN (VALUES (1, -1), (0, 1)) AS step
+FROM {input} AS input CROSS JOIN job ON job.id = input.id CROSS JOIN (VALUES ({queued}, -1), ({scheduled}, 1)) AS step
 GROUP BY lane, step.column1;
-UPDATE job SET rate_paid = 1, updated_at = :now, status = 0, due_at = input.due, rank = input.due - priority * {ageing}
+UPDATE job SET rate_paid = 1, updated_at = :now, status = {scheduled}, due_at = input.due, rank = input.due - priority * {ageing}
 FROM {input} AS input WHERE job.id = input.id;

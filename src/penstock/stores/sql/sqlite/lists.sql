@@ -1,9 +1,11 @@
 -- Statements of the admin port that list and count jobs: one for each index along which they can be found.
--- :now is the wall clock; {filters}, {along}, {among} and {order} are put in.
+-- :now is the wall clock; {filters}, {along}, {among}, {order} and {answer} are put in.
 -- A list finds the ids of its page first; `walked` is what is walked along. Ids lie between after and before.
 
--- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= :now THEN 8 ELSE job.status END
--- let job: job.id, definition.key, definition.version, {told_now}, job.status, detail.params, CASE WHEN job.status = 5 THEN coalesce(review.result, attempt.result, CASE WHEN job.done_by IS NOT NULL THEN 'null' END) END, coalesce(CASE review.decision WHEN 'rejected' THEN coalesce(review.decided_note, 'Rejected.') END, attempt.error), CASE review.decision WHEN 'rejected' THEN 'Rejected' ELSE attempt.error_type END, job.attempt, job.max_attempts, job.lost, job.fence, job.generation, job.priority, progress.percent, progress.message, progress.phase, detail.reference_type, detail.reference_id, detail.tags, detail.idempotency_key, job.limit_key, job.unique_key, job.blocked, detail.webhook_url, detail.schedule, detail.scheduled_for, detail.parent, detail.rerun_of, detail.actor, job.created_at, job.due_at, job.queued_at, job.started_at, job.finished_at, job.updated_at, job.stale_at, job.cancel_at, job.worker, (SELECT max(delivery.status = 'delivered') FROM delivery WHERE delivery.job_id = job.id), coalesce(attempt.ended_at, CASE WHEN job.done_by IS NOT NULL THEN job.finished_at END)
+-- let told_now: CASE WHEN job.stale_at <= :now THEN {stale} ELSE job.status END
+-- let its_error: coalesce(CASE review.decision WHEN 'rejected' THEN coalesce(review.decided_note, 'Rejected.') END, attempt.error)
+-- let its_error_type: CASE review.decision WHEN 'rejected' THEN 'Rejected' ELSE attempt.error_type END
+-- let job: job.id, definition.key, definition.version, {told_now}, job.status, detail.params, CASE WHEN job.status = {succeeded} THEN coalesce(review.result, attempt.result, CASE WHEN job.done_by IS NOT NULL THEN 'null' END) END, {its_error}, {its_error_type}, job.attempt, job.max_attempts, job.lost, job.fence, job.generation, job.priority, progress.percent, progress.message, progress.phase, detail.reference_type, detail.reference_id, detail.tags, detail.idempotency_key, job.limit_key, job.unique_key, job.blocked, detail.webhook_url, detail.schedule, detail.scheduled_for, detail.parent, detail.rerun_of, detail.actor, job.created_at, job.due_at, job.queued_at, job.started_at, job.finished_at, job.updated_at, job.stale_at, job.cancel_at, job.worker, (SELECT max(delivery.status = 'delivered') FROM delivery WHERE delivery.job_id = job.id), coalesce(attempt.ended_at, CASE WHEN job.done_by IS NOT NULL THEN job.finished_at END)
 -- let whole: FROM page AS walked CROSS JOIN job ON job.id = walked.id JOIN job_detail AS detail ON detail.id = job.id JOIN definition ON definition.lane = job.lane LEFT JOIN attempt ON attempt.job_id = job.id AND attempt.fence = job.fence LEFT JOIN review ON review.job_id = job.id AND review.fence = job.fence LEFT JOIN progress ON progress.job_id = job.id
 -- let its_job: CROSS JOIN job ON job.id = walked.id
 -- let job_between: job.id > :after AND job.id < :before
@@ -11,12 +13,12 @@
 -- let groups: definition CROSS JOIN json_each(:groups) AS stood
 -- let of_key: (:key IS NULL OR definition.key = :key)
 -- let overdue: :overdue AND job.retire_at <= :now AND NOT job.retired AND job.status * 2 NOT IN (SELECT value FROM json_each(:groups))
--- let live: SELECT id FROM job WHERE :scheduled AND job.status = 0 UNION ALL SELECT id FROM job WHERE :queued AND job.status = 1 AND NOT job.blocked UNION ALL SELECT id FROM job WHERE :queued AND job.blocked UNION ALL SELECT id FROM job WHERE :running AND job.worker IS NOT NULL UNION ALL SELECT id FROM job WHERE :review AND job.status = 4 AND job.status > 3 AND job.status <> 5
+-- let unended: SELECT id FROM job WHERE :scheduled AND job.status = {scheduled} UNION ALL SELECT id FROM job WHERE :queued AND job.status = {queued} AND NOT job.blocked UNION ALL SELECT id FROM job WHERE :queued AND job.blocked UNION ALL SELECT id FROM job WHERE :running AND job.worker IS NOT NULL UNION ALL SELECT id FROM job WHERE :review AND job.status = {review_needed} AND job.status IN {attention}
 -- let sortable: job.id, job.priority
 -- let by_end: job.id, job.finished_at
 -- let fits: CASE WHEN {filters} THEN 1 END AS fits
--- let not_ended: UNION ALL SELECT {sortable} FROM job INDEXED BY job_due WHERE :scheduled AND job.status = 0 AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_ready WHERE :queued AND job.status = 1 AND NOT job.blocked AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status > 3 AND job.status <> 5 AND {filters}
--- let first_of_found: page AS MATERIALIZED (SELECT job.id FROM (SELECT * FROM found) AS job ORDER BY {order} LIMIT :limit) SELECT {job} {whole} ORDER BY {order}
+-- let not_ended: UNION ALL SELECT {sortable} FROM job INDEXED BY job_due WHERE :scheduled AND job.status = {scheduled} AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_ready WHERE :queued AND job.status = {queued} AND NOT job.blocked AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {filters} UNION ALL SELECT {sortable} FROM job INDEXED BY job_attention WHERE :review AND job.status = {review_needed} AND job.status IN {attention} AND {filters}
+-- let first_of_found: page AS MATERIALIZED (SELECT job.id FROM (SELECT * FROM found) AS job ORDER BY {order} LIMIT :limit) {answer}
 
 -- name: order_created_up
 -- The oldest first; ids tell the time at which they were made.
@@ -118,13 +120,13 @@ EXISTS (SELECT 1 FROM job_tag WHERE job_tag.tag = :filter_tag AND job_tag.id = w
 -- Jobs with an attempt that failed this way, looked up job by job.
 EXISTS (SELECT 1 FROM attempt WHERE attempt.fingerprint = :filter_fingerprint AND attempt.job_id = job.id)
 
--- name: check_schedule
+-- name: check_schedule_id
 -- Jobs that this schedule made, looked up job by job.
-EXISTS (SELECT 1 FROM job_detail INDEXED BY job_detail_schedule WHERE job_detail.schedule = :filter_schedule AND job_detail.id = job.id)
+EXISTS (SELECT 1 FROM job_detail INDEXED BY job_detail_schedule WHERE job_detail.schedule = :filter_schedule_id AND job_detail.id = job.id)
 
--- name: check_parent
+-- name: check_parent_id
 -- Jobs that this job created, looked up job by job.
-EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND +job_detail.parent = :filter_parent)
+EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND +job_detail.parent = :filter_parent_id)
 
 -- name: check_reference_type
 -- Jobs that refer to a thing of this type, looked up job by job.
@@ -136,7 +138,7 @@ EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND +job_detail.re
 
 -- name: check_status
 -- Jobs that read as one of these statuses now.
-CASE WHEN job.status >= 5 AND job.stale_at <= :now THEN 8 ELSE job.status END IN (SELECT value FROM json_each(:filter_status))
+CASE WHEN job.stale_at <= :now THEN {stale} ELSE job.status END IN (SELECT value FROM json_each(:filter_status))
 
 -- name: check_created_from
 -- Jobs created at this instant or later.
@@ -146,17 +148,17 @@ job.created_at >= :filter_created_from
 -- Jobs created before this instant.
 job.created_at < :filter_created_to
 
--- name: check_definition
+-- name: check_definition_key
 -- Jobs of any version of a definition, by their lane.
-job.lane IN (SELECT lane FROM definition WHERE key = :filter_definition)
+job.lane IN (SELECT lane FROM definition WHERE key = :filter_definition_key)
 
--- name: along_schedule
+-- name: along_schedule_id
 -- Along the jobs that this schedule made.
-walked.schedule = :filter_schedule
+walked.schedule = :filter_schedule_id
 
--- name: along_parent
+-- name: along_parent_id
 -- Along the jobs that this job created.
-walked.parent = :filter_parent
+walked.parent = :filter_parent_id
 
 -- name: along_reference_type
 -- Along the jobs that refer to a thing of this type.
@@ -170,13 +172,13 @@ walked.reference_id = :filter_reference_id
 -- Jobs with this tag, by their ids.
 SELECT id FROM job_tag WHERE tag = :filter_tag
 
--- name: among_schedule
+-- name: among_schedule_id
 -- Jobs that this schedule made, by their ids.
-SELECT id FROM job_detail WHERE schedule = :filter_schedule
+SELECT id FROM job_detail WHERE schedule = :filter_schedule_id
 
--- name: among_parent
+-- name: among_parent_id
 -- Jobs that this job created, by their ids.
-SELECT id FROM job_detail WHERE parent = :filter_parent
+SELECT id FROM job_detail WHERE parent = :filter_parent_id
 
 -- name: among_reference_type
 -- Jobs that refer to a thing of this type, by their ids.
@@ -190,14 +192,37 @@ SELECT id FROM job_detail WHERE reference_type = :filter_reference_type AND refe
 -- Jobs with an attempt that failed this way, by their ids.
 SELECT DISTINCT job_id AS id FROM attempt WHERE fingerprint = :filter_fingerprint
 
+-- name: answer_jobs
+-- The jobs of a page as they can be read.
+SELECT {job}
+{whole}
+ORDER BY {order}
+
+-- name: answer_ids
+-- The ids of a page.
+SELECT walked.id FROM page AS walked CROSS JOIN job ON job.id = walked.id ORDER BY {order}
+
+-- name: answer_searched
+-- The ids of jobs that are passed; 1 where all but the search fits, 2 where their error and parameters do as well; how many bytes these have.
+SELECT job.id, CASE WHEN {checked} THEN CASE WHEN
+    (:error IS NULL OR instr(lower(concat_ws(': ', {its_error_type}, {its_error})), :error) > 0)
+    AND (:params IS NULL OR NOT EXISTS (
+        SELECT 1 FROM json_each(:params) AS wanted WHERE NOT EXISTS (
+            SELECT 1 FROM json_each(detail.params) AS had
+            WHERE had.key = wanted.key AND CASE had.type WHEN 'text' THEN had.value WHEN 'object' THEN NULL WHEN 'array' THEN NULL ELSE detail.params -> had.fullkey END = wanted.value
+        )
+    )) THEN 2 ELSE 1 END ELSE 0 END,
+    CASE WHEN :params IS NULL THEN 0 ELSE octet_length(detail.params) END + coalesce(octet_length(attempt.error), 0)
+FROM page AS walked CROSS JOIN job ON job.id = walked.id JOIN job_detail AS detail ON detail.id = job.id
+LEFT JOIN attempt ON attempt.job_id = job.id AND attempt.fence = job.fence LEFT JOIN review ON review.job_id = job.id AND review.fence = job.fence
+ORDER BY {order}
+
 -- name: read_jobs
 -- Jobs as they can be read: those that a filter speaks of, in some order. Which ones is found out first.
 WITH page AS MATERIALIZED (
     SELECT job.id FROM job WHERE {filters} ORDER BY {order} LIMIT :limit
 )
-SELECT {job}
-{whole}
-ORDER BY {order};
+{answer};
 
 -- name: read_jobs_by_tag
 -- The same along the jobs with a tag.
@@ -206,9 +231,7 @@ WITH page AS MATERIALIZED (
     WHERE walked.tag = :filter_tag AND {filters}
     ORDER BY {order} LIMIT :limit
 )
-SELECT {job}
-{whole}
-ORDER BY {order};
+{answer};
 
 -- name: read_jobs_by_tag_priority
 -- The same along the priorities of the jobs with a tag.
@@ -217,20 +240,16 @@ WITH page AS MATERIALIZED (
     WHERE walked.tag = :filter_tag AND {filters}
     ORDER BY {order} LIMIT :limit
 )
-SELECT {job}
-{whole}
-ORDER BY {order};
+{answer};
 
 -- name: read_jobs_by_schedule_priority
 -- The same along the priorities of the jobs of a schedule.
 WITH page AS MATERIALIZED (
     SELECT walked.id, walked.priority FROM (SELECT id, schedule, schedule_priority AS priority FROM job_detail) AS walked
-    {its_job} WHERE walked.schedule = :filter_schedule AND {filters}
+    {its_job} WHERE walked.schedule = :filter_schedule_id AND {filters}
     ORDER BY {order} LIMIT :limit
 )
-SELECT {job}
-{whole}
-ORDER BY {order};
+{answer};
 
 -- name: read_jobs_by_detail
 -- The same along the jobs of a schedule, a parent or a reference.
@@ -238,9 +257,7 @@ WITH page AS MATERIALIZED (
     SELECT walked.id FROM job_detail AS walked {its_job}
     WHERE {filters} ORDER BY {order} LIMIT :limit
 )
-SELECT {job}
-{whole}
-ORDER BY {order};
+{answer};
 
 -- name: read_jobs_by_failure
 -- The same along the jobs with an attempt that failed in one way.
@@ -249,31 +266,36 @@ WITH page AS MATERIALIZED (
     {its_job}
     WHERE {filters} ORDER BY {order} LIMIT :limit
 )
-SELECT {job}
-{whole}
-ORDER BY {order};
+{answer};
 
--- name: read_jobs_by_lane
--- The same along the lanes of a definition.
+-- name: read_jobs_by_lane_up
+-- The same along the lanes of a definition, the oldest first.
 WITH page AS MATERIALIZED (
     SELECT walked.id FROM definition CROSS JOIN job AS walked ON walked.id IN (
         SELECT walked.id FROM job_detail AS walked {its_job}
-        WHERE walked.lane = definition.lane AND {filters} ORDER BY {order} LIMIT :limit
+        WHERE walked.lane = definition.lane AND walked.id > :after AND walked.id < :before AND {filters} ORDER BY {order} LIMIT :limit
     )
     WHERE definition.key = :key ORDER BY {order} LIMIT :limit
 )
-SELECT {job}
-{whole}
-ORDER BY {order};
+{answer};
+
+-- name: read_jobs_by_lane_down
+-- The same along the lanes of a definition, the newest first.
+WITH page AS MATERIALIZED (
+    SELECT walked.id FROM definition CROSS JOIN job AS walked ON walked.id IN (
+        SELECT walked.id FROM job_detail AS walked {its_job}
+        WHERE walked.lane = definition.lane AND walked.id > :after AND walked.id < :before AND {filters} ORDER BY {order} LIMIT :limit
+    )
+    WHERE definition.key = :key ORDER BY {order} LIMIT :limit
+)
+{answer};
 
 -- name: read_jobs_among
 -- The same of jobs whose ids are gathered.
 WITH page AS MATERIALIZED (
     SELECT job.id FROM {among} AS walked {its_job} WHERE {filters} ORDER BY {order} LIMIT :limit
 )
-SELECT {job}
-{whole}
-ORDER BY {order};
+{answer};
 
 -- name: read_jobs_by_end
 -- The same along the ends of jobs, those of each lane and outcome by themselves.
@@ -294,7 +316,7 @@ WITH found AS MATERIALIZED (
 WITH found AS MATERIALIZED (
     SELECT {sortable} FROM {groups} CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
-        WHERE {group} AND job.status >= 5 AND {filters}
+        WHERE {group} AND job.status IN {ended} AND {filters}
         ORDER BY {order} LIMIT :limit
     )
     WHERE {of_key}
@@ -309,7 +331,7 @@ WITH found AS MATERIALIZED (
 WITH found AS MATERIALIZED (
     SELECT {sortable} FROM {groups} CROSS JOIN (WITH RECURSIVE step (priority) AS (SELECT 0 UNION ALL SELECT priority + 1 FROM step WHERE priority < 20) SELECT priority FROM step) AS step CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
-        WHERE {group} AND job.status >= 5 AND job.priority = step.priority AND {filters}
+        WHERE {group} AND job.status IN {ended} AND job.priority = step.priority AND {filters}
         ORDER BY {order} LIMIT :limit
     )
     WHERE {of_key}
@@ -324,7 +346,7 @@ WITH found AS MATERIALIZED (
 WITH found AS MATERIALIZED (
     SELECT {sortable} FROM {groups} CROSS JOIN (WITH RECURSIVE step (priority) AS (SELECT 0 UNION ALL SELECT priority + 1 FROM step WHERE priority < 20) SELECT priority FROM step) AS step CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
-        WHERE {group} AND job.status >= 5 AND job.priority = step.priority AND {filters}
+        WHERE {group} AND job.status IN {ended} AND job.priority = step.priority AND {filters}
         ORDER BY {order} LIMIT :limit
     )
     WHERE {of_key}
@@ -380,15 +402,15 @@ SELECT count(fits), count(*) FROM (
     UNION ALL
     SELECT {fits} FROM job INDEXED BY job_retire WHERE {overdue} AND {along}
     UNION ALL
-    SELECT {fits} FROM job INDEXED BY job_due WHERE :scheduled AND job.status = 0 AND {along}
+    SELECT {fits} FROM job INDEXED BY job_due WHERE :scheduled AND job.status = {scheduled} AND {along}
     UNION ALL
-    SELECT {fits} FROM job INDEXED BY job_ready WHERE :queued AND job.status = 1 AND NOT job.blocked AND {along}
+    SELECT {fits} FROM job INDEXED BY job_ready WHERE :queued AND job.status = {queued} AND NOT job.blocked AND {along}
     UNION ALL
     SELECT {fits} FROM job INDEXED BY job_blocked WHERE :queued AND job.blocked AND {along}
     UNION ALL
     SELECT {fits} FROM job INDEXED BY job_running WHERE :running AND job.worker IS NOT NULL AND {along}
     UNION ALL
-    SELECT {fits} FROM job INDEXED BY job_attention WHERE :review AND job.status = 4 AND job.status > 3 AND job.status <> 5 AND {along}
+    SELECT {fits} FROM job INDEXED BY job_attention WHERE :review AND job.status = {review_needed} AND job.status IN {attention} AND {along}
     LIMIT :look
 );
 
@@ -396,11 +418,11 @@ SELECT count(fits), count(*) FROM (
 -- How many jobs each condition of a filter leaves by itself, up to a cap; what is not asked for leaves none.
 SELECT
     (SELECT count(*) FROM (SELECT 1 FROM job_tag WHERE tag = :tag LIMIT :most)),
-    (SELECT count(*) FROM (SELECT 1 FROM job_detail WHERE schedule = :schedule LIMIT :most)),
-    (SELECT count(*) FROM (SELECT 1 FROM job_detail WHERE parent = :parent LIMIT :most)),
+    (SELECT count(*) FROM (SELECT 1 FROM job_detail WHERE schedule = :schedule_id LIMIT :most)),
+    (SELECT count(*) FROM (SELECT 1 FROM job_detail WHERE parent = :parent_id LIMIT :most)),
     (SELECT count(*) FROM (SELECT 1 FROM job_detail WHERE reference_type = :reference_type AND reference_id = :reference_id LIMIT :most))
     + (SELECT count(*) FROM (SELECT 1 FROM job_detail WHERE :reference_id IS NULL AND reference_type = :reference_type LIMIT :most)),
     (SELECT count(*) FROM (SELECT 1 FROM attempt WHERE fingerprint = :fingerprint LIMIT :most)),
     (SELECT count(*) FROM (SELECT 1 FROM definition CROSS JOIN job_detail ON job_detail.lane = definition.lane WHERE definition.key = :key LIMIT :most)),
-    (SELECT count(*) FROM (SELECT 1 FROM ({live}) AS walked LIMIT :most)),
+    (SELECT count(*) FROM (SELECT 1 FROM ({unended}) AS walked LIMIT :most)),
     (SELECT count(*) FROM (SELECT 1 FROM job WHERE :spanned AND {job_between} LIMIT :wide));

@@ -3,23 +3,23 @@
 
 -- name: marked_scheduled_jobs
 -- Jobs that were put off while the clock was ahead, and when they are due.
-SELECT id, due_at FROM job WHERE status = 0 AND due_at > :now + 60000000 AND updated_at > :now + 60000000
+SELECT id, due_at FROM job WHERE status = {scheduled} AND due_at > :now + 60000000 AND updated_at > :now + 60000000
     AND NOT rate_paid ORDER BY due_at, id LIMIT :limit;
 
 -- name: set_back_scheduled_jobs
 -- Make these scheduled jobs due as long from now as they were from the instant at which they were put off.
 UPDATE job SET due_at = due_at - (updated_at - :now), rank = rank - (updated_at - :now), updated_at = :now
-FROM {input} AS input WHERE job.id = input.name AND status = 0 AND updated_at > :now;
+FROM {input} AS input WHERE job.id = input.name AND status = {scheduled} AND updated_at > :now;
 
 -- name: marked_queued_jobs
 -- Jobs that were queued while the clock was ahead, and their place in time.
-SELECT id, due_at FROM job WHERE status = 1 AND NOT blocked AND due_at > :now + 60000000
+SELECT id, due_at FROM job WHERE status = {queued} AND NOT blocked AND due_at > :now + 60000000
 UNION ALL SELECT id, due_at FROM job WHERE blocked AND due_at > :now + 60000000 LIMIT :limit;
 
 -- name: set_back_queued_jobs
 -- Give these queued jobs a place as if they were queued now.
 UPDATE job SET rank = rank - (due_at - :now), due_at = :now FROM {input} AS input
-WHERE job.id = input.name AND status = 1 AND due_at > :now;
+WHERE job.id = input.name AND status = {queued} AND due_at > :now;
 
 -- name: marked_ended_jobs
 -- Jobs that ended while the clock was ahead, and until when they are kept.

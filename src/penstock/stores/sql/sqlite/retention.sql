@@ -1,6 +1,9 @@
 -- Statements of retention that keeps an archive: what is to go is read first, and goes when it is written down.
 -- :now is the wall clock; {input} is the table of the rows handed in.
 
+-- let about: coalesce(attempt.number, CASE WHEN job.fence = page.fence THEN job.attempt END), CASE WHEN attempt.fence IS NOT NULL THEN attempt.ended_at - attempt.started_at WHEN job.fence = page.fence AND job.done_by IS NOT NULL THEN job.finished_at - job.started_at END, definition.source, detail.schedule, schedule.expression
+-- let looked_up: LEFT JOIN job ON job.id = page.job_id LEFT JOIN attempt ON attempt.job_id = page.job_id AND attempt.fence = page.fence LEFT JOIN definition ON definition.lane = job.lane LEFT JOIN job_detail AS detail ON detail.id = page.job_id LEFT JOIN schedule ON schedule.key = detail.schedule
+-- let newest_try: NOT EXISTS (SELECT 1 FROM phase AS later WHERE later.job_id = phase.job_id AND later.name = phase.name AND later.fence > phase.fence)
 -- let bundled: EXISTS (SELECT 1 FROM event WHERE event.at = told_at.at AND jobs IS NOT NULL)
 -- let some_left: EXISTS (SELECT 1 FROM attempt WHERE attempt.job_id = id AND attempt.fence <= upto) OR coalesce((SELECT fence <= upto FROM log WHERE log.job_id = id ORDER BY seq LIMIT 1), 0)
 
@@ -39,9 +42,15 @@ SELECT id, fence, attempt, done_by, status, 'returned', started_at, finished_at,
 FROM {input} CROSS JOIN job USING (id) WHERE done_by IS NOT NULL ORDER BY job_id, fence;
 
 -- name: phases_of
--- The phases of these jobs.
-SELECT job_id, name, position, status, progress, message, result, error, fence, started_at, completed_at
-FROM {input} AS input CROSS JOIN phase ON phase.job_id = input.id ORDER BY job_id, position, name;
+-- The phases of these jobs, each as the last attempt at it left it.
+SELECT job_id, name, position, status, progress, message, result, error, fence, started_at, ended_at
+FROM {input} AS input CROSS JOIN phase ON phase.job_id = input.id AND NOT forgotten AND {newest_try}
+ORDER BY job_id, position, name;
+
+-- name: tries_of
+-- What each attempt at these jobs did in the phases that it began, without their results.
+SELECT job_id, name, position, status, progress, message, NULL, error, fence, started_at, ended_at
+FROM {input} AS input CROSS JOIN phase ON phase.job_id = input.id ORDER BY job_id, fence, position, name;
 
 -- name: reviews_of
 -- What the attempts at these jobs asked people, and what these said.
@@ -68,16 +77,18 @@ bundled (number, kind, at, job_id, subject, fence, data) AS MATERIALIZED (
     SELECT seq * 1024 + (SELECT key FROM json_each(jobs) WHERE value = told_at.id), kind, event.at, told_at.id, NULL, fence, NULL
     FROM told_at CROSS JOIN event ON event.at = told_at.at AND jobs IS NOT NULL
 )
-SELECT seq * 1024 AS number, kind, at, job_id, subject, fence, data
-FROM {input} AS input CROSS JOIN event ON event.job_id = input.id
-UNION ALL
-SELECT * FROM bundled WHERE number IS NOT NULL ORDER BY number;
+SELECT page.number, page.kind, page.at, page.job_id, page.subject, page.fence, page.data, {about} FROM (
+    SELECT seq * 1024 AS number, kind, at, job_id, subject, fence, data
+    FROM {input} AS input CROSS JOIN event ON event.job_id = input.id
+    UNION ALL
+    SELECT * FROM bundled WHERE number IS NOT NULL
+) AS page {looked_up} ORDER BY page.number;
 
 -- name: long_histories
 -- Jobs after this one that may have more attempts than the last 100: up to which one they may go, and whether any of
 -- these, or of the lines that they wrote, is there.
 SELECT id, upto, {some_left} FROM (
-    SELECT id, fence - 100 - (status BETWEEN 2 AND 3) AS upto FROM job WHERE fence > 100 AND id > :after ORDER BY id LIMIT :limit
+    SELECT id, fence - 100 - (status IN {live}) AS upto FROM job WHERE fence > 100 AND id > :after ORDER BY id LIMIT :limit
 ) ORDER BY id;
 
 -- name: forget_attempts
@@ -97,6 +108,8 @@ SELECT :now, 'job.pruned', last.id, last.fence, json_object('attempts', last.fen
 )
 FROM (SELECT id, max(fence) AS fence FROM temp.forgotten GROUP BY id) AS last ORDER BY last.id;
 DELETE FROM attempt WHERE (job_id, fence) IN (SELECT id, fence FROM temp.forgotten);
+DELETE FROM phase WHERE fence <= (SELECT max(each.fence) FROM temp.forgotten AS each WHERE each.id = phase.job_id)
+    AND job_id IN (SELECT id FROM temp.forgotten) AND NOT ({newest_try} AND NOT forgotten);
 DELETE FROM log WHERE seq IN (
     SELECT seq FROM {input} AS input CROSS JOIN log ON job_id = input.id AND seq <= coalesce(
         (SELECT head.seq FROM log AS head WHERE head.job_id = input.id ORDER BY head.seq LIMIT 1 OFFSET 499), 9223372036854775807

@@ -1,8 +1,8 @@
 -- Statements of the schedules port: what runs by itself, and which of its ticks were made.
 -- :now is the wall clock; other {names} are let here.
 
--- let columns: key, body, owner, enabled, next_run_at, last_scheduled_at, pause_reason, pause_by, pause_at, pause_until, revision, created_at, updated_at
--- let running: enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until <= :now)
+-- let columns: key, body, expression, owner, enabled, next_run_at, last_scheduled_at, pause_reason, pause_by, pause_at, pause_until, revision, created_at, updated_at
+-- let ticking: enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until <= :now)
 
 -- name: hold_schedules
 -- Schedules; nobody else writes until the transaction ends.
@@ -18,7 +18,7 @@ SELECT {columns} FROM schedule ORDER BY key;
 
 -- name: due_schedules
 -- Schedules whose next tick has come, the earliest first.
-SELECT {columns} FROM schedule WHERE {running} AND next_run_at <= :now
+SELECT {columns} FROM schedule WHERE {ticking} AND next_run_at <= :now
 ORDER BY next_run_at, key LIMIT :limit;
 
 -- name: next_tick
@@ -29,14 +29,14 @@ WHERE enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until I
 
 -- name: create_schedule
 -- A schedule that was not there.
-INSERT INTO schedule (key, body, owner, enabled, next_run_at, created_at, updated_at)
-VALUES (:key, :body, :owner, :enabled, :next_run_at, :now, :now)
+INSERT INTO schedule (key, body, expression, owner, enabled, next_run_at, created_at, updated_at)
+VALUES (:key, :body, :expression, :owner, :enabled, :next_run_at, :now, :now)
 ON CONFLICT (key) DO NOTHING RETURNING {columns};
 
 -- name: replace_schedule
 -- A held schedule is declared anew; its pause and its mark stay.
-UPDATE schedule SET body = :body, owner = :owner, enabled = :enabled, next_run_at = :next_run_at,
-    revision = revision + 1, updated_at = :now
+UPDATE schedule SET body = :body, expression = :expression, owner = :owner, enabled = :enabled,
+    next_run_at = :next_run_at, revision = revision + 1, updated_at = :now
 WHERE key = :key RETURNING {columns};
 
 -- name: pause_schedule
@@ -56,7 +56,7 @@ SELECT key FROM {input} AS input WHERE EXISTS (
     SELECT 1 FROM (
         SELECT id FROM job_detail WHERE schedule = input.key ORDER BY id DESC LIMIT 1000
     ) AS recent JOIN job ON job.id = recent.id
-    WHERE job.status < 5 AND NOT (input.waiting AND job.status IN (2, 3))
+    WHERE job.status IN {active} AND NOT (input.waiting AND job.status IN {live})
 );
 
 -- name: save_ticks

@@ -1,6 +1,6 @@
 -- What must hold of the rows whenever nobody is in the middle of something; each statement finds what breaks it.
 
--- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status BETWEEN 1 AND 3 OR (status = 0 AND rate_paid))
+-- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status IN {queued_or_live} OR (status = {scheduled} AND rate_paid))
 
 -- name: unsound_details
 -- Every job has its details.
@@ -21,14 +21,16 @@ SELECT DISTINCT child.id FROM (
 -- name: unsound_running
 -- An attempt that still runs has no ending on record, and one that its job's own row tells of has no other.
 SELECT job.id FROM job JOIN attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
-WHERE job.worker IS NOT NULL AND job.status IN (2, 3)
+WHERE job.worker IS NOT NULL AND job.status IN {live}
 UNION ALL
 SELECT job.id FROM job JOIN attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
 WHERE job.done_by IS NOT NULL LIMIT :limit;
 
 -- name: unsound_fences
--- No attempt is on record under a fence that was never given.
-SELECT job.id FROM job JOIN attempt ON attempt.job_id = job.id AND attempt.fence > job.fence LIMIT :limit;
+-- No attempt and no phase is on record under a fence that was never given.
+SELECT job.id FROM job JOIN attempt ON attempt.job_id = job.id AND attempt.fence > job.fence
+UNION ALL
+SELECT job.id FROM job JOIN phase ON phase.job_id = job.id AND phase.fence > job.fence LIMIT :limit;
 
 -- name: unsound_blocked
 -- Nothing is blocked while its concurrency key has room.
@@ -36,7 +38,7 @@ SELECT waiting.id FROM job AS waiting JOIN definition ON definition.lane = waiti
 WHERE waiting.blocked AND (key_concurrency = 0 OR key_concurrency > (
     SELECT count(*) FROM job WHERE job.limit_key = waiting.limit_key AND {admitted}
 )) AND NOT (rate_per_key AND rate_count > 0 AND EXISTS (
-    SELECT 1 FROM job WHERE job.limit_key = waiting.limit_key AND {admitted} AND status < 2
+    SELECT 1 FROM job WHERE job.limit_key = waiting.limit_key AND {admitted} AND status IN {pending}
 )) LIMIT :limit;
 
 -- name: unsound_bundles

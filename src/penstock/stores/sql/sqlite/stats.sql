@@ -2,6 +2,8 @@
 -- :now is the wall clock.
 
 -- let ageing: coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE name = 'ageing'), 600000000)
+-- let retried: -1
+-- let lost: -2
 
 -- name: read_errors
 -- Failures that look alike, of the newest ones in a span of time, and how many these were; behind a place in the list.
@@ -62,18 +64,18 @@ SELECT key, status, bucket, sum(n) FROM (
 GROUP BY key, status, bucket ORDER BY key, status, bucket;
 
 -- name: read_series
--- How many jobs came into each status, span by span; retried ones are told apart as status -1, lost ones as -2.
+-- How many jobs came into each status, span by span; retried and lost ones have numbers that no status has.
 SELECT span, status, sum(n) FROM (
     SELECT span, status, n FROM tally_span WHERE lane = 0 AND grain = :grain AND span >= :first
     UNION ALL SELECT minute - minute % :grain, status, n FROM tally_delta WHERE minute >= :first AND n > 0
     UNION ALL
-    SELECT span, CASE bucket WHEN 126 THEN -2 ELSE -1 END, n FROM tally_length
+    SELECT span, CASE bucket WHEN 126 THEN {lost} ELSE {retried} END, n FROM tally_length
     WHERE lane = 0 AND grain = :grain AND span >= :first
     UNION ALL
-    SELECT minute - minute % :grain, -1, length(replace(lengths, '~', '')) FROM tally_delta
-    WHERE minute >= :first AND n > 0 AND status = 0 AND lengths IS NOT NULL
+    SELECT minute - minute % :grain, {retried}, length(replace(lengths, '~', '')) FROM tally_delta
+    WHERE minute >= :first AND n > 0 AND status = {scheduled} AND lengths IS NOT NULL
     UNION ALL
-    SELECT minute - minute % :grain, -2, length(lengths) - length(replace(lengths, '~', '')) FROM tally_delta
+    SELECT minute - minute % :grain, {lost}, length(lengths) - length(replace(lengths, '~', '')) FROM tally_delta
     WHERE minute >= :first AND n > 0 AND instr(lengths, '~') > 0
 )
 GROUP BY span, status ORDER BY span, status;
@@ -84,13 +86,13 @@ GROUP BY span, status ORDER BY span, status;
 WITH RECURSIVE priority (step) AS (SELECT -1 UNION ALL SELECT step + 1 FROM priority WHERE step < 20)
 SELECT key, priority, min(due_at) FROM (
     SELECT definition.key, job.priority, job.due_at FROM definition CROSS JOIN priority CROSS JOIN job ON job.id = (
-        SELECT id FROM job WHERE job.lane = definition.lane AND status = 1 AND NOT blocked
+        SELECT id FROM job WHERE job.lane = definition.lane AND status = {queued} AND NOT blocked
             AND rank > CASE step WHEN -1 THEN -9223372036854775807 ELSE :now - {ageing} / 2 - step * {ageing} END
         ORDER BY rank, id LIMIT 1
     )
     UNION ALL
     SELECT definition.key, job.priority, job.due_at FROM definition CROSS JOIN job ON job.id IN (
-        SELECT id FROM job WHERE job.lane = definition.lane AND status = 1 AND NOT blocked ORDER BY rank, id LIMIT :look
+        SELECT id FROM job WHERE job.lane = definition.lane AND status = {queued} AND NOT blocked ORDER BY rank, id LIMIT :look
     )
 )
 GROUP BY key, priority;
@@ -98,7 +100,7 @@ GROUP BY key, priority;
 -- name: ready_depths
 -- How many jobs of each definition and priority are ready, of so many of each definition that come first.
 SELECT key, priority, count(*) FROM definition CROSS JOIN job ON job.id IN (
-    SELECT id FROM job WHERE job.lane = definition.lane AND status = 1 AND NOT blocked ORDER BY rank, id LIMIT :look
+    SELECT id FROM job WHERE job.lane = definition.lane AND status = {queued} AND NOT blocked ORDER BY rank, id LIMIT :look
 )
 GROUP BY key, priority;
 

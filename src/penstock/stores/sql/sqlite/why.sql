@@ -1,8 +1,8 @@
 -- Statements of the admin port that say why jobs wait.
 -- :now is the wall clock.
 
--- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status BETWEEN 1 AND 3 OR (status = 0 AND rate_paid))
--- let told_now: CASE WHEN job.status >= 5 AND job.stale_at <= :now THEN 8 ELSE job.status END
+-- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status IN {queued_or_live} OR (status = {scheduled} AND rate_paid))
+-- let told_now: CASE WHEN job.stale_at <= :now THEN {stale} ELSE job.status END
 
 -- name: why_job
 -- A job, its limits, the time it is, and who paused its definition or the whole system.
@@ -10,7 +10,7 @@ SELECT definition.key, definition.version, job.lane, {told_now}, job.status, job
     job.rate_paid, job.limit_key, job.worker, job.started_at, job.finished_at, job.cancel_at, own.concurrency,
     own.key_concurrency, own.rate_count, own.rate_period, own.rate_per_key, :now,
     own.pause_reason, own.pause_by, own.pause_at, own.pause_until,
-    system.pause_reason, system.pause_by, system.pause_at, system.pause_until
+    system.pause_reason, system.pause_by, system.pause_at, system.pause_until, own.retired_by, own.retired_at
 FROM job JOIN definition ON definition.lane = job.lane
 JOIN control AS own ON own.key = definition.key
 JOIN control AS system ON system.key = '*'
@@ -47,6 +47,6 @@ SELECT full_at FROM bucket WHERE name = :name;
 -- name: count_ahead
 -- How many jobs of these lanes are ready and stand before a place in the queue, as far as they are counted.
 SELECT count(*) FROM (
-    SELECT 1 FROM job WHERE lane IN (SELECT value FROM json_each(:lanes)) AND status = 1 AND NOT blocked
+    SELECT 1 FROM job WHERE lane IN (SELECT value FROM json_each(:lanes)) AND status = {queued} AND NOT blocked
         AND (rank, id) < (:rank, :id) LIMIT :limit
 );

@@ -2,15 +2,16 @@
 -- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
 -- A lease that was extended next to the file lasts until extended_until(id); 0 for others.
 
--- let live: ended IS NULL AND boot = :boot AND (lease_until > :steady OR extended_until(id) > :steady)
+-- let leased: ended IS NULL AND boot = :boot AND (lease_until > :steady OR extended_until(id) > :steady)
 -- let over: boot <> :boot OR (lease_until + :grace < :steady AND extended_until(id) + :grace < :steady)
 -- let ownerless: job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL)
 
 -- name: register_worker
--- A worker introduces itself; its lease begins.
+-- A worker introduces itself: its lease begins, and an event says so.
 INSERT INTO worker (id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, boot, lease_until)
 VALUES (:id, :name, :host, :pid, :lanes, :slots, :code_version, :now, :now, :boot, :steady + :lease)
-ON CONFLICT (id) DO NOTHING RETURNING id;
+ON CONFLICT (id) DO NOTHING;
+INSERT INTO event (at, kind, subject) SELECT :now, 'worker.started', :id WHERE changes() > 0;
 
 -- name: heartbeat
 -- A live worker's lease goes on; a lease that has ended stays ended, and there is no answer. The worker learns which jobs
@@ -18,13 +19,13 @@ ON CONFLICT (id) DO NOTHING RETURNING id;
 UPDATE worker SET heartbeat_at = :now, lease_until = :steady + :lease,
     lanes = coalesce(:lanes, lanes), slots = coalesce(:slots, slots), duties = coalesce(:duties, duties),
     duties_at = CASE WHEN :duties IS NULL THEN duties_at ELSE :now END, figures = coalesce(:figures, figures)
-WHERE id = :worker AND {live};
+WHERE id = :worker AND {leased};
 SELECT job.id, job.fence, controls.revision, newest.version, fleet.size, fleet.leader
-FROM (SELECT count(*) AS size, min(id) AS leader FROM worker WHERE {live}) AS fleet
+FROM (SELECT count(*) AS size, min(id) AS leader FROM worker WHERE {leased}) AS fleet
 CROSS JOIN (SELECT coalesce(max(revision), 0) AS revision FROM setting WHERE name = 'controls') AS controls
 CROSS JOIN (SELECT max(version) AS version FROM migration) AS newest
-LEFT JOIN job ON job.worker = :worker AND job.status = 3
-WHERE EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {live});
+LEFT JOIN job ON job.worker = :worker AND job.status = {cancelling}
+WHERE EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {leased});
 
 -- name: clock
 -- What time it is to this store.
@@ -32,7 +33,7 @@ SELECT :now;
 
 -- name: leader
 -- The live worker that has been there longest.
-SELECT min(id) FROM worker WHERE {live};
+SELECT min(id) FROM worker WHERE {leased};
 
 -- name: forsaken
 -- Whether a worker's lease ended longer ago than the grace or in an earlier boot of this host, or a live job's worker has
