@@ -13,9 +13,9 @@ from penstock import settings
 from penstock.address import Address
 from penstock.core.errors import InvalidInput
 from penstock.core.secrets import DEFAULT_PATTERNS, SecretPolicy
+from penstock.core.unknown_names import refuse_unknown
 from penstock.core.webhook_settings import WebhookSettings
 from penstock.engine.settings import WorkerSettings
-from penstock.options import refuse_unknown
 from penstock.settings import FILE as FILE
 
 _TEXTS = ("name", "app", "store", "schema", "jobs", "server", "queue")

@@ -14,8 +14,9 @@ from penstock.core.definition import HOOKS, Definition, RateLimit
 from penstock.core.errors import InvalidDefinition, InvalidInput
 from penstock.core.instant import SECOND, microseconds
 from penstock.core.retry import Backoff, backoff_from
+from penstock.core.unknown_names import refuse_unknown
 from penstock.handles import Code
-from penstock.options import integer, refuse_unknown, several_texts
+from penstock.options import integer, several_texts
 from penstock.signature import KeyOf, Signature
 from penstock.steps import Named, Step, check_inline, plain_step, steps_from
 

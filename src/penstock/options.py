@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
-from difflib import get_close_matches
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,6 +18,7 @@ from penstock.core.instant import Duration, from_datetime, microseconds
 from penstock.core.job import Alike, Draft, Job, JobFilter
 from penstock.core.trace_context import kept_trace
 from penstock.core.transitions import Status
+from penstock.core.unknown_names import refuse_unknown
 from penstock.orders import PLAIN, EnqueueOptions, Order
 
 _ENQUEUE_OPTIONS = tuple(each.name for each in fields(EnqueueOptions))
@@ -306,11 +306,3 @@ def _status(value: Any) -> Status:
         return Status(value)
     except ValueError:
         raise InvalidInput(f"{value!r:.80} is no status.", hint=f"Statuses: {', '.join(Status)}.") from None
-
-
-def refuse_unknown(given: Iterable[str], known: Sequence[str], what: str) -> None:
-    for name in given:
-        if name not in known:
-            near = get_close_matches(str(name), known, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known) or 'none'}."
-            raise InvalidInput(f"{name!r} is not {what}.", hint=hint)

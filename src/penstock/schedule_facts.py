@@ -15,6 +15,7 @@ from penstock.core.errors import InvalidInput, InvalidSchedule
 from penstock.core.hints import Hint
 from penstock.core.instant import Duration, microseconds, to_datetime
 from penstock.core.schedule import Kind, Missed, Overlap, Schedule
+from penstock.core.unknown_names import refuse_unknown
 from penstock.handles import DefinitionHandle
 from penstock.orders import PLAIN, EnqueueOptions
 from penstock.signature import plain_text
@@ -71,7 +72,7 @@ def schedule_from(key: str, definition: object, facts: Mapping[str, Any]) -> Sch
     if name is None:
         raise InvalidSchedule("A schedule needs a key.", hint="Use 1 to 200 characters.")
     with naming(name):
-        given.refuse_unknown(facts, FACTS, "a fact of a schedule")
+        refuse_unknown(facts, FACTS, "a fact of a schedule")
         if all(facts.get(each) is None for each in _RHYTHMS):
             raise InvalidSchedule("it does not say when.", hint=_ONE_RHYTHM)
         made = Schedule(name, definition_key(definition), Kind.CRON, "", **_from_handle(definition))
@@ -82,7 +83,7 @@ def schedule_from(key: str, definition: object, facts: Mapping[str, Any]) -> Sch
 def changed(schedule: Schedule, facts: Mapping[str, Any]) -> Schedule:
     """A schedule with some of its facts replaced, as users write them."""
     with naming(schedule.key):
-        given.refuse_unknown(facts, FACTS, "a fact of a schedule")
+        refuse_unknown(facts, FACTS, "a fact of a schedule")
         return replace(schedule, **_when(facts), **_plain(facts))
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from penstock import options as given
 from penstock.core import payload
 from penstock.core.instant import microseconds
 from penstock.core.job import Job
 from penstock.core.secrets import mask_params
+from penstock.core.unknown_names import refuse_unknown
 from penstock.signature import plain_text
 
 _READ: Mapping[str, Callable[[Job], Any]] = {
@@ -34,7 +34,7 @@ class Wanted:
     """Jobs of one definition with certain parameters and options."""
 
     def __init__(self, key: str, params: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:
-        given.refuse_unknown(options, tuple(_READ), "an option to look for")
+        refuse_unknown(options, tuple(_READ), "an option to look for")
         self._key = key
         # As the store keeps them: a date is a text there.
         stored: Any = payload.load(plain_text(dict(params or {}), "params"))

@@ -11,7 +11,7 @@ from typing import Any
 from penstock.config import FILE, is_like
 from penstock.core.errors import InvalidInput
 from penstock.core.secrets import SecretPolicy
-from penstock.options import refuse_unknown
+from penstock.core.unknown_names import refuse_unknown
 
 MEGABYTE = 1024 * 1024
 _AT_LEAST_ONE = (
