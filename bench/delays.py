@@ -13,11 +13,11 @@ from typing import Any
 
 from bench.draining import until_done
 from penstock import Penstock
-from penstock.core.ids import IdSource
-from penstock.core.instant import SECOND
-from penstock.core.job import Draft
-from penstock.stores.verbs import admin, jobs
-from tests.stores.tables import query
+from penstock.domain.ids import IdSource
+from penstock.domain.instant import SECOND
+from penstock.domain.job import Draft
+from penstock.storage.commands import admin, jobs
+from tests.storage.tables import query
 
 APPLICATION = """
 import os

@@ -18,12 +18,12 @@ from bench.peers.contenders import PENSTOCK, ROOT
 from bench.peers.measuring import end
 from bench.raw import in_threads
 from penstock import Penstock
-from penstock.core.ids import IdSource
-from penstock.core.job import Draft, JobFilter
-from penstock.core.outcome import RETURNED_NOTHING, Settlement
-from penstock.core.transitions import Status
-from penstock.stores.verbs import admin, jobs
-from tests.stores.tables import query
+from penstock.domain.ids import IdSource
+from penstock.domain.job import Draft, JobFilter
+from penstock.domain.outcome import RETURNED_NOTHING, Settlement
+from penstock.domain.states import Status
+from penstock.storage.commands import admin, jobs
+from tests.storage.tables import query
 
 BATCH = 1000
 PATIENCE = 300.0

@@ -16,10 +16,10 @@ import asyncpg
 
 from bench.draining import returned
 from bench.stores import BATCH, Bench, _exactly
-from penstock.core.plan import Statement
-from penstock.stores.postgres import PostgresStore
-from penstock.stores.verbs import jobs, rows
-from penstock.stores.verbs.limits import Quotas
+from penstock.domain.plan import Statement
+from penstock.storage.commands import jobs, rows
+from penstock.storage.commands.limits import Quotas
+from penstock.storage.postgres.store import PostgresStore
 
 _MARK = re.compile(r"%\((\w+)\)s")
 

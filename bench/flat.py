@@ -15,12 +15,12 @@ import psycopg
 
 from bench import processor
 from bench.draining import Drained, Draining, Worker
-from penstock.core.definition import Definition
-from penstock.core.instant import DAY
-from penstock.stores.verbs import admin
+from penstock.domain.definition import Definition
+from penstock.domain.instant import DAY
+from penstock.storage.commands import admin
 from tests.services import PostgresServer
-from tests.stores.many import Filling, Kind
-from tests.stores.tables import query
+from tests.storage.many import Filling, Kind
+from tests.storage.tables import query
 
 READY = 40_000
 HELD = 300_000

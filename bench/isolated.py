@@ -20,10 +20,10 @@ from pathlib import Path
 from bench import peers
 from bench.draining import until_done
 from penstock import Penstock
-from penstock.core.instant import SECOND
-from penstock.engine import processes
+from penstock.domain.instant import SECOND
+from penstock.runtime import processes
 from tests.services import PostgresServer
-from tests.stores.tables import query
+from tests.storage.tables import query
 
 APPLICATION = """
 import os
@@ -41,11 +41,13 @@ async def coroutine() -> None: ...
 """
 
 RAW = """
-from penstock.engine import large_pages
+from penstock.isolation import large_pages
 room = large_pages.reserve()
 import asyncio, gc, os, sys, time
-from penstock.core import payload
-from penstock.engine import child, confinement, handlers, preload, processes, rehearsal
+from penstock.domain import payload
+from penstock.execution import handlers
+from penstock.isolation import child, confinement, preload, rehearsal
+from penstock.runtime import processes
 app = handlers.load("bench_jobs:app", sys.argv[1])
 preload.description(app)
 output = os.dup(1)

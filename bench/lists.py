@@ -16,14 +16,14 @@ from urllib.parse import urlencode
 import httpx2
 
 from penstock import Penstock
-from penstock.core.definition import Definition
-from penstock.core.instant import DAY, HOUR, to_datetime
-from penstock.core.transitions import LIVE, PENDING, Status
-from penstock.stores.verbs import admin
-from penstock.web.application import create
-from penstock.web.settings import WebSettings
-from tests.stores.many import Filling, Kind
-from tests.stores.tables import query
+from penstock.config.server_settings import WebSettings
+from penstock.domain.definition import Definition
+from penstock.domain.instant import DAY, HOUR, to_datetime
+from penstock.domain.states import LIVE, PENDING, Status
+from penstock.http.application import create
+from penstock.storage.commands import admin
+from tests.storage.many import Filling, Kind
+from tests.storage.tables import query
 
 JOBS = 1_000_000
 MOST = 100.0

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from penstock.engine import processes
+from penstock.runtime import processes
 from tests.services import PostgresServer
 
 _TICKS = os.sysconf("SC_CLK_TCK")

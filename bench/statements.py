@@ -11,9 +11,9 @@ from typing import Self
 
 import psycopg
 
-from penstock.stores.postgres import _NOW
-from penstock.stores.sqlite_programs import call
-from penstock.stores.statements import Catalogue, read
+from penstock.storage.postgres.store import _NOW
+from penstock.storage.sqlite.trigger_programs import call
+from penstock.storage.statements import Catalogue, read
 from tests.services import PostgresServer
 
 _LINE = re.compile(r"^\S+ \S+ \S+ \[\d+\] (\w+): +(.*)$")

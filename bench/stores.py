@@ -15,13 +15,13 @@ from typing import Any
 
 from bench.draining import returned
 from bench.raw import RawPostgres, RawSqlite, in_threads
-from penstock.core.definition import Definition
-from penstock.core.ids import IdSource
-from penstock.core.job import Draft
-from penstock.core.worker import WorkerInfo
-from penstock.stores.postgres import PostgresStore
-from penstock.stores.sqlite import SqliteStore
-from penstock.stores.verbs import admin, jobs
+from penstock.domain.definition import Definition
+from penstock.domain.ids import IdSource
+from penstock.domain.job import Draft
+from penstock.domain.worker import WorkerInfo
+from penstock.storage.commands import admin, jobs
+from penstock.storage.postgres.store import PostgresStore
+from penstock.storage.sqlite.store import SqliteStore
 
 CALLERS = 32
 BATCH = 500

@@ -11,10 +11,10 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.engine.fleet import Stage
+from tests.http.servers import ServerProcess, serve
 from tests.ui.conftest import APPLICATION, answers, settled
 from tests.ui.loaded import load
-from tests.web.servers import ServerProcess, serve
+from tests.worker.fleet import Stage
 
 JOBS = 1_000_000
 PAGES = ("", "jobs", "jobs?status=failed", "errors", "definitions", "workers")

@@ -19,7 +19,7 @@ from docs.writers import (
     schedule_rules,
     settings_page,
 )
-from penstock.core import transitions
+from penstock.domain import states
 
 FOLDER = Path(__file__).parent
 NOTICE = "<!-- Written by `make docs` from the source. Do not edit. -->"
@@ -38,9 +38,7 @@ def pages() -> dict[Path, str]:
     }
     wanted = {FOLDER / name: f"{NOTICE}\n\n{text.strip()}\n" for name, text in written.items()}
     concepts = FOLDER / "concepts.md"
-    wanted[concepts] = _filled(
-        concepts.read_text(encoding="utf-8"), "states", f"```mermaid\n{transitions.mermaid()}\n```"
-    )
+    wanted[concepts] = _filled(concepts.read_text(encoding="utf-8"), "states", f"```mermaid\n{states.mermaid()}\n```")
     schedules = FOLDER / "guide" / "schedules.md"
     wanted[schedules] = _filled(schedules.read_text(encoding="utf-8"), schedule_rules.BLOCK, schedule_rules.write())
     contributing = FOLDER.parent / "CONTRIBUTING.md"

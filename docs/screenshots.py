@@ -12,10 +12,10 @@ from urllib.parse import quote
 from playwright.sync_api import Page, sync_playwright
 
 from penstock.demo import scenes
-from tests.engine.fleet import Stage
+from tests.http.servers import ServerProcess, serve
 from tests.ui.conftest import settled
 from tests.ui.loaded import load
-from tests.web.servers import ServerProcess, serve
+from tests.worker.fleet import Stage
 
 IMAGES = Path(__file__).with_name("images")
 TARGET = "penstock.demo.jobs:app"

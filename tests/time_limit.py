@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine import processes
+from penstock.runtime import processes
 from tests import services
 
 _before = pytest.StashKey[set[int]]()

@@ -20,7 +20,7 @@ import psycopg
 
 from bench.peers.contenders import ROOT, Contender
 from bench.peers.redis_server import Redis
-from penstock.engine import processes
+from penstock.runtime import processes
 from tests.services import PostgresServer
 
 SINGLE = 1000

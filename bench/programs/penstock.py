@@ -8,7 +8,7 @@ from typing import Any
 from bench.programs import counting
 from bench.programs.speaking import Job, in_threads
 from penstock import Penstock
-from penstock.core.transitions import Status
+from penstock.domain.states import Status
 
 app = Penstock(counting.ADDRESS or "sqlite://", migrate=True)
 _count = counting.Counter()

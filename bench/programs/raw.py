@@ -12,7 +12,7 @@ from typing import Any
 from bench.programs.counting import ADDRESS
 from bench.programs.speaking import CALLERS, Job
 from bench.raw import RawPostgres, RawSqlite, in_threads
-from penstock.core.ids import IdSource
+from penstock.domain.ids import IdSource
 
 BATCH = 500
 _ids = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from docs.writers.inspected import code
 from penstock.cli import app
-from penstock.cli.exits import MEANINGS
+from penstock.cli.exit_codes import MEANINGS
 
 _WIDTH = 100
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from docs.writers.inspected import code, doc
-from penstock.core import errors
+from penstock.domain import errors
 
 # What the class cannot say about itself: when a user meets it, and what to do then.
 ADVICE = {
@@ -18,7 +18,8 @@ ADVICE = {
     "InvalidDefinition": "Raised by `@app.job` while a module is loaded: a wrong option, a signature that cannot be "
     "kept as JSON by name, or a key and version that are defined twice.",
     "InvalidSchedule": "Raised where a schedule is declared, saved or changed.",
-    "InvalidSignature": "Raised by `penstock.webhooks.verify`. Answer the request with 401, and do nothing with it.",
+    "InvalidSignature": "Raised by `penstock.integrations.webhook_receiver.verify`. "
+    "Answer the request with 401, and do nothing with it.",
     "NotFound": "`kind` and `name` say what was looked for: a job that never was or that retention has removed, or "
     "a definition that no process has registered.",
     "Conflict": "For example a job of a disabled definition, or a review that is decided already. `job_id` names "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docs.writers.inspected import FieldFacts, doc, fields_of, table
-from penstock.core import event
+from penstock.domain import event
 
 # Each type with when it is written and which keys its `data` may have.
 SENTENCES = {

@@ -18,17 +18,17 @@ _SENTENCE = re.compile(r".*?\.(?=\s|$)")
 
 
 def write() -> str:
-    """One row a module, the upper layers first."""
+    """One row a room, the upper rooms first."""
     rows = [(f"`{name}`", _first_sentence(name)) for layer in layers() for name in layer]
-    return table(("module, from top to bottom", "what is in it"), rows)
+    return table(("room, from top to bottom", "what is in it"), rows)
 
 
 def layers() -> Iterator[list[str]]:
-    """The modules of each layer, the uppermost first; neighbours in the order of the alphabet."""
+    """The rooms of each row, the uppermost first; neighbours in the order of the alphabet."""
     settings = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     (contract,) = [each for each in settings["tool"]["importlinter"]["contracts"] if each["type"] == "layers"]
     for layer in contract["layers"]:
-        yield sorted(re.findall(r"penstock\.(\w+)", layer))
+        yield sorted(re.findall(r"\w+", layer))
 
 
 def _first_sentence(name: str) -> str:

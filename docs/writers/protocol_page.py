@@ -7,18 +7,20 @@ from importlib import resources
 
 from docs.writers.inspected import code, doc, fields_of, public_members, signature, table
 from docs.writers.invariants import INVARIANTS, TABLES
-from penstock.core import definition, event, job, outcome, ports, schedule, transitions, worker
-from penstock.stores import migrations, statements
+from penstock.domain import definition, event, job, outcome, states, worker
+from penstock.domain.ports import store
+from penstock.domain.schedule import schedule
+from penstock.storage import migrations, statements
 
 DIALECTS = ("postgres", "sqlite")
 PORTS = (
-    ports.JobsPort,
-    ports.ControlPort,
-    ports.SchedulesPort,
-    ports.FeedPort,
-    ports.AdminPort,
-    ports.AccessPort,
-    ports.Queue,
+    store.JobsPort,
+    store.ControlPort,
+    store.SchedulesPort,
+    store.FeedPort,
+    store.AdminPort,
+    store.AccessPort,
+    store.Queue,
 )
 RECORDS = (
     job.Draft, job.Created, job.Claimed, job.Held, outcome.Outcome, outcome.Failure, outcome.Usage,
@@ -172,18 +174,18 @@ def _statuses() -> str:
         (
             str(status.code),
             f"`{status}`",
-            "yes" if status in transitions.LIVE else "",
+            "yes" if status in states.LIVE else "",
             "yes" if status.terminal else "",
-            "derived: an ended job past its `stale_at`; never stored" if status is transitions.Status.STALE else "",
+            "derived: an ended job past its `stale_at`; never stored" if status is states.Status.STALE else "",
         )
-        for status in transitions.Status
+        for status in states.Status
     ]
     rows += [
         (str(number), f"`{name}`", "", "", "reserved: a state to come; not stored yet")
-        for name, number in transitions.RESERVED.items()
+        for name, number in states.RESERVED.items()
     ]
-    names = {**{status.code: str(status) for status in transitions.Status}, **_reserved()}
-    sets = [(f"`{name}`", ", ".join(f"`{names[each]}`" for each in codes)) for name, codes in transitions.SETS.items()]
+    names = {**{status.code: str(status) for status in states.Status}, **_reserved()}
+    sets = [(f"`{name}`", ", ".join(f"`{names[each]}`" for each in codes)) for name, codes in states.SETS.items()]
     return "\n\n".join(
         [
             "## Status codes",
@@ -198,7 +200,7 @@ def _statuses() -> str:
 
 
 def _reserved() -> dict[int, str]:
-    return {number: name for name, number in transitions.RESERVED.items()}
+    return {number: name for name, number in states.RESERVED.items()}
 
 
 def _transitions() -> str:
@@ -208,9 +210,9 @@ def _transitions() -> str:
             f"`{status}`" if status else "–",
             ", ".join(f"`{each}`" if each else "gone" for each in _sorted(to)),
         )
-        for (status, trigger), to in transitions.TABLE.items()
+        for (status, trigger), to in states.TABLE.items()
     ]
-    diagram = code(transitions.mermaid(), "mermaid")
+    diagram = code(states.mermaid(), "mermaid")
     return "\n\n".join(["## Transitions", table(("trigger", "from", "to"), rows), diagram])
 
 
@@ -229,7 +231,7 @@ def _invariants() -> str:
 
 
 def _ports() -> str:
-    parts = ["## Ports", doc(ports).partition("\n\n")[2]]
+    parts = ["## Ports", doc(store).partition("\n\n")[2]]
     for port in PORTS:
         parts += [f"### {port.__name__}", doc(port)]
         for name, member in public_members(port):
@@ -259,7 +261,7 @@ def _records() -> str:
 
 
 def _statements() -> str:
-    links = "; ".join(f"`{each}`: [the files](../../src/penstock/stores/sql/{each}/)" for each in DIALECTS)
+    links = "; ".join(f"`{each}`: [the files](../../src/penstock/storage/sql/{each}/)" for each in DIALECTS)
     parts = [
         "## Statements",
         f"Each dialect has the same names. The texts: {links}. A list is put together from `{{filters}}` and "
@@ -275,7 +277,7 @@ def _statements() -> str:
 
 
 def _names_in(file: str) -> list[str]:
-    text = (resources.files("penstock.stores") / "sql" / "postgres" / f"{file}.sql").read_text(encoding="utf-8")
+    text = (resources.files("penstock.storage") / "sql" / "postgres" / f"{file}.sql").read_text(encoding="utf-8")
     return re.findall(r"^-- name: (\w+)", text, re.MULTILINE)
 
 
@@ -293,5 +295,5 @@ def _schema() -> str:
     return "\n\n".join(parts)
 
 
-def _sorted(targets: frozenset[transitions.Status | None]) -> list[transitions.Status | None]:
+def _sorted(targets: frozenset[states.Status | None]) -> list[states.Status | None]:
     return sorted(targets, key=lambda each: -1 if each is None else each.code)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from penstock.core.cron import parse
-from penstock.core.instant import from_datetime, to_datetime
+from penstock.domain.instant import from_datetime, to_datetime
+from penstock.domain.schedule.cron import parse
 
 BLOCK = "clock-jumps"
 """The name of its place in docs/guide/schedules.md."""

@@ -7,9 +7,9 @@ from dataclasses import fields
 from typing import Any
 
 from docs.writers.inspected import fields_of, table
-from penstock.core import worker_config
-from penstock.core.payload import camel
-from penstock.settings import SETTINGS, Known
+from penstock.config.settings import SETTINGS, Known
+from penstock.domain import worker_config
+from penstock.domain.payload import camel
 
 _TITLES = {
     "": "The project", "worker": "`[worker]`", "web": "`[web]`", "webhooks": "`[webhooks]`", "secrets": "`[secrets]`",

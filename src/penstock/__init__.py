@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
-    from penstock.bulk import Bulk
     from penstock.client.client import Client
-    from penstock.core.access import NewToken, Role, Token
-    from penstock.core.actor import Actor
-    from penstock.core.context import Context, Decision
-    from penstock.core.definition import RateLimit
-    from penstock.core.errors import (
+    from penstock.definitions.handles import DefinitionHandle, JobHandle
+    from penstock.definitions.orders import Order
+    from penstock.domain.access import NewToken, Role, Token
+    from penstock.domain.actor import Actor
+    from penstock.domain.context import Context, Decision
+    from penstock.domain.control_exceptions import Cancelled, Fail, NeedsReview, Retry, Snooze
+    from penstock.domain.definition import RateLimit
+    from penstock.domain.errors import (
         Conflict,
         FeedGone,
         Forbidden,
@@ -38,16 +40,14 @@ if TYPE_CHECKING:
         Unauthenticated,
         WaitTimeout,
     )
-    from penstock.core.event import Event
-    from penstock.core.job import Job, JobFilter, Page
-    from penstock.core.json_value import JsonObject, JsonValue
-    from penstock.core.retry import Backoff
-    from penstock.core.transitions import Status
-    from penstock.core.verdicts import Cancelled, Fail, NeedsReview, Retry, Snooze
-    from penstock.core.why import Reason
-    from penstock.following import AsyncEvents, Events
-    from penstock.handles import DefinitionHandle, JobHandle
-    from penstock.orders import Order
+    from penstock.domain.event import Event
+    from penstock.domain.job import Job, JobFilter, Page
+    from penstock.domain.json_value import JsonObject, JsonValue
+    from penstock.domain.retry import Backoff
+    from penstock.domain.states import Status
+    from penstock.domain.why import Reason
+    from penstock.operations.bulk import Bulk
+    from penstock.operations.events import AsyncEvents, Events
 
 __all__ = [
     "Actor",
@@ -105,25 +105,25 @@ __all__ = [
 
 _HOMES = {
     "app": "Penstock",
-    "bulk": "Bulk",
+    "operations.bulk": "Bulk",
     "client.client": "Client",
-    "core.access": "NewToken Role Token",
-    "core.actor": "Actor",
-    "core.context": "Context Decision",
-    "core.definition": "RateLimit",
-    "core.errors": "Conflict FeedGone Forbidden IdempotencyConflict InvalidDefinition InvalidInput InvalidPayload "
+    "domain.access": "NewToken Role Token",
+    "domain.actor": "Actor",
+    "domain.context": "Context Decision",
+    "domain.definition": "RateLimit",
+    "domain.errors": "Conflict FeedGone Forbidden IdempotencyConflict InvalidDefinition InvalidInput InvalidPayload "
     "InvalidSchedule InvalidSignature JobFailed LeaseLost MalformedPayload NotFound PenstockError RevisionConflict "
     "SchemaError SchemaNewer StoreError StoreFull StoreUnavailable Unauthenticated WaitTimeout",
-    "core.event": "Event",
-    "core.job": "Job JobFilter Page",
-    "core.json_value": "JsonObject JsonValue",
-    "core.retry": "Backoff",
-    "core.transitions": "Status",
-    "core.verdicts": "Cancelled Fail NeedsReview Retry Snooze",
-    "core.why": "Reason",
-    "following": "AsyncEvents Events",
-    "handles": "DefinitionHandle JobHandle",
-    "orders": "Order",
+    "domain.event": "Event",
+    "domain.job": "Job JobFilter Page",
+    "domain.json_value": "JsonObject JsonValue",
+    "domain.retry": "Backoff",
+    "domain.states": "Status",
+    "domain.control_exceptions": "Cancelled Fail NeedsReview Retry Snooze",
+    "domain.why": "Reason",
+    "operations.events": "AsyncEvents Events",
+    "definitions.handles": "DefinitionHandle JobHandle",
+    "definitions.orders": "Order",
 }
 """The public names of each module."""
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}

@@ -12,32 +12,32 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from penstock import options as given
-from penstock.access import Access
-from penstock.alerting import Alerting
-from penstock.control import Control
-from penstock.conversation import Conversation, Errand, Talk, not_inside_a_job, on
-from penstock.core import payload
-from penstock.core.context import Errands
-from penstock.core.errors import Conflict, InvalidInput, NotFound
-from penstock.core.ids import IdSource
-from penstock.core.instant import Duration
-from penstock.core.job import Alike, Created, Draft, Job
-from penstock.core.ports import Queue, Store
-from penstock.core.schedule import Schedule
-from penstock.defining import Defining, Routes
-from penstock.engine import tracing
-from penstock.following import Following
-from penstock.handles import JobHandle
-from penstock.listening import Listeners
-from penstock.operating import Operating
-from penstock.orders import EnqueueOptions, Order, OrderMaker
-from penstock.schedule_facts import tick_options
-from penstock.scheduling import Scheduling
-from penstock.signature import Validator, plain_text
-from penstock.stores.verbs import admin, jobs
-from penstock.webhooking import Webhooking
-from penstock.worker_config import Configuring
+from penstock.definitions import enqueue_options as given
+from penstock.definitions.handles import JobHandle
+from penstock.definitions.orders import EnqueueOptions, Order, OrderMaker
+from penstock.definitions.schedule_options import tick_options
+from penstock.definitions.signature import Validator, plain_text
+from penstock.domain import payload
+from penstock.domain.context import Errands
+from penstock.domain.errors import Conflict, InvalidInput, NotFound
+from penstock.domain.ids import IdSource
+from penstock.domain.instant import Duration
+from penstock.domain.job import Alike, Created, Draft, Job
+from penstock.domain.ports.store import Queue, Store
+from penstock.domain.schedule.schedule import Schedule
+from penstock.operations.access import Access
+from penstock.operations.alerts import Alerting
+from penstock.operations.declared import Defining, Routes
+from penstock.operations.definitions import Operating
+from penstock.operations.event_listeners import Listeners
+from penstock.operations.events import Following
+from penstock.operations.job_changes import Control
+from penstock.operations.schedules import Scheduling
+from penstock.operations.session import Conversation, Errand, Talk, not_inside_a_job, on
+from penstock.operations.webhooks import Webhooking
+from penstock.operations.worker_config import Configuring
+from penstock.runtime import tracing
+from penstock.storage.commands import admin, jobs
 
 
 class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Configuring, Alerting, Webhooking):
@@ -119,7 +119,7 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
         self, message: Any, *, within: Duration = 600, acknowledge: Callable[[], Any] | None = None
     ) -> Job | None:
         # It starts a worker, for which this module is a part.
-        consuming = import_module("penstock.consuming")
+        consuming = import_module("penstock.launch.consume")
         found: Job | None = await consuming.consume(self, message, within=within, acknowledge=acknowledge)
         return found
 

@@ -19,8 +19,8 @@ from typing import Any
 import jsonschema_rs
 
 from penstock import Penstock
-from tests.engine.fleet import PATIENCE, Stage
-from tests.web.servers import ServerProcess
+from tests.http.servers import ServerProcess
+from tests.worker.fleet import PATIENCE, Stage
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
@@ -162,7 +162,7 @@ def check_shape(shape: str, told: Any) -> None:
 @lru_cache
 def _document() -> dict[str, Any]:
     # Imported late: most commands are tested without it, and it is slow.
-    from penstock.web.application import create
+    from penstock.http.application import create
 
     return create(Penstock("sqlite://")).openapi()
 

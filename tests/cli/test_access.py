@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shell import Shell
-from tests.engine.fleet import Stage
-from tests.web.servers import ServerProcess, opened, serve
+from tests.http.servers import ServerProcess, opened, serve
+from tests.worker.fleet import Stage
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Penstock
 from tests.cli.shell import Shell
-from tests.core.addresses import ADDRESSES, PASSWORD
+from tests.domain.addresses import ADDRESSES, PASSWORD
 
 
 @pytest.fixture

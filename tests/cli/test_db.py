@@ -12,19 +12,19 @@ import apsw
 import psycopg
 import pytest
 
-from penstock.checking import check_store
-from penstock.core.errors import Conflict, InvalidInput, NotFound, StoreError
-from penstock.core.finding import Level
-from penstock.core.transitions import Status
-from penstock.stores import migrations
-from penstock.stores.postgres import PostgresStore
-from penstock.stores.sqlite import SqliteStore
-from penstock.stores.sqlite_backup import back_up
-from penstock.stores.verbs import admin
+from penstock.domain.errors import Conflict, InvalidInput, NotFound, StoreError
+from penstock.domain.finding import Level
+from penstock.domain.states import Status
+from penstock.maintenance.integrity import check_store
+from penstock.storage import migrations
+from penstock.storage.commands import admin
+from penstock.storage.postgres.store import PostgresStore
+from penstock.storage.sqlite.backup import back_up
+from penstock.storage.sqlite.store import SqliteStore
 from tests.cli.typed import Typed
 from tests.services import PostgresServer
-from tests.stores.kit import Kit
-from tests.stores.tables import change, query
+from tests.storage.kit import Kit
+from tests.storage.tables import change, query
 
 _numbers = itertools.count()
 

@@ -13,22 +13,22 @@ import apsw
 import psycopg
 import pytest
 
-from penstock.core.errors import StoreError
-from penstock.core.finding import Finding, Level
-from penstock.core.instant import DAY, HOUR
-from penstock.core.schedule import Kind, Schedule, Tick
-from penstock.core.worker import Duty, WorkerInfo
-from penstock.doctor import examine
-from penstock.doctor.host import Host
-from penstock.doctor.limits import Limits
-from penstock.stores.postgres import PostgresStore
-from penstock.stores.sqlite import SqliteStore
-from penstock.stores.verbs import admin, control, jobs, schedules
+from penstock.domain.errors import StoreError
+from penstock.domain.finding import Finding, Level
+from penstock.domain.instant import DAY, HOUR
+from penstock.domain.schedule.schedule import Kind, Schedule, Tick
+from penstock.domain.worker import Duty, WorkerInfo
+from penstock.maintenance.doctor import examine
+from penstock.maintenance.doctor.host import Host
+from penstock.maintenance.doctor.limits import Limits
+from penstock.storage.commands import admin, control, jobs, schedules
+from penstock.storage.postgres.store import PostgresStore
+from penstock.storage.sqlite.store import SqliteStore
 from tests import services
 from tests.cli.typed import Typed
 from tests.services import PgBouncer, PostgresServer
-from tests.stores.kit import Kit
-from tests.stores.tables import change, query
+from tests.storage.kit import Kit
+from tests.storage.tables import change, query
 from tests.waiting import wait_until
 
 _numbers = itertools.count()

@@ -15,25 +15,34 @@ import pytest
 
 from penstock import Penstock
 from penstock.cli.connection import Connection, _inside
-from penstock.cli.exits import Refused
-from penstock.config import Config
-from penstock.core.hints import hint_for
-from tests.web.raw import RawServer
+from penstock.cli.exit_codes import Refused
+from penstock.config.project_file import Config
+from penstock.domain.hints import hint_for
+from tests.http.raw import RawServer
 
 HEAVY = (
     "fastapi", "starlette", "pydantic", "uvicorn", "httpx2", "anyio", "prometheus_client", "watchfiles",
-    "penstock.web.application", "penstock.web.api", "penstock.web.shapes", "penstock.web.server",
-    "penstock.engine.worker", "penstock.engine.zygote_process", "penstock.node", "penstock.duties", "penstock.serve",
+    "penstock.http.application", "penstock.http.routes", "penstock.http.schemas", "penstock.http.server",
+    "penstock.worker.worker", "penstock.isolation.zygote_process", "penstock.launch.worker_process",
+    "penstock.launch.duties", "penstock.launch.serve",
     "rich", "psycopg", "redis", "nats", "numpy",
 )  # fmt: skip
 """What the simplest commands on a store do without; each with the modules in it."""
 HEAVY_ON_A_SERVER = (
     "fastapi", "starlette", "pydantic", "uvicorn", "prometheus_client", "watchfiles", "rich", "asyncio", "apsw",
-    "psycopg", "cronsim", "tzdata", "penstock.app", "penstock.config", "penstock.engine", "penstock.stores",
-    "penstock.queues", "penstock.web", "penstock.node", "penstock.duties", "penstock.serve",
+    "psycopg", "cronsim", "tzdata", "penstock.app", "penstock.config.project_file",
+    "penstock.execution", "penstock.isolation", "penstock.worker", "penstock.background", "penstock.storage",
+    "penstock.queues", "penstock.http", "penstock.launch",
 )  # fmt: skip
 """What commands on a server do without."""
-HEAVY_AT_THE_START = ("prometheus_client", "rich", "httpx2", "penstock.web.metrics", "penstock.doctor", "penstock.demo")
+HEAVY_AT_THE_START = (
+    "prometheus_client",
+    "rich",
+    "httpx2",
+    "penstock.http.metrics",
+    "penstock.maintenance.doctor",
+    "penstock.demo",
+)
 """What a server does not load before it is asked for it."""
 PROGRAM = """
 import json, sys
@@ -81,7 +90,7 @@ def test_a_command_on_a_server_loads_neither_a_store_nor_an_event_loop(
 
 
 def test_a_server_loads_at_its_start_only_what_it_needs() -> None:
-    program = "import json, sys, penstock.serve; print(json.dumps(sorted(sys.modules)))"
+    program = "import json, sys, penstock.launch.serve; print(json.dumps(sorted(sys.modules)))"
 
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
@@ -91,7 +100,7 @@ def test_a_server_loads_at_its_start_only_what_it_needs() -> None:
 def test_the_list_of_what_is_heavy_names_what_there_is(store: str, tmp_path: Path) -> None:
     loaded = _loaded(["tokens", "list", "--store", store], tmp_path)
 
-    assert {"fastapi", "starlette", "pydantic", "httpx2", "penstock.web.application"} <= set(loaded)
+    assert {"fastapi", "starlette", "pydantic", "httpx2", "penstock.http.application"} <= set(loaded)
     assert [each for each in HEAVY + HEAVY_ON_A_SERVER + HEAVY_AT_THE_START if find_spec(each) is None] == []
 
 

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from penstock import Status
-from tests.app.between import Between
 from tests.cli.shell import Place, Shell, check_shape
+from tests.operations.between import Between
 
 
 def test_a_job_is_started_and_its_id_stands_alone_on_stdout(place: Place) -> None:

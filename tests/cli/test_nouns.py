@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from penstock.core.definition import Definition
-from penstock.stores.verbs import admin
+from penstock.domain.definition import Definition
+from penstock.storage.commands import admin
 from tests.cli.shell import Place, check_shape
 
 

@@ -15,7 +15,7 @@ from penstock.cli.connection import Answer
 from penstock.cli.output import Output
 from tests.cli.shell import Shell
 
-HEAVY = {"penstock.app", "penstock.config", "httpx2", "fastapi", "pydantic", "apsw", "psycopg", "asyncio"}
+HEAVY = {"penstock.app", "penstock.config.project_file", "httpx2", "fastapi", "pydantic", "apsw", "psycopg", "asyncio"}
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import pytest
 
 from docs.writers import cli_page
 from tests.cli.shell import Shell
-from tests.engine.fleet import ROOT, Stage
-from tests.web.servers import opened
+from tests.http.servers import opened
+from tests.worker.fleet import ROOT, Stage
 
 WITHOUT_A_STORE = {"init", "completion", "version"}
 ENDS_WITH_1_WHILE_AN_ALERT_IS_RAISED = {"status"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from docs.writers import cli_page
-from penstock.cli.exits import MEANINGS, Exit
+from penstock.cli.exit_codes import MEANINGS, Exit
 
 NOUNS = ("jobs", "definitions", "schedules", "workers", "events", "webhooks", "tokens", "errors", "alerts")
 

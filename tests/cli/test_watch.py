@@ -11,8 +11,8 @@ import subprocess
 import pytest
 
 from tests.cli.shell import Place, check_shape
-from tests.engine.fleet import PATIENCE
 from tests.waiting import wait_until
+from tests.worker.fleet import PATIENCE
 
 SCRIPTS = {
     "first": [["print", "hello from the first"], ["say_progress", 40, "almost"], ["sleep", 1.5]],

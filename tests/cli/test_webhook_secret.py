@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.core.signing import origin_secret, secret_text
+from penstock.domain.webhook.signature import origin_secret, secret_text
 from tests.cli.shell import Shell
 
 GLOBAL = secret_text(bytes(range(32)))

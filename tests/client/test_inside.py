@@ -13,7 +13,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.client.inside import InsideTransport
-from penstock.web.application import create
+from penstock.http.application import create
 from tests.waiting import wait_until
 
 

@@ -16,21 +16,26 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from penstock.core.definition import Definition
-from penstock.core.errors import StoreUnavailable
-from penstock.core.ids import IdSource
-from penstock.core.job import Claimed, Created, Draft
-from penstock.core.outcome import Cause, Outcome, Settlement
-from penstock.core.transitions import Status, Trigger
-from penstock.core.worker import WorkerInfo
-from penstock.stores.postgres import PostgresStore
-from penstock.stores.sqlite import SqliteStore
-from penstock.stores.verbs import admin, jobs
+from penstock.domain.definition import Definition
+from penstock.domain.errors import StoreUnavailable
+from penstock.domain.ids import IdSource
+from penstock.domain.job import Claimed, Created, Draft
+from penstock.domain.outcome import Cause, Outcome, Settlement
+from penstock.domain.states import Status, Trigger
+from penstock.domain.worker import WorkerInfo
+from penstock.storage.commands import admin, jobs
+from penstock.storage.postgres.store import PostgresStore
+from penstock.storage.sqlite.store import SqliteStore
 from tests.waiting import wait_until
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
-    ["penstock.stores.sqlite", "penstock.stores.postgres", "penstock.stores.verbs.jobs", "penstock.stores.verbs.admin"]
+    [
+        "penstock.storage.sqlite.store",
+        "penstock.storage.postgres.store",
+        "penstock.storage.commands.jobs",
+        "penstock.storage.commands.admin",
+    ]
 )
 _LEASE = 60_000_000
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.conftest import Counts, Figures
 from tests.crash.processes import Journal, Place, create_claim_and_settle, started
-from tests.stores.kit import Kit
-from tests.stores.tables import check_soundness, query, statuses
+from tests.storage.kit import Kit
+from tests.storage.tables import check_soundness, query, statuses
 
 pytestmark = pytest.mark.crash
 

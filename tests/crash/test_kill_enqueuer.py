@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from penstock.stores.postgres import PostgresStore
-from penstock.stores.verbs import jobs
+from penstock.storage.commands import jobs
+from penstock.storage.postgres.store import PostgresStore
 from tests.conftest import Counts, Figures
 from tests.crash.processes import Journal, Place, enqueue_for_ever, started
 from tests.services import PostgresServer
-from tests.stores import schemas
-from tests.stores.kit import Kit
-from tests.stores.tables import change, check_soundness, query
+from tests.storage import schemas
+from tests.storage.kit import Kit
+from tests.storage.tables import change, check_soundness, query
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.crash

@@ -9,11 +9,11 @@ from dataclasses import fields
 from typing import Any, get_overloads
 
 from penstock import Backoff, Penstock
-from penstock.core.definition import Definition
-from penstock.core.worker_config import WorkerConfig, as_json
-from penstock.engine.settings import WorkerSettings
-from penstock.orders import EnqueueOptions
-from penstock.settings import BY_NAME, SETTINGS
+from penstock.config.settings import BY_NAME, SETTINGS
+from penstock.config.worker_settings import WorkerSettings
+from penstock.definitions.orders import EnqueueOptions
+from penstock.domain.definition import Definition
+from penstock.domain.worker_config import WorkerConfig, as_json
 from tests.docs.limits import deadlines
 from tests.docs.stated import Row
 

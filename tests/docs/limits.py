@@ -13,26 +13,35 @@ from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
 
-from penstock import Penstock, bulk, consuming, options, webhooks
-from penstock.core import cron_fields, scrubbing, timetable, trace_context, webhook, worker_config
-from penstock.core.instant import DAY, SECOND
-from penstock.core.job import JobFilter
-from penstock.core.webhook_settings import WebhookSettings
-from penstock.core.worker_config import AlertThresholds
-from penstock.engine import heartbeat, pace, scheduler, zygotes
-from penstock.engine.messages import _MOST as _MOST_MESSAGES
-from penstock.engine.output import MOST_BYTES
-from penstock.engine.settings import WorkerSettings
-from penstock.settings import BY_NAME
-from penstock.stores import postgres
-from penstock.stores.verbs import listing, stats, ways
-from penstock.stores.verbs import webhooks as deliveries
+from penstock import Penstock
+from penstock.background import scheduler
+from penstock.config.settings import BY_NAME
+from penstock.config.worker_settings import WorkerSettings
+from penstock.definitions import enqueue_options
+from penstock.domain import trace_context, worker_config
+from penstock.domain.instant import DAY, SECOND
+from penstock.domain.job import JobFilter
+from penstock.domain.schedule import cron_fields, due_ticks
+from penstock.domain.secrets import scrubbing
+from penstock.domain.webhook import endpoint
+from penstock.domain.webhook.settings import WebhookSettings
+from penstock.domain.worker_config import AlertThresholds
+from penstock.http import bodies
+from penstock.integrations import webhook_receiver
+from penstock.isolation.output import MOST_BYTES
+from penstock.launch import consume
+from penstock.operations import bulk
+from penstock.runtime import pace
+from penstock.storage.commands import list_planner, listing, stats
+from penstock.storage.commands import webhooks as deliveries
+from penstock.storage.postgres import store
 from penstock.testing import TestApp
-from penstock.web import bodies
+from penstock.worker import heartbeat, zygote_supervisor
+from penstock.worker.queue_messages import _MOST as _MOST_MESSAGES
 
 _ALERTS, _WORKER, _WEBHOOKS = AlertThresholds(), WorkerSettings(), WebhookSettings()
 _CONNECTION: dict[str, Any] = conninfo_to_dict(
-    postgres._conninfo("postgresql://host/x", pooler=False, statement_seconds=30.0)
+    store._conninfo("postgresql://host/x", pooler=False, statement_seconds=30.0)
 )
 _SILENCE = int(_CONNECTION["keepalives_idle"]) + 3 * int(_CONNECTION["keepalives_interval"])
 _TRUST = _WORKER.lease - _WORKER.margin
@@ -58,7 +67,7 @@ STATED: dict[str, list[str]] = {
     "SECURITY.md": [f"| address | {BY_NAME['web.host'].default}; others are refused"],
     "docs/concepts.md": ["at most `key_concurrency` jobs (1 unless said otherwise)"],
     "docs/decisions/0017-lists-choose-their-way.md": [
-        f"counting up to {ways.MEASURED:,}, and takes the smallest. Up to {ways.LITTLE:,} are gathered",
+        f"counting up to {list_planner.MEASURED:,}, and takes the smallest. Up to {list_planner.LITTLE:,} are gathered",
         f"as many jobs as it counts at most ({default(Penstock.count_jobs, 'cap'):,})",
     ],
     "docs/guide/configuration.md": [
@@ -74,9 +83,9 @@ STATED: dict[str, list[str]] = {
     ],
     "docs/guide/control.md": [f"{bulk.BATCH} in one transaction and at most `limit` ({bulk.MOST:,}) in all"],
     "docs/guide/enqueue.md": [
-        f"Texts have 1 to {options._LONGEST_TEXT} characters (`webhook_url`: {options._LONGEST_URL:,}, "
+        f"Texts have 1 to {enqueue_options._LONGEST_TEXT} characters (`webhook_url`: {enqueue_options._LONGEST_URL:,}, "
         f"`tracestate`: {trace_context._LONGEST_STATE})",
-        f"up to {options._MOST_TAGS} texts to find it by",
+        f"up to {enqueue_options._MOST_TAGS} texts to find it by",
         f"A page has up to {listing.MOST} jobs",
         "at least 16 |",
         "| `jitter` | 0 | up to so many seconds",
@@ -90,23 +99,23 @@ STATED: dict[str, list[str]] = {
         f"{stats.DEEPEST:,} at most |",
         f"more than {trace_context._MOST_MEMBERS} members or more than {trace_context._LONGEST_STATE} characters",
     ],
-    "docs/guide/queues.md": [f"in seconds ({default(consuming.consume, 'within')} by default)"],
+    "docs/guide/queues.md": [f"in seconds ({default(consume.consume, 'within')} by default)"],
     "docs/guide/schedules.md": [
         f"`timezone` (default {default(Penstock.schedule, 'timezone')})",
         f"more than {cron_fields.MAX_LENGTH} characters",
-        f"up to {timetable.GRACE // SECOND} seconds late is on time",
-        f"`missed_max` ({default(Penstock.schedule, 'missed_max')}; at most {timetable.MOST_MADE_UP:,})",
+        f"up to {due_ticks.GRACE // SECOND} seconds late is on time",
+        f"`missed_max` ({default(Penstock.schedule, 'missed_max')}; at most {due_ticks.MOST_MADE_UP:,})",
         f"again after {scheduler._FIRST_REST:g} second, then {2 * scheduler._FIRST_REST:g}, up to a minute",
     ],
     "docs/guide/secrets.md": [f"more than {scrubbing._MOST_CHARACTERS:,} characters"],
     "docs/guide/stores.md": [
-        f"Up to {default(postgres.PostgresStore, 'pool_size')} for the threads of a process, and up to "
-        f"{default(postgres.PostgresStore, 'pool_size')} more for each event loop.",
-        f"waits at most {postgres._POOL_SECONDS:g} s for a free one",
+        f"Up to {default(store.PostgresStore, 'pool_size')} for the threads of a process, and up to "
+        f"{default(store.PostgresStore, 'pool_size')} more for each event loop.",
+        f"waits at most {store._POOL_SECONDS:g} s for a free one",
     ],
     "docs/guide/testing.md": [f"`limit` attempts ({default(TestApp.drain, 'limit'):,}) were made"],
     "docs/guide/webhooks.md": [
-        f"more than {webhooks.PAST_SECONDS:g} seconds old or {webhooks.FUTURE_SECONDS:g} seconds ahead",
+        f"more than {webhook_receiver.PAST_SECONDS:g} seconds old or {webhook_receiver.FUTURE_SECONDS:g} seconds ahead",
         f"no answer in {_WEBHOOKS.timeout:g} s",
         f"after {', '.join(_PAUSES[:-1])} and {_PAUSES[-1]}",
         "`Retry-After` of a 429 or 503 is heard, up to a day",
@@ -120,8 +129,9 @@ STATED: dict[str, list[str]] = {
         f"After {_TRUST / _WORKER.lease * 100:.0f} % of the lease ({_TRUST:g} s by default, "
         f"{heartbeat._SHORTEST_PATIENCE:g} s for very short leases) the worker kills its processes and ends with exit "
         f"code {heartbeat.EXIT_UNTRUSTED}",
-        f"after {zygotes._FIRST_PAUSE:g} s, then less often, up to every {zygotes._LONGEST_PAUSE:g} s |",
-        f"takes more than {zygotes._SLOW:g} s to load",
+        f"after {zygote_supervisor._FIRST_PAUSE:g} s, then less often, up to every "
+        f"{zygote_supervisor._LONGEST_PAUSE:g} s |",
+        f"takes more than {zygote_supervisor._SLOW:g} s to load",
     ],
 }  # fmt: skip
 """By page: words that state numbers. Numbers of a sentence that no entry holds are found out."""
@@ -137,8 +147,8 @@ IN_WORDS: dict[str, Callable[[], bool]] = {
     # Without `error` and `params`, which are searched for.
     "has eleven filters and six orders": lambda: len(fields(JobFilter)) - 2 == 11,
     "five failures in a row": lambda: _WEBHOOKS.breaker_failures == 5,
-    "up to ten minutes": lambda: webhook._LONGEST_PAUSE == 600,
-    "up to a day": lambda: webhook._LONGEST_RETRY_AFTER == 86_400,
+    "up to ten minutes": lambda: endpoint._LONGEST_PAUSE == 600,
+    "up to a day": lambda: endpoint._LONGEST_RETRY_AFTER == 86_400,
     "There are ten tries": lambda: len(_WEBHOOKS.retries) + 1 == 10,
     "two messages at once at most": lambda: _WEBHOOKS.per_receiver == 2,
     "at it for five days (`disable_after`)": lambda: _WEBHOOKS.disable_after == 5 * 86_400,
@@ -152,8 +162,8 @@ def deadlines() -> dict[str, str]:
     """The table of deadlines in the page on stores."""
     return {
         "connecting": f"{int(_CONNECTION['connect_timeout'])} s",
-        "a statement": f"{default(postgres.PostgresStore, 'statement_seconds'):g} s",
-        "an idle open transaction of ours": f"{postgres._IDLE_MILLISECONDS / 1000:g} s",
+        "a statement": f"{default(store.PostgresStore, 'statement_seconds'):g} s",
+        "an idle open transaction of ours": f"{store._IDLE_MILLISECONDS / 1000:g} s",
         "a peer that does not answer": f"{int(_CONNECTION['tcp_user_timeout']) // 1000} to {_SILENCE} s "
         "(TCP user timeout and keepalives)",
     }

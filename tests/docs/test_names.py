@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 
 from docs.writers.events_page import SENTENCES
-from penstock.core import event, job, stats, webhook, worker
-from penstock.core.definition import Definition
-from penstock.core.payload import camel
-from penstock.core.why import Reason
-from penstock.orders import EnqueueOptions
-from penstock.settings import SETTINGS
+from penstock.config.settings import SETTINGS
+from penstock.definitions.orders import EnqueueOptions
+from penstock.domain import event, job, stats, worker
+from penstock.domain.definition import Definition
+from penstock.domain.payload import camel
+from penstock.domain.webhook import endpoint
+from penstock.domain.why import Reason
 from tests.docs.stated import PAGES, blocks, name_of, prose
-from tests.web.document import document
+from tests.http.document import document
 
 SCHEMAS: dict[str, Any] = document()["components"]["schemas"]
 CLI = (Path(__file__).parents[2] / "docs" / "reference" / "cli.md").read_text()
@@ -35,9 +36,9 @@ RECORDS: dict[type, tuple[str, dict[str, str]]] = {
     job.JobFilter: ("FilterAsked", {"error": "of lists alone", "params": "of lists alone"}),
     EnqueueOptions: ("JobAsked", {"connection": "cannot be sent"}),
     event.Event: ("EventTold", {}),
-    webhook.Endpoint: ("Webhook", {}),
-    webhook.Delivery: ("Delivery", {"seq": "of the store"}),
-    webhook.Try: ("Try", {}),
+    endpoint.Endpoint: ("Webhook", {}),
+    endpoint.Delivery: ("Delivery", {"seq": "of the store"}),
+    endpoint.Try: ("Try", {}),
     stats.DefinitionStats: ("DefinitionStats", {}),
     stats.ErrorGroup: ("ErrorGroup", {"error_type": "type", "error": "message"}),
     stats.MinuteStats: ("MinuteStats", {}),
@@ -49,7 +50,7 @@ RECORDS: dict[type, tuple[str, dict[str, str]]] = {
 }  # fmt: skip
 """Records of Python with the shape that HTTP gives them, and the fields that differ, each with the reason."""
 
-OWN = {job.Job: "jobId", webhook.Endpoint: "webhookId", webhook.Delivery: "deliveryId", worker.WorkerRow: "workerId"}
+OWN = {job.Job: "jobId", endpoint.Endpoint: "webhookId", endpoint.Delivery: "deliveryId", worker.WorkerRow: "workerId"}
 """What a record calls `id` names its noun over HTTP."""
 
 FLAGS = {
@@ -126,7 +127,7 @@ def test_a_flag_has_the_name_of_a_field_or_a_setting() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=[name_of(page) for page in PAGES])
 def test_the_names_in_a_page_exist(page: Path) -> None:
     text, whole = prose(page), page.read_text()
-    names = known_names() | set(webhook.GROUPS) | {"accessToken"}
+    names = known_names() | set(endpoint.GROUPS) | {"accessToken"}
     names |= {key for _, keys in SENTENCES.values() for key in keys.split(", ")}
     camels = set(re.findall(r"`(?:\w+\.)*([a-z]+(?:[A-Z][a-z0-9]*)+)`", text))
     keys = {

@@ -12,9 +12,9 @@ import penstock
 from docs import generate
 from docs.writers import modules_table, protocol_page
 from docs.writers.invariants import INVARIANTS
-from penstock.core import errors, event
-from penstock.handles import DefinitionHandle
-from penstock.stores import migrations, statements
+from penstock.definitions.handles import DefinitionHandle
+from penstock.domain import errors, event
+from penstock.storage import migrations, statements
 from tests.docs.markdown import ROOT, WRITTEN, anchors, links
 
 REFERENCE = ROOT / "docs" / "reference"

@@ -19,12 +19,13 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from penstock import Penstock
-from penstock.core import cron, payload
-from penstock.core.errors import InvalidPayload, InvalidSchedule
-from penstock.engine.child import outcome_from_json
-from penstock.engine.wire import MAX_FRAME, Unpacker, WireError
+from penstock.domain import payload
+from penstock.domain.errors import InvalidPayload, InvalidSchedule
+from penstock.domain.schedule import cron
+from penstock.isolation.child import outcome_from_json
+from penstock.isolation.wire import MAX_FRAME, Unpacker, WireError
 from tests.fuzz.mutation import mutated, seeds
-from tests.web.raw import GOOD, RawServer, request, statuses
+from tests.http.raw import GOOD, RawServer, request, statuses
 
 pytestmark = pytest.mark.xdist_group("fuzz")
 

@@ -15,10 +15,10 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from penstock import Penstock
+from tests.http.document import document
+from tests.http.raw import RawServer
+from tests.http.streams import define
 from tests.services import unavailable
-from tests.web.document import document
-from tests.web.raw import RawServer
-from tests.web.streams import define
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "node_modules" / ".bin"

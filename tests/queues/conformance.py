@@ -19,13 +19,14 @@ from typing import Any
 
 import pytest
 
-from penstock import JobHandle, Order, Penstock, duties
-from penstock.core.ids import IdSource
-from penstock.core.ports import Message, Queue
-from penstock.orders import EnqueueOptions
-from tests.engine.fleet import PATIENCE, ROOT, Gate, Stage, WorkerProcess
-from tests.stores.tables import change
+from penstock import JobHandle, Order, Penstock
+from penstock.definitions.orders import EnqueueOptions
+from penstock.domain.ids import IdSource
+from penstock.domain.ports.store import Message, Queue
+from penstock.launch import duties
+from tests.storage.tables import change
 from tests.waiting import wait_until, wait_until_async
+from tests.worker.fleet import PATIENCE, ROOT, Gate, Stage, WorkerProcess
 
 QUIET = 0.3
 LONG = 15.0

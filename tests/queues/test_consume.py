@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from penstock import InvalidInput, Penstock
-from penstock.consuming import job_id_of
-from tests.engine.fleet import ROOT, Gate, Stage
+from penstock.launch.consume import job_id_of
 from tests.queues.conformance import GARBAGE, new_id
 from tests.queues.folder_queue import FolderQueue
 from tests.waiting import wait_until
+from tests.worker.fleet import ROOT, Gate, Stage
 
 pytestmark = pytest.mark.xdist_group("consume")
 

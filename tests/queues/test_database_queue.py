@@ -8,11 +8,11 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from penstock.core.ports import Queue
+from penstock.domain.ports.store import Queue
 from penstock.queues.database import DatabaseQueue
-from penstock.stores.postgres import PostgresStore
-from penstock.stores.sqlite import SqliteStore
-from penstock.stores.sqlite_doorbell import SqliteDoorbell
+from penstock.storage.postgres.store import PostgresStore
+from penstock.storage.sqlite.doorbell import SqliteDoorbell
+from penstock.storage.sqlite.store import SqliteStore
 from tests.queues.conformance import Broker, QueueConformance, ServerQueueConformance, SharedQueueConformance
 from tests.services import PostgresServer
 
@@ -30,7 +30,7 @@ class SqliteBroker(Broker):
     def program(self) -> str:
         return (
             "from penstock.queues.database import DatabaseQueue\n"
-            "from penstock.stores.sqlite import SqliteStore\n"
+            "from penstock.storage.sqlite.store import SqliteStore\n"
             f"queue = DatabaseQueue(SqliteStore({self.path!r}).doorbell())\n"
         )
 
@@ -53,7 +53,7 @@ class PostgresBroker(Broker):
     def program(self) -> str:
         return (
             "from penstock.queues.database import DatabaseQueue\n"
-            "from penstock.stores.postgres import PostgresStore\n"
+            "from penstock.storage.postgres.store import PostgresStore\n"
             f"queue = DatabaseQueue(PostgresStore({self.url!r}, schema={self.schema!r}).doorbell())\n"
         )
 

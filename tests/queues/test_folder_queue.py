@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from penstock import InvalidInput, Penstock
-from penstock.core.ports import Queue
-from tests.engine.fleet import Stage
+from penstock.domain.ports.store import Queue
 from tests.queues.conformance import Broker, SharedQueueConformance, WorkerConformance
 from tests.queues.folder_queue import BrokenQueue, FolderQueue
+from tests.worker.fleet import Stage
 
 pytestmark = pytest.mark.xdist_group("folder-queue")
 

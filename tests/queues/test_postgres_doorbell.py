@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.stores.postgres import PostgresStore
-from penstock.stores.postgres_doorbell import PostgresDoorbell, channel
+from penstock.storage.postgres.doorbell import PostgresDoorbell, channel
+from penstock.storage.postgres.store import PostgresStore
 from tests.services import PgBouncer, PostgresServer
 from tests.waiting import wait_until_async
 
@@ -117,7 +117,7 @@ async def test_what_was_rung_last_is_still_sent_when_the_program_ends(
     bell = new_bell()
     await _settled(bell)
     program = (
-        "import sys; from penstock.stores.postgres import PostgresStore\n"
+        "import sys; from penstock.storage.postgres.store import PostgresStore\n"
         "bell = PostgresStore(sys.argv[1], schema='bell').doorbell()\n"
         "bell.ring()\n"
     )

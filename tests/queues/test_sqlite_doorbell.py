@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from penstock.stores import sqlite_doorbell
-from penstock.stores.sqlite import SqliteStore
-from penstock.stores.sqlite_doorbell import SqliteDoorbell
+from penstock.storage.sqlite import doorbell
+from penstock.storage.sqlite.doorbell import SqliteDoorbell
+from penstock.storage.sqlite.store import SqliteStore
 from tests.waiting import wait_until, wait_until_async
 
 LISTEN = """
 import asyncio, sys
-from penstock.stores.sqlite_doorbell import SqliteDoorbell
+from penstock.storage.sqlite.doorbell import SqliteDoorbell
 
 async def main():
     bell = SqliteDoorbell(sys.argv[1])
@@ -76,7 +76,7 @@ def test_ringing_without_listeners_leaves_nothing_behind(path: str) -> None:
 async def test_a_listener_whose_socket_was_tidied_away_makes_a_new_one(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_doorbell, "_LOOK_AFTER", 0.05)
+    monkeypatch.setattr(doorbell, "_LOOK_AFTER", 0.05)
     bell = SqliteDoorbell(path)
     await _settled(bell)
     (address,) = bell.folder.iterdir()
@@ -239,7 +239,7 @@ async def test_a_private_folder_that_another_user_took_over_is_replaced(path: st
 
 
 async def test_a_listener_goes_back_to_the_usual_folder_when_it_can(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sqlite_doorbell, "_LOOK_AFTER", 0.05)
+    monkeypatch.setattr(doorbell, "_LOOK_AFTER", 0.05)
     with closing(SqliteStore(path)) as store:
         bell = store.doorbell()
         bell.folder.write_text("not a folder")

@@ -51,7 +51,7 @@ async def _answer(folder: Path) -> None:
     import httpx2
 
     from penstock import Penstock
-    from penstock.web.application import create
+    from penstock.http.application import create
 
     app = Penstock(f"sqlite:///{folder}/jobs.db")
     transport = httpx2.ASGITransport(create(app), client=("127.0.0.1", 5))

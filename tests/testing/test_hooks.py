@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock import Context, Fail, Penstock
-from penstock.core.event import Event
+from penstock.domain.event import Event
 from penstock.testing import TestApp
 from tests.waiting import wait_until
 

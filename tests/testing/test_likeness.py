@@ -9,9 +9,9 @@ import pytest
 
 from penstock import JobHandle, Penstock
 from penstock.testing import TestApp
-from tests.engine.fleet import Stage
 from tests.testing import sample
 from tests.waiting import wait_until
+from tests.worker.fleet import Stage
 
 JOBS: dict[str, dict[str, Any]] = {
     "fine": {"name": "ada"},

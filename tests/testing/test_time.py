@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from penstock import Context, Penstock
-from penstock.core.event import Event
+from penstock.domain.event import Event
 from penstock.testing import TestApp
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -77,7 +77,7 @@ def test_a_schedule_that_cannot_tick_says_so_and_stops_no_other(
     with TestApp(app, now=NOON) as kit:
         app.register()
         app.disable("work")
-        with caplog.at_level(logging.WARNING, "penstock.engine"):
+        with caplog.at_level(logging.WARNING, "penstock.worker"):
             kit.advance(timedelta(hours=3))
         assert (len(kit.jobs(work)), len(kit.jobs(other))) == (0, 3)
         assert "schedule work cannot tick" in caplog.text

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from penstock.web.pages import FOLDER
-from tests.engine.fleet import ROOT, Stage
+from penstock.http.dashboard import FOLDER
+from tests.http.servers import ServerProcess, opened, serve
 from tests.services import PostgresServer, unavailable
 from tests.waiting import wait_until
-from tests.web.servers import ServerProcess, opened, serve
+from tests.worker.fleet import ROOT, Stage
 
 STORES = ("sqlite", "postgres") if os.environ.get("PENSTOCK_SOAK") == "1" else ("sqlite",)
 """The pages speak to the API alone, which is shown on both stores every day; a soak shows them on both, too."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock import Penstock
-from penstock.stores.verbs import admin
-from tests.stores.many import Filling, Kind
+from penstock.storage.commands import admin
+from tests.storage.many import Filling, Kind
 
 
 def load(app: Penstock, key: str, count: int, seconds_apart: float = 0.2) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from penstock.core.access import Role
-from tests.engine.fleet import Stage
+from penstock.domain.access import Role
+from tests.http.servers import ServerProcess, serve
 from tests.ui.conftest import APPLICATION, PATIENCE, Allowance, Window, answers, settled
 from tests.ui.loaded import load
 from tests.ui.test_dashboard import PAGES, start, state, token_of
 from tests.waiting import wait_until
-from tests.web.servers import ServerProcess, serve
+from tests.worker.fleet import Stage
 
 pytestmark = pytest.mark.xdist_group("ui-acceptance")
 Windows = Callable[..., Window]

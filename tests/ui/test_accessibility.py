@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from tests.http.servers import ServerProcess
 from tests.ui.conftest import Allowance, Window, violations
 from tests.ui.test_dashboard import start, state
-from tests.web.servers import ServerProcess
 
 pytestmark = pytest.mark.xdist_group("ui-acceptance")
 Windows = Callable[..., Window]

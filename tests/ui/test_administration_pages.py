@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.engine.fleet import Stage
-from tests.engine.receivers import Receiver
+from tests.background.receivers import Receiver
+from tests.http.servers import ServerProcess, serve
 from tests.ui.conftest import APPLICATION, PATIENCE, Window, violations
-from tests.web.servers import ServerProcess, serve
+from tests.worker.fleet import Stage
 
 pytestmark = pytest.mark.xdist_group("ui")
 Windows = Callable[..., Window]

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from penstock.core.access import Role
-from penstock.web.pages import FOLDER
-from tests.engine.fleet import Stage
+from penstock.domain.access import Role
+from penstock.http.dashboard import FOLDER
+from tests.http.servers import ServerProcess, serve
 from tests.ui.conftest import APPLICATION, PATIENCE, Allowance, Window, violations
 from tests.waiting import wait_until
-from tests.web.servers import ServerProcess, serve
+from tests.worker.fleet import Stage
 
 pytestmark = pytest.mark.xdist_group("ui")
 Windows = Callable[..., Window]

@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from penstock import Penstock
-from penstock.web.application import create
+from penstock.http.application import create
 from tests.ui.conftest import PATIENCE, Window
 from tests.waiting import wait_until
 

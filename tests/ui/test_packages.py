@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.web.pages import FOLDER
-from tests.engine.fleet import PATIENCE, ROOT
+from penstock.http.dashboard import FOLDER
+from tests.http.servers import ServerProcess
 from tests.services import unavailable
-from tests.web.servers import ServerProcess
+from tests.worker.fleet import PATIENCE, ROOT
 
 pytestmark = pytest.mark.xdist_group("packages")
 # A bare machine: a shell's own programs, and no node among them.
@@ -61,7 +61,7 @@ def test_an_installed_wheel_serves_the_dashboard(request: pytest.FixtureRequest,
         check=True, capture_output=True, env={**WITHOUT_NODE, "UV_CACHE_DIR": str(tmp_path / "cache")},
     )  # fmt: skip
     environment = {**WITHOUT_NODE, "PYTHONPATH": str(installed)}
-    program = "import penstock.web.pages; print(penstock.web.pages.FOLDER)"
+    program = "import penstock.http.dashboard; print(penstock.http.dashboard.FOLDER)"
     where = subprocess.check_output([sys.executable, "-c", program], text=True, env=environment, cwd=tmp_path)
     assert where.strip() == str(installed / "penstock" / "_ui")
 

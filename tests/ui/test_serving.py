@@ -12,8 +12,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from penstock import Penstock
-from penstock.web import pages
-from penstock.web.application import create
+from penstock.http import dashboard
+from penstock.http.application import create
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
@@ -27,7 +27,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "theme.js").write_text("1")
     (folder / "assets" / "a-1.js").write_text("let a = 1;")
     (folder / "assets" / "a-1.js.gz").write_bytes(gzip.compress(b"let a = 1;"))
-    monkeypatch.setattr(pages.Pages.__init__, "__defaults__", (folder,))
+    monkeypatch.setattr(dashboard.Pages.__init__, "__defaults__", (folder,))
     return folder
 
 
@@ -45,8 +45,8 @@ async def test_the_page_is_at_the_root_with_a_strict_policy_and_is_asked_for_ane
 
     assert answer.status_code == 200
     assert '<head><base href="/">' in answer.text
-    assert answer.headers["content-security-policy"] == pages.POLICY
-    assert "unsafe" not in pages.POLICY
+    assert answer.headers["content-security-policy"] == dashboard.POLICY
+    assert "unsafe" not in dashboard.POLICY
     assert answer.headers["cache-control"] == "no-cache"
     again = await client.get("/", headers={"If-None-Match": answer.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.engine.fleet import PATIENCE, ROOT
+from tests.http.servers import ServerProcess
 from tests.ui.conftest import Window
 from tests.ui.hands import Hands, Keyboard, Mouse
 from tests.ui.test_dashboard import state
 from tests.waiting import wait_until
-from tests.web.servers import ServerProcess
+from tests.worker.fleet import PATIENCE, ROOT
 
 pytestmark = pytest.mark.xdist_group("ui-acceptance")
 LONG = PATIENCE * 1000

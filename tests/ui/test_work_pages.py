@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from penstock.core.definition import Definition
-from penstock.stores.verbs import admin
-from tests.engine.fleet import Stage
+from penstock.domain.definition import Definition
+from penstock.storage.commands import admin
+from tests.http.servers import ServerProcess
 from tests.ui.conftest import Window, violations
-from tests.web.servers import ServerProcess
+from tests.worker.fleet import Stage
 
 pytestmark = pytest.mark.xdist_group("ui")
 Windows = Callable[..., Window]

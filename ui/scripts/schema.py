@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from penstock import Penstock
-from penstock.web.application import create
+from penstock.http.application import create
 
 _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 _SCALARS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}

@@ -8,8 +8,8 @@ from io import TextIOWrapper
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from penstock.core.errors import PenstockError
-from penstock.core.release import version
+from penstock.domain.errors import PenstockError
+from penstock.domain.release import version
 
 
 def _shown(default: object) -> object:
@@ -71,12 +71,12 @@ def _run() -> int:
     try:
         result = app(exit_on_error=False, print_error=False, result_action="return_value")
     except (PenstockError, CycloptsError) as error:
-        from penstock.cli import exits, output
+        from penstock.cli import exit_codes, output
 
         if isinstance(error, CycloptsError):
-            error = exits.misused(error)
+            error = exit_codes.misused(error)
         output.complain(error, as_json)
-        return exits.exit_of(error)
+        return exit_codes.exit_of(error)
     except KeyboardInterrupt:
         return 130
     return result if isinstance(result, int) else 0

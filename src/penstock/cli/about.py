@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.output import write
-from penstock.core import release
+from penstock.domain import release
 
 
 def version(

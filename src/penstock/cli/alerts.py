@@ -9,8 +9,8 @@ from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, connect
 from penstock.cli.filters import Cursor, Limit
+from penstock.cli.formatting import full, when
 from penstock.cli.output import Cell, Output
-from penstock.cli.writing import full, when
 
 app: App = App(name="alerts", help="What somebody should look at.")
 

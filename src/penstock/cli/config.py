@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from penstock.cli.connection import DEFAULTS, Common, connect
 from penstock.cli.output import Cell, Output
 from penstock.cli.parameters import object_of
-from penstock.core.errors import InvalidInput, PenstockError
+from penstock.domain.errors import InvalidInput, PenstockError
 
 app: App = App(name="config", help="What is set, and where; what holds for all workers while they run.")
 _LIVE = "/v1/worker/config"
@@ -22,8 +22,8 @@ def show(*, common: Common = DEFAULTS) -> None:
 
     Secrets are masked. Where no store and no server is named or it does not answer, only the first part is shown.
     """
-    from penstock.config import load
-    from penstock.settings import shown
+    from penstock.config.project_file import load
+    from penstock.config.settings import shown
 
     out = Output(common.json)
     found = load()

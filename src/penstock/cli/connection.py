@@ -15,17 +15,17 @@ from urllib.parse import quote
 
 from cyclopts import Group, Parameter
 
-from penstock.cli.exits import Refused
+from penstock.cli.exit_codes import Refused
 from penstock.client.exchange import LOST, NOT_NOW
 from penstock.client.lines import Lines, Received
-from penstock.core.errors import InvalidInput, PenstockError, StoreUnavailable
+from penstock.domain.errors import InvalidInput, PenstockError, StoreUnavailable
 
 if TYPE_CHECKING:
     import httpx2
 
     from penstock import Penstock
     from penstock.cli.on_store import StoreAnswers
-    from penstock.config import Config
+    from penstock.config.project_file import Config
 
 _PATIENCE = 30.0
 _QUIET = 40.0
@@ -195,7 +195,7 @@ class Connection:
             return self._answers.ask(method, path, query, body)
         except PenstockError as error:
             # An error has the words that the API has for it.
-            from penstock.web.refusals import refusal_of
+            from penstock.http.errors import refusal_of
 
             found = refusal_of(error)
             raise Refused(found.code, found.detail, found.hint, found.details) from None
@@ -256,7 +256,7 @@ def _opened(common: Common) -> Connection:
         return _remote(profile.server, profile.token)
     if common.store is None and (server := os.environ.get("PENSTOCK_SERVER")):
         return _remote(server)
-    from penstock.config import load
+    from penstock.config.project_file import load
 
     found = load()
     if common.store is not None:
@@ -296,7 +296,7 @@ def _inside(found: Config) -> Connection:
 
         return StoreAnswers(_application(found), SecretPolicy(found.secret_patterns), operator())
 
-    from penstock.core.secrets import SecretPolicy
+    from penstock.domain.secrets.policy import SecretPolicy
 
     return Connection(lambda: _framework(found), "The store", remote=False, answers=answers)
 
@@ -314,9 +314,9 @@ def _framework(found: Config) -> httpx2.Client:
     import httpx2
 
     from penstock.client.inside import InsideTransport
-    from penstock.core.secrets import SecretPolicy
-    from penstock.web.application import create
-    from penstock.web.settings import WebSettings
+    from penstock.config.server_settings import WebSettings
+    from penstock.domain.secrets.policy import SecretPolicy
+    from penstock.http.application import create
 
     app = _application(found)
     web = create(app, WebSettings(secrets=SecretPolicy(found.secret_patterns)), trusted=operator())
@@ -335,7 +335,7 @@ def _written(body: object) -> bytes:
     try:
         return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
-        from penstock.core import payload
+        from penstock.domain import payload
 
         return payload.encode(body, "The request").encode()
 

@@ -13,15 +13,15 @@ from urllib.parse import urlsplit, urlunsplit
 
 from cyclopts import App, Parameter
 
-from penstock.config import load
-from penstock.core.errors import InvalidInput
-from penstock.core.secrets import neutralise
+from penstock.config.project_file import load
+from penstock.domain.errors import InvalidInput
+from penstock.domain.secrets.policy import neutralise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.core.finding import Finding
-    from penstock.core.ports import Store
+    from penstock.domain.finding import Finding
+    from penstock.domain.ports.store import Store
 
 app: App = App(name="db", help="Set up, check, repair, back up and move a store.")
 
@@ -38,7 +38,7 @@ _MARKS = 1000
 @app.command
 def migrate(*, url: Url = None, as_json: AsJson = False) -> None:
     """Create what is missing in the store's schema; what is up to date is left alone."""
-    from penstock.stores import migrations
+    from penstock.storage import migrations
 
     store = _store(url)
     try:
@@ -64,8 +64,8 @@ def check(*, url: Url = None, as_json: AsJson = False) -> int:
 
     Every row is read, which takes its time on a large store; workers may run meanwhile.
     """
-    from penstock.checking import check_store
-    from penstock.core.finding import Level
+    from penstock.domain.finding import Level
+    from penstock.maintenance.integrity import check_store
 
     store = _store(url)
     try:
@@ -86,7 +86,7 @@ def sql(
     schema: Annotated[str | None, Parameter(help="The PostgreSQL schema to write it for.")] = None,
 ) -> None:
     """Print all that an empty database needs as SQL, for people who apply it by hand."""
-    from penstock.stores import migrations
+    from penstock.storage import migrations
 
     if dialect is None:
         store = _store(url)
@@ -105,7 +105,7 @@ def backup(
     as_json: AsJson = False,
 ) -> None:
     """Copy a SQLite store to a file while others use it; for PostgreSQL say which command does it."""
-    from penstock.stores.sqlite_backup import back_up
+    from penstock.storage.sqlite.backup import back_up
 
     store = _store(url)
     if store.dialect == "postgres":
@@ -132,8 +132,8 @@ def move(
 
     No worker may live on the file; nobody can write to it meanwhile. What was broken off can be repeated.
     """
-    from penstock.moving import move as carry
-    from penstock.stores import open_store
+    from penstock.maintenance.sqlite_to_postgres import move as carry
+    from penstock.storage import open_store
 
     found = load()
     source, to = _store(url), open_store(target, schema=found.schema)
@@ -166,7 +166,7 @@ def set_back(
     each change. Exit code 1 while some are left.
     """
     from penstock.cli.connection import operator
-    from penstock.stores.verbs import clock_marks
+    from penstock.storage.commands import clock_marks
 
     store = _store(url)
     try:
@@ -202,7 +202,7 @@ def tell(found: Sequence[Finding], *, as_json: bool) -> None:
 
 
 def _store(url: str | None) -> Store:
-    from penstock.stores import open_store
+    from penstock.storage import open_store
 
     found = load()
     address: dict[str, Any] = (found if url is None else replace(found, store=url)).address
@@ -213,13 +213,13 @@ def _store(url: str | None) -> Store:
 
 def _applied(store: Store) -> set[int]:
     """The migrations that were applied before; none where there is no store yet."""
-    from penstock.checking import applied_migrations
+    from penstock.maintenance.integrity import applied_migrations
 
     return set(applied_migrations(store))
 
 
 def _pg_dump(store: Any, file: str) -> str:
-    from penstock.stores import migrations
+    from penstock.storage import migrations
 
     parts = urlsplit(store.url)
     user, _, _ = parts.netloc.rpartition("@")

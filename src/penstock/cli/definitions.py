@@ -9,9 +9,9 @@ from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Answer, Common, connect, path
 from penstock.cli.filters import Cursor, Limit
+from penstock.cli.formatting import full, moment, seconds, span
 from penstock.cli.output import Cell, Output, one_line
-from penstock.cli.writing import full, moment, seconds, span
-from penstock.core.errors import InvalidInput
+from penstock.domain.errors import InvalidInput
 
 app: App = App(name="definitions", help="What work there is, and what operators say about it.")
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from penstock.cli.log_flags import LogFormat, LogLevel, configure
 from penstock.cli.output import Output
 from penstock.cli.worker import new_loop
-from penstock.engine import processes
+from penstock.runtime import processes
 
 if TYPE_CHECKING:
     from penstock.demo.playing import Ended

@@ -14,12 +14,12 @@ from penstock.cli import serve
 from penstock.cli import worker_flags as flag
 from penstock.cli.log_flags import LogFormat, LogLevel, configure
 from penstock.cli.worker import chosen_settings, chosen_source
-from penstock.config import Config, load
-from penstock.core.errors import InvalidInput
-from penstock.engine import processes
+from penstock.config.project_file import Config, load
+from penstock.domain.errors import InvalidInput
+from penstock.runtime import processes
 
 if TYPE_CHECKING:
-    from penstock.web.server import Server
+    from penstock.http.server import Server
 
 _QUICK = {"poll": 0.5, "drain": 2.0, "stop_grace": 1.0}
 _STORE = "sqlite:///jobs.db"
@@ -67,8 +67,8 @@ def _with_defaults(found: Config, target: str | None, jobs: str | None) -> Confi
 
 def _port(found: Config, port: int | None) -> int:
     """The port that was asked for; by default the usual one, or any if that one is taken."""
-    from penstock.web.server import bound
-    from penstock.web.settings import ServerSettings
+    from penstock.config.server_settings import ServerSettings
+    from penstock.http.server import bound
 
     if port is not None:
         return port

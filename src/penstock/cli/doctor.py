@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.db import AsJson, Url, tell
-from penstock.config import load
+from penstock.config.project_file import load
 
 
 def doctor(
@@ -22,9 +22,9 @@ def doctor(
 
     Exit code 0 when nothing is wrong or there are warnings only, 1 when something is.
     """
-    from penstock.core.finding import Level
-    from penstock.doctor import examine
-    from penstock.stores import open_store
+    from penstock.domain.finding import Level
+    from penstock.maintenance.doctor import examine
+    from penstock.storage import open_store
 
     found = load()
     address = (found if url is None else replace(found, store=url)).address

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
-from penstock.cli.exits import Exit, Refused
+from penstock.cli.exit_codes import Exit, Refused
+from penstock.cli.formatting import moment, seconds, short
 from penstock.cli.output import Output
 from penstock.cli.parameters import looks_typed, object_of
-from penstock.cli.writing import moment, seconds, short
-from penstock.core.errors import InvalidInput
+from penstock.domain.errors import InvalidInput
 
 
 def enqueue(

@@ -8,8 +8,8 @@ from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, connect
 from penstock.cli.filters import Cursor, Limit
+from penstock.cli.formatting import moment, short, when
 from penstock.cli.output import Cell, Output
-from penstock.cli.writing import moment, short, when
 
 app: App = App(name="errors", help="Failures, those that look alike together.")
 

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, connect
-from penstock.cli.naming import job_id as full_id
+from penstock.cli.formatting import clock, short
+from penstock.cli.job_selectors import job_id as full_id
 from penstock.cli.output import Output, one_line, write
-from penstock.cli.writing import clock, short
-from penstock.core.errors import InvalidInput
+from penstock.domain.errors import InvalidInput
 
 app: App = App(name="events", help="What happens to jobs, schedules and workers.")
 _LONGEST = 200

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from penstock.cli.writing import moment
-from penstock.core.errors import InvalidInput
+from penstock.cli.formatting import moment
+from penstock.domain.errors import InvalidInput
 
 _GROUP = Group("Which jobs", sort_key=50)
 Limit = Annotated[int, Parameter(help="How many, up to 500.")]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.core.errors import InvalidInput
+from penstock.domain.errors import InvalidInput
 
 _TOML = """\
 # What is said once for every command in this folder; flags and the environment count more.

@@ -9,14 +9,14 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
-from penstock.cli.exits import Exit, exit_of, exit_of_all
+from penstock.cli.exit_codes import Exit, exit_of, exit_of_all
 from penstock.cli.filters import NO_FILTER, Filter
+from penstock.cli.formatting import count, moment, seconds, short
+from penstock.cli.job_selectors import job_id, job_ids
 from penstock.cli.jobs import JobName
-from penstock.cli.naming import job_id, job_ids
 from penstock.cli.output import Output, one_line, problem
 from penstock.cli.parameters import object_of, value_of
-from penstock.cli.writing import count, moment, seconds, short
-from penstock.core.errors import InvalidInput, PenstockError
+from penstock.domain.errors import InvalidInput, PenstockError
 
 Jobs = Annotated[str, Parameter(help="Ids, their last characters, @last or @last-failed; or filters in their place.")]
 All = Annotated[bool, Parameter(name="--all", negative="", help="Every job that there is, in place of a filter.")]

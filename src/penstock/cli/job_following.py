@@ -7,13 +7,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
-from penstock.cli.exits import Exit, exit_of_all, exit_of_job
-from penstock.cli.explaining import Explanations
-from penstock.cli.naming import job_ids
+from penstock.cli.exit_codes import Exit, exit_of_all, exit_of_job
+from penstock.cli.formatting import seconds, short
+from penstock.cli.job_selectors import job_ids
 from penstock.cli.output import Output, write
+from penstock.cli.waiting_reasons import Explanations
 from penstock.cli.watching import Watched, follow
-from penstock.cli.writing import seconds, short
-from penstock.core.errors import InvalidInput
+from penstock.domain.errors import InvalidInput
 
 Jobs = Annotated[str, Parameter(help="Ids, their last characters, @last or @last-failed.")]
 Timeout = Annotated[str | None, Parameter(help="How long at most, such as 10m; the job goes on after it.")]
@@ -80,6 +80,6 @@ def _told(api: Connection, out: Output, ended: list[Watched], *, quiet: bool) ->
 
 
 def _say(text: str) -> None:
-    from penstock.core.secrets import neutralise
+    from penstock.domain.secrets.policy import neutralise
 
     write(neutralise(text))

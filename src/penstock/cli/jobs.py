@@ -10,12 +10,12 @@ from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
 from penstock.cli.filters import NO_FILTER, Cursor, Filter, Limit
-from penstock.cli.naming import job_id
+from penstock.cli.formatting import clock, full, short, span, style, took, when
+from penstock.cli.job_selectors import job_id
 from penstock.cli.output import Cell, Output, one_line
-from penstock.cli.writing import clock, full, short, span, style, took, when
-from penstock.core.errors import InvalidInput
-from penstock.core.phases import ONLY
-from penstock.core.transitions import TERMINAL
+from penstock.domain.errors import InvalidInput
+from penstock.domain.phases import ONLY
+from penstock.domain.states import TERMINAL
 
 app: App = App(name="jobs", help="Look at jobs, follow them, and change them.")
 for _name, _module, _help in (

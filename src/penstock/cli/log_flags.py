@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.logs import Format, Level, configure
+from penstock.config.logging import Format, Level, configure
 
 LogFormat = Annotated[
     Format, Parameter(help="How the log is written to stderr: for people, or one JSON object a line.",

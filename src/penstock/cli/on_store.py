@@ -12,14 +12,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from penstock import Penstock
-from penstock.conversation import Talk
-from penstock.core.job import Created
-from penstock.core.secrets import SecretPolicy
-from penstock.core.shape import created_text
-from penstock.core.transitions import Status
-from penstock.orders import PLAIN
-from penstock.web import answers
-from penstock.web.shaping import Shaper
+from penstock.definitions.orders import PLAIN
+from penstock.domain.job import Created
+from penstock.domain.job_json import created_text
+from penstock.domain.secrets.policy import SecretPolicy
+from penstock.domain.states import Status
+from penstock.http import answers
+from penstock.http.job_output import Shaper
+from penstock.operations.session import Talk
 
 _FILTERS = {
     "definitionKey": "definition_key", "tag": "tag", "referenceType": "reference_type", "referenceId": "reference_id",

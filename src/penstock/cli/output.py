@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
-from penstock.cli.exits import Refused
-from penstock.cli.writing import mark, style
-from penstock.core.errors import InvalidInput, PenstockError
-from penstock.core.hints import hint_for
-from penstock.core.secrets import neutralise
+from penstock.cli.exit_codes import Refused
+from penstock.cli.formatting import mark, style
+from penstock.domain.errors import InvalidInput, PenstockError
+from penstock.domain.hints import hint_for
+from penstock.domain.secrets.policy import neutralise
 
 if TYPE_CHECKING:
     from rich.console import Console

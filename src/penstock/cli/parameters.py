@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from penstock.core.errors import InvalidInput
+from penstock.domain.errors import InvalidInput
 
 
 def object_of(pairs: tuple[str, ...], text: str | None, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:

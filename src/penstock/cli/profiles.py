@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.core.errors import InvalidInput
+from penstock.domain.errors import InvalidInput
 
 _VARIABLE = "PENSTOCK_TOKEN"
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from penstock.cli.writing import moment, seconds
-from penstock.core.errors import InvalidInput
+from penstock.cli.formatting import moment, seconds
+from penstock.domain.errors import InvalidInput
 
 _WHEN = Group("When", sort_key=40)
 _HOW = Group("How", sort_key=50)

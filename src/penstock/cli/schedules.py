@@ -10,12 +10,12 @@ from cyclopts import App, Parameter
 from penstock.cli.connection import DEFAULTS, Answer, Common, connect, path
 from penstock.cli.definitions import Reason, Until
 from penstock.cli.filters import Cursor, Limit
+from penstock.cli.formatting import full, moment, short, span, when
 from penstock.cli.output import Cell, Output, one_line
 from penstock.cli.parameters import object_of
 from penstock.cli.schedule_flags import NO_TIME, NOTHING, Policies, When
-from penstock.cli.writing import full, moment, short, span, when
-from penstock.core.errors import InvalidInput
-from penstock.core.secrets import MASK
+from penstock.domain.errors import InvalidInput
+from penstock.domain.secrets.policy import MASK
 
 app: App = App(name="schedules", help="What runs by itself.")
 

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli.formatting import clock, count, mark, short, span, style, took
 from penstock.cli.jobs import error_text, log_line
 from penstock.cli.output import Output, one_line
 from penstock.cli.watching import Watched
-from penstock.cli.writing import clock, count, mark, short, span, style, took
-from penstock.core.secrets import neutralise
-from penstock.core.transitions import TERMINAL
+from penstock.domain.secrets.policy import neutralise
+from penstock.domain.states import TERMINAL
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -13,15 +13,15 @@ from cyclopts import Parameter
 from penstock.cli import worker_flags as flag
 from penstock.cli.log_flags import LogFormat, LogLevel, configure
 from penstock.cli.worker import chosen_outward, chosen_settings, chosen_source, new_loop
-from penstock.config import Config, load
-from penstock.core.errors import InvalidInput
-from penstock.core.hints import hint_for
-from penstock.engine import processes
-from penstock.engine.settings import WorkerSettings
+from penstock.config.project_file import Config, load
+from penstock.config.worker_settings import WorkerSettings
+from penstock.domain.errors import InvalidInput
+from penstock.domain.hints import hint_for
+from penstock.runtime import processes
 
 if TYPE_CHECKING:
-    from penstock.sources import Source
-    from penstock.web.server import Server
+    from penstock.http.server import Server
+    from penstock.launch.sources import Source
 
 
 def serve(
@@ -82,8 +82,8 @@ def run(
     ready: Callable[[Server], None] | None = None,
 ) -> None:
     """Serve until a signal; `told` are settings of the server that flags gave."""
-    from penstock.serve import Plan, serve
-    from penstock.web.settings import configured
+    from penstock.config.server_settings import configured
+    from penstock.launch.serve import Plan, serve
 
     outward = chosen_outward(found)
     web, server = configured({**found.web, **told}, outward["secrets"])

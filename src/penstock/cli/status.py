@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from penstock.cli.connection import DEFAULTS, Answer, Common, connect
-from penstock.cli.exits import Exit
+from penstock.cli.exit_codes import Exit
+from penstock.cli.formatting import count, full, span
 from penstock.cli.output import Output
-from penstock.cli.writing import count, full, span
 
 _COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
 

@@ -13,8 +13,8 @@ from cyclopts import Parameter
 from penstock.cli import worker_flags as flag
 from penstock.cli.log_flags import LogFormat, LogLevel, configure
 from penstock.cli.worker import chosen_outward, chosen_settings, chosen_source, new_loop
-from penstock.config import load
-from penstock.engine import processes
+from penstock.config.project_file import load
+from penstock.runtime import processes
 
 
 def tick(
@@ -34,7 +34,7 @@ def tick(
 
     What was done is printed as one line of JSON.
     """
-    from penstock import node
+    from penstock.launch import worker_process
 
     processes.refuse_inspection()
     configure(log_format, log_level)
@@ -42,6 +42,8 @@ def tick(
     settings = chosen_settings(found, slots=slots, user=user, allow_root=allow_root, poll=0.2)
     source = chosen_source(found, target, jobs, store)
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        done = runner.run(node.tick(source, store=store, settings=settings, drain=drain, **chosen_outward(found)))
+        done = runner.run(
+            worker_process.tick(source, store=store, settings=settings, drain=drain, **chosen_outward(found))
+        )
     print(json.dumps(asdict(done)))
     sys.exit(1 if done.errors else 0)

@@ -12,10 +12,10 @@ from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, connect, operator, path
 from penstock.cli.db import AsJson, Url
+from penstock.cli.formatting import full, seconds, when
 from penstock.cli.output import Cell, Output
-from penstock.cli.writing import full, seconds, when
-from penstock.config import load
-from penstock.core.access import Role
+from penstock.config.project_file import load
+from penstock.domain.access import Role
 
 app: App = App(name="tokens", help="Make, list and revoke the tokens that the HTTP API asks for.")
 

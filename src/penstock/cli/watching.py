@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from penstock.cli.connection import Connection, path
-from penstock.cli.exits import Refused
-from penstock.cli.writing import short
+from penstock.cli.exit_codes import Refused
+from penstock.cli.formatting import short
 from penstock.client.lines import Received
-from penstock.core.errors import WaitTimeout
-from penstock.core.transitions import TERMINAL
+from penstock.domain.errors import WaitTimeout
+from penstock.domain.states import TERMINAL
 
 _LOOK = 0.25
 """How often the screen is drawn and log lines are asked for, in seconds."""

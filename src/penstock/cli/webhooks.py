@@ -9,11 +9,11 @@ from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Answer, Common, connect, path
 from penstock.cli.filters import Cursor, Limit
-from penstock.cli.naming import job_id as full_id
+from penstock.cli.formatting import full, seconds, short, when
+from penstock.cli.job_selectors import job_id as full_id
 from penstock.cli.output import Cell, Output
-from penstock.cli.writing import full, seconds, short, when
-from penstock.config import load
-from penstock.core.errors import InvalidInput
+from penstock.config.project_file import load
+from penstock.domain.errors import InvalidInput
 
 app: App = App(name="webhooks", help="Who is told of what, and what became of it.")
 

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from penstock.background.archive import Archive
 from penstock.cli import worker_flags as flag
 from penstock.cli.log_flags import LogFormat, LogLevel, configure
-from penstock.config import Config, load
-from penstock.core.errors import InvalidInput
-from penstock.core.secrets import SecretPolicy
-from penstock.engine import processes
-from penstock.engine.archive import Archive
-from penstock.engine.settings import WorkerSettings
+from penstock.config.project_file import Config, load
+from penstock.config.worker_settings import WorkerSettings
+from penstock.domain.errors import InvalidInput
+from penstock.domain.secrets.policy import SecretPolicy
+from penstock.runtime import processes
 
 if TYPE_CHECKING:
-    from penstock.sources import Source
+    from penstock.launch.sources import Source
 
 
 def worker(
@@ -56,7 +56,7 @@ def worker(
 
     What is not given is as penstock.toml says, else as shown here.
     """
-    from penstock.node import work
+    from penstock.launch.worker_process import work
 
     processes.refuse_inspection()
     configure(log_format, log_level)
@@ -86,7 +86,7 @@ def chosen_outward(found: Config) -> dict[str, Any]:
 
 def chosen_source(found: Config, target: str | None, jobs: str | None, store: str | None) -> Source:
     """What to run: as the flags say, else as penstock.toml does."""
-    from penstock.sources import AppSource, FilesSource
+    from penstock.launch.sources import AppSource, FilesSource
 
     if target is not None and jobs is not None:
         raise InvalidInput("Give an application or --jobs, not both.")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.engine.settings import WorkerSettings
+from penstock.config.worker_settings import WorkerSettings
 
 _DEFAULT = WorkerSettings()
 

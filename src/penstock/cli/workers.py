@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, connect
+from penstock.cli.formatting import short, when
 from penstock.cli.output import Cell, Output
-from penstock.cli.writing import short, when
 
 app: App = App(name="workers", help="Who works.")
 

@@ -11,24 +11,24 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote
 
-from penstock import options as given
-from penstock.bulk import Bulk
 from penstock.client import records
 from penstock.client.exchange import Answered, Asked, Talk, error_of
 from penstock.client.lines import Lines
 from penstock.client.transport import Transport
 from penstock.client.waiting import Wait, cuts
-from penstock.core import paging
-from penstock.core.definition import check_key
-from penstock.core.errors import Conflict, InvalidInput
-from penstock.core.instant import Duration, microseconds
-from penstock.core.job import Attempt, Created, Job, Page, Phase, StoredLog
-from penstock.core.shape import iso
-from penstock.core.transitions import Status
-from penstock.core.why import Reason
-from penstock.handles import PYTHON, JobHandle
-from penstock.orders import EnqueueOptions, Order
-from penstock.signature import plain_text
+from penstock.definitions import enqueue_options as given
+from penstock.definitions.handles import PYTHON, JobHandle
+from penstock.definitions.orders import EnqueueOptions, Order
+from penstock.definitions.signature import plain_text
+from penstock.domain import paging
+from penstock.domain.definition import check_key
+from penstock.domain.errors import Conflict, InvalidInput
+from penstock.domain.instant import Duration, microseconds
+from penstock.domain.job import Attempt, Created, Job, Page, Phase, StoredLog
+from penstock.domain.job_json import iso
+from penstock.domain.states import Status
+from penstock.domain.why import Reason
+from penstock.operations.bulk import Bulk
 
 if TYPE_CHECKING:
     from penstock.app import Penstock

@@ -8,8 +8,8 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from penstock.core import errors
-from penstock.core.errors import PenstockError, StoreUnavailable
+from penstock.domain import errors
+from penstock.domain.errors import PenstockError, StoreUnavailable
 
 T = TypeVar("T")
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from penstock.core import payload
-from penstock.core.event import Event
-from penstock.core.job import Attempt, Job, Phase, StoredLog
-from penstock.core.transitions import Status
-from penstock.core.why import Reason
+from penstock.domain import payload
+from penstock.domain.event import Event
+from penstock.domain.job import Attempt, Job, Phase, StoredLog
+from penstock.domain.states import Status
+from penstock.domain.why import Reason
 
 
 def job(told: Mapping[str, Any]) -> Job:

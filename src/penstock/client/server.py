@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from penstock.core.errors import InvalidInput
+from penstock.domain.errors import InvalidInput
 
 
 def server_name(url: object) -> str:

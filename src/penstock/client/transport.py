@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.client.exchange import Answered, Asked, Talk, error_of, may_ask_again, pause_before
 from penstock.client.server import authorization, server_name
-from penstock.core.errors import InvalidInput, PenstockError, StoreUnavailable
+from penstock.domain.errors import InvalidInput, PenstockError, StoreUnavailable
 
 if TYPE_CHECKING:
     import httpx2
@@ -137,7 +137,7 @@ def _limits() -> Any:
 
 
 def _arguments(asked: Asked) -> Mapping[str, Any]:
-    from penstock.core import payload
+    from penstock.domain import payload
 
     arguments: dict[str, Any] = {"headers": dict(asked.headers)}
     if asked.query:

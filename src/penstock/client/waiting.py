@@ -9,10 +9,10 @@ from typing import Any
 
 from penstock.client.exchange import pause_before
 from penstock.client.lines import Lines
-from penstock.core.errors import StoreUnavailable, WaitTimeout
-from penstock.core.instant import Duration, microseconds
-from penstock.core.job import Job
-from penstock.core.transitions import Status
+from penstock.domain.errors import StoreUnavailable, WaitTimeout
+from penstock.domain.instant import Duration, microseconds
+from penstock.domain.job import Job
+from penstock.domain.states import Status
 
 _QUIET = 40.0
 """A stream says something every 15 seconds; after so many without a word it is taken for dead."""

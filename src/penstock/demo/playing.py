@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 from penstock.app import Penstock
-from penstock.core.errors import FeedGone, InvalidInput, NotFound, RevisionConflict, WaitTimeout
-from penstock.core.instant import MINUTE
-from penstock.core.job import Job
-from penstock.core.transitions import Status
+from penstock.config.server_settings import ServerSettings
+from penstock.config.worker_settings import WorkerSettings
+from penstock.definitions.handles import JobHandle
 from penstock.demo import place, scenes
 from penstock.demo.scenes import Scene
-from penstock.engine.settings import WorkerSettings
-from penstock.handles import JobHandle
-from penstock.serve import Plan, serve
-from penstock.sources import AppSource
-from penstock.stores import ports
-from penstock.web.server import Server, bound
-from penstock.web.settings import ServerSettings
+from penstock.domain.errors import FeedGone, InvalidInput, NotFound, RevisionConflict, WaitTimeout
+from penstock.domain.instant import MINUTE
+from penstock.domain.job import Job
+from penstock.domain.states import Status
+from penstock.http.server import Server, bound
+from penstock.launch.serve import Plan, serve
+from penstock.launch.sources import AppSource
+from penstock.storage import ports
 
 TARGET = "penstock.demo.jobs:app"
 _PATIENCE = 90.0

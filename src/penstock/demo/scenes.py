@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.core.transitions import Status
+from penstock.domain.states import Status
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.core.ports import Doorbell, Message
+from penstock.domain.ports.store import Doorbell, Message
 
 
 @dataclass(frozen=True, slots=True)

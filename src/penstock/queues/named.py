@@ -8,8 +8,8 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from penstock.core.errors import InvalidInput
-from penstock.core.ports import Queue
+from penstock.domain.errors import InvalidInput
+from penstock.domain.ports.store import Queue
 
 _VERBS = ("publish", "receive", "acknowledge", "hears", "aclose")
 
@@ -35,7 +35,7 @@ def load(target: str) -> Queue:
     if missing := [verb for verb in _VERBS if not callable(getattr(queue, verb, None))]:
         raise InvalidInput(
             f"Queue {target!r} made {type(queue).__name__}, which has no {', '.join(missing)}.",
-            hint="An adapter has the methods of penstock.core.ports.Queue.",
+            hint="An adapter has the methods of penstock.domain.ports.store.Queue.",
         )
     return queue  # type: ignore[no-any-return]
 

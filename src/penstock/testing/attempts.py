@@ -12,23 +12,25 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.app import Penstock
-from penstock.core.context import Errands, ErrandsByJob
-from penstock.core.definition import Definition
-from penstock.core.job import Claimed, Created, Job
-from penstock.core.outcome import Cause, Failure, Outcome
-from penstock.core.ports import Store
-from penstock.core.secrets import Scrubber, SecretPolicy
-from penstock.core.transitions import Status, Trigger
-from penstock.engine import child, hooks, running
-from penstock.engine.context import AttemptContext, Numbering, Reporter, Resources
-from penstock.engine.declared_secrets import DeclaredSecrets
-from penstock.engine.handlers import Handle
-from penstock.engine.holding import Holding, Means
-from penstock.engine.recorder import Recorder
-from penstock.engine.records import JobRecords
-from penstock.engine.service import log
-from penstock.engine.task import Task
-from penstock.stores import ports
+from penstock.domain.context import Errands, ErrandsByJob
+from penstock.domain.definition import Definition
+from penstock.domain.job import Claimed, Created, Job
+from penstock.domain.outcome import Cause, Failure, Outcome
+from penstock.domain.ports.store import Store
+from penstock.domain.secrets.policy import Scrubber, SecretPolicy
+from penstock.domain.states import Status, Trigger
+from penstock.domain.task import Task
+from penstock.execution import handler_run
+from penstock.execution.context import AttemptContext, Numbering, Reporter, Resources
+from penstock.execution.handlers import Handle
+from penstock.execution.log_capture import JobRecords
+from penstock.isolation import child
+from penstock.isolation.declared_secrets import DeclaredSecrets
+from penstock.runtime.service import log
+from penstock.storage import ports
+from penstock.worker import hooks
+from penstock.worker.claimed_job import Holding, Means
+from penstock.worker.recorder import Recorder
 
 _SECRETS = DeclaredSecrets(SecretPolicy())
 
@@ -115,7 +117,7 @@ class Runner:
             return _lost()
         reporter = AttemptReporter(holding, task, self._loop, self._crashes)
         with self._inside(handle, task, reporter) as ctx, _kept_logs(reporter, ctx, handle.definition):
-            outcome = running.run(handle, task, ctx, reporter)
+            outcome = handler_run.run(handle, task, ctx, reporter)
         if only is not None and outcome.trigger is Trigger.SUCCEED:
             reporter.crashed = self._crashes.strikes(task.key, only, When.KEPT)
         return _lost() if reporter.crashed else holding.without_secrets(outcome)

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from penstock.core import payload
-from penstock.core.instant import microseconds
-from penstock.core.job import Job
-from penstock.core.secrets import mask_params
-from penstock.core.unknown_names import refuse_unknown
-from penstock.signature import plain_text
+from penstock.definitions.signature import plain_text
+from penstock.domain import payload
+from penstock.domain.instant import microseconds
+from penstock.domain.job import Job
+from penstock.domain.secrets.policy import mask_params
+from penstock.domain.unknown_names import refuse_unknown
 
 _READ: Mapping[str, Callable[[Job], Any]] = {
     "run_at": lambda job: job.run_at,

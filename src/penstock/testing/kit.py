@@ -13,20 +13,20 @@ from types import TracebackType
 from typing import Any, Self
 
 from penstock.app import Penstock
-from penstock.core.errors import Conflict, InvalidInput
-from penstock.core.ids import IdSource
-from penstock.core.instant import DAY, Duration, from_datetime, microseconds, to_datetime
-from penstock.core.job import Claimed, Job
-from penstock.core.ports import Store
-from penstock.core.transitions import PENDING, Status
-from penstock.core.worker import WorkerInfo
-from penstock.engine.handlers import Handle
-from penstock.errands import StoreErrands
-from penstock.handles import DefinitionHandle
-from penstock.stores import ports
-from penstock.stores.clock import ManualClock
-from penstock.stores.sqlite import SqliteStore
-from penstock.stores.sqlite_memory import Guest
+from penstock.definitions.handles import DefinitionHandle
+from penstock.domain.errors import Conflict, InvalidInput
+from penstock.domain.ids import IdSource
+from penstock.domain.instant import DAY, Duration, from_datetime, microseconds, to_datetime
+from penstock.domain.job import Claimed, Job
+from penstock.domain.ports.store import Store
+from penstock.domain.states import PENDING, Status
+from penstock.domain.worker import WorkerInfo
+from penstock.execution.handlers import Handle
+from penstock.operations.job_requests import StoreErrands
+from penstock.storage import ports
+from penstock.storage.sqlite.clock import ManualClock
+from penstock.storage.sqlite.memory import Guest
+from penstock.storage.sqlite.store import SqliteStore
 from penstock.testing.attempts import Crashes, Runner, When
 from penstock.testing.enqueued import Wanted
 from penstock.testing.timed import Timed

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from penstock.app import Penstock
-from penstock.engine.housekeeper import Housekeeper
-from penstock.engine.scheduler import Scheduler
-from penstock.stores import ports
-from penstock.stores.clock import ManualClock
+from penstock.background.housekeeper import Housekeeper
+from penstock.background.scheduler import Scheduler
+from penstock.storage import ports
+from penstock.storage.sqlite.clock import ManualClock
 
 _ORIGIN = "penstock.testing"
 _MOST_STEPS = 10_000

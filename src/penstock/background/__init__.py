@@ -1,0 +1,1 @@
+"""Timed work that any process may do: promote, rescue, schedule, retire, archive, alert, deliver."""

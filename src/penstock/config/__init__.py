@@ -1,0 +1,1 @@
+"""Every setting: the file of a project, the environment, workers, servers, logging."""

@@ -1,0 +1,177 @@
+"""What a handler may ask of the attempt that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from logging import Logger
+from types import TracebackType
+from typing import Any, Protocol
+
+from penstock.domain.job import Created, Job
+from penstock.domain.states import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person said about a review."""
+
+    verdict: str
+    """`approved` or `rejected`."""
+    by: str | None
+    note: str | None
+    note_asked: str | None
+    """What the handler had asked."""
+    result: Any
+    """The approver's edit, or else what the handler gave."""
+
+
+class Timing(Protocol):
+    """What is given to `with` or `async with`, and takes the time of the block."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def __aenter__(self) -> None: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Context(Protocol):
+    """The first parameter of a handler that has one called `ctx`: what it should know, and what it may say.
+
+    The calls are plain calls in `def` and `async def` alike.
+    """
+
+    @property
+    def job_id(self) -> str: ...
+
+    @property
+    def definition(self) -> str: ...
+
+    @property
+    def params(self) -> Mapping[str, Any]: ...
+
+    @property
+    def reference(self) -> tuple[str, str] | None: ...
+
+    @property
+    def tags(self) -> tuple[str, ...]: ...
+
+    @property
+    def attempt(self) -> int: ...
+
+    @property
+    def max_attempts(self) -> int: ...
+
+    @property
+    def fence(self) -> int:
+        """Rises with every attempt: give it to outside systems, so that they can refuse a late one."""
+        ...
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """The instant of its schedule that this job stands for."""
+        ...
+
+    @property
+    def schedule_id(self) -> str | None: ...
+
+    @property
+    def traceparent(self) -> str | None: ...
+
+    @property
+    def tracestate(self) -> str | None: ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The custom part of the worker configuration."""
+        ...
+
+    @property
+    def phase(self) -> str:
+        """The phase that runs now."""
+        ...
+
+    @property
+    def results(self) -> Mapping[str, Any]:
+        """What the finished phases returned, by name."""
+        ...
+
+    @property
+    def review(self) -> Decision | None:
+        """What a person decided, once a review was asked for and approved."""
+        ...
+
+    @property
+    def resources(self) -> Mapping[str, Any]:
+        """What `app.resource(name)` registered: opened at first use, closed when the process ends."""
+        ...
+
+    @property
+    def logger(self) -> Logger:
+        """Its lines are kept with the job; `extra={"details": {…}, "duration": seconds}` is kept with the line."""
+        ...
+
+    def timed(self, what: str, details: Mapping[str, Any] | None = None) -> Timing:
+        """Log a line that says how long the block took: `with ctx.timed("extract"):`, or `async with`."""
+        ...
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the attempt was asked to stop."""
+        ...
+
+    def check_cancelled(self) -> None:
+        """Raise `Cancelled` when the attempt was asked to stop."""
+        ...
+
+    def progress(self, percent: float, message: str | None = None, stage: str | None = None) -> None:
+        """Say how far the phase has come, from 0 to 100; call it as often as you like."""
+        ...
+
+    def emit_event(self, type: str, payload: Mapping[str, Any] | None = None) -> None:
+        """Keep an event of the handler's own."""
+        ...
+
+    def enqueue(self, what: Any, params: Mapping[str, Any] | None = None, **options: Any) -> Any:
+        """Create a job from inside this one: `what` is a definition or its key. A retried attempt that asks for the
+        same job again gets the one that is there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """The job whose code asks its worker for something; which jobs the code reaches follows from it."""
+
+    job_id: str
+    definition: str
+    reference: tuple[str, str] | None
+    reach: str
+    """`own` or `any`, as its definition says."""
+    trace: str | None = None
+    """Its trace context, as the store keeps it."""
+
+
+class Errands(Protocol):
+    """What code inside a job has its worker do, because a job never opens the store."""
+
+    def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]: ...
+
+    def read(self, job_id: str) -> Job: ...
+
+    def cancel(self, job_id: str) -> Status: ...
+
+
+class ErrandsByJob(Protocol):
+    """Does errands for every job of a worker."""
+
+    def of(self, asker: Asker) -> Errands:
+        """The errands that this job may have done."""
+        ...

@@ -1,0 +1,380 @@
+"""Jobs: what is asked for, what is claimed, what is read back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple, overload
+
+from penstock.domain import payload
+from penstock.domain.errors import InvalidInput
+from penstock.domain.states import Status
+
+if TYPE_CHECKING:
+    from penstock.domain.json_value import JsonObject, JsonValue
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A job to be created: everything is checked, nothing is stored yet."""
+
+    id: str
+    lane: int
+    definition: str
+    params: str
+    priority: int
+    max_attempts: int
+    due: int | None = None
+    """The instant it is due; None: `delay` after the store's now."""
+    delay: int = 0
+    idempotency_key: str | None = None
+    idempotency_life: int = 7 * 86_400_000_000
+    key_scope: str = ""
+    """Whose idempotency keys it shares: a key of one scope never answers with a job of another."""
+    params_digest: str | None = None
+    unique: str | None = None
+    concurrency_key: str | None = None
+    reference_type: str | None = None
+    reference_id: str | None = None
+    tags: tuple[str, ...] = ()
+    webhook_url: str | None = None
+    parent: str | None = None
+    rerun_of: str | None = None
+    schedule: str | None = None
+    scheduled_for: int | None = None
+    traceparent: str | None = None
+    """With its `tracestate` after a space, where there is one: `trace_context` joins and splits them."""
+    actor: str | None = None
+    priority_given: bool = True
+    """Whether the priority was chosen for this job; else what an operator wants for its definition comes before it."""
+    attempts_given: bool = True
+    """The same of `max_attempts`."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it stands for itself: no key to take, no slot to wait for, no tag to be found by."""
+        return not (self.idempotency_key or self.unique or self.concurrency_key or self.tags)
+
+
+class Alike(Sequence[Draft]):
+    """Drafts that differ in their ids and parameters only: the first, and the ids and parameters of all."""
+
+    __slots__ = ("first", "ids", "params")
+
+    def __init__(self, first: Draft, ids: Sequence[str], params: Sequence[str]) -> None:
+        self.first: Draft = first
+        self.ids: Sequence[str] = ids
+        self.params: Sequence[str] = params
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, index: int) -> Draft: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Alike: ...
+
+    def __getitem__(self, index: int | slice) -> Draft | Alike:
+        if isinstance(index, slice):
+            return Alike(self.first, self.ids[index], self.params[index])
+        return replace(self.first, id=self.ids[index], params=self.params[index])
+
+
+class Created(NamedTuple):
+    """The answer to a creation: the job that is there now, and whether this call made it."""
+
+    job_id: str
+    status: Status
+    created: bool
+
+
+class Claimed(NamedTuple):
+    """A job that a worker has just got, with what it needs to run it."""
+
+    job_id: str
+    lane: int
+    fence: int
+    attempt: int
+    max_attempts: int
+    lost: int
+    params: str
+    reference_type: str | None
+    reference_id: str | None
+    traceparent: str | None
+    """As the draft has it."""
+    schedule: str | None
+    scheduled_for: int | None
+    rank: int = 0
+    tags: str | None = None
+    """A JSON array."""
+    concurrency_key: str | None = None
+
+
+class Place(NamedTuple):
+    """Where a job stands in the queue of its lane: who is claimed first has the smaller one."""
+
+    rank: int
+    job_id: str
+
+
+FRONT = Place(-(2**63), "00000000-0000-0000-0000-000000000000")
+"""In front of everybody."""
+
+
+class Held(NamedTuple):
+    """One job a worker holds: what every write of an attempt must name.
+
+    The fence alone is not enough: after a failover or a restore that lost claims, it is given out again."""
+
+    job_id: str
+    fence: int
+    worker: str
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as it can be read: the facts of its rows at one moment."""
+
+    id: str
+    definition_key: str
+    definition_version: int
+    status: Status
+    outcome: Status | None
+    params_text: str
+    """The parameters as the JSON text that is stored."""
+    result_text: str | None
+    """The result as the JSON text that is stored."""
+    error: str | None
+    error_type: str | None
+    attempts: int
+    max_attempts: int
+    lost: int
+    """Losses in a row: an attempt that ends without a crash clears them."""
+    fence: int
+    generation: int
+    priority: int
+    progress: float | None
+    progress_message: str | None
+    current_phase: str | None
+    reference_type: str | None
+    reference_id: str | None
+    tags: tuple[str, ...]
+    idempotency_key: str | None
+    concurrency_key: str | None
+    unique: str | None
+    blocked: bool
+    webhook_url: str | None
+    schedule_id: str | None
+    scheduled_for: datetime | None
+    parent_id: str | None
+    rerun_of: str | None
+    actor: str | None
+    created_at: datetime
+    run_at: datetime
+    queued_at: datetime | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    updated_at: datetime
+    stale_at: datetime | None
+    cancel_requested_at: datetime | None
+    worker_id: str | None
+    webhook_sent: bool | None = None
+    """Whether a webhook about it has reached a receiver; None: there was none to send."""
+    duration: float | None = None
+    """Seconds that its latest attempt took, without waiting before and after; None: it has not ended, or none began."""
+
+    @property
+    def params(self) -> JsonObject:
+        """The parameters. A new object each time: changing it changes nothing else."""
+        return payload.object_of(self.params_text)
+
+    @property
+    def result(self) -> JsonValue:
+        """What the handler returned; None before it has succeeded."""
+        return payload.value_of(self.result_text)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One try at a job that has ended; the running one is read from the job itself."""
+
+    job_id: str
+    fence: int
+    number: int
+    worker_id: str | None
+    status: Status
+    cause: str
+    started_at: datetime | None
+    finished_at: datetime
+    result_text: str | None
+    """As the JSON text that is stored."""
+    error_type: str | None
+    error: str | None
+    traceback: str | None
+    fingerprint: str | None
+    exit_code: int | None
+    signal: int | None
+    peak_memory: int | None
+    cpu_seconds: float | None
+    phases: tuple[Phase, ...] = ()
+    """The phases that it began, in their order, without their results."""
+
+    @property
+    def result(self) -> JsonValue:
+        """What the handler returned in this attempt."""
+        return payload.value_of(self.result_text)
+
+
+def earlier(attempts: Sequence[Attempt]) -> int:
+    """How many attempts before these are no longer kept: each fence was one."""
+    return attempts[0].fence - 1 if attempts else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A named part of a job, as one attempt left it or the last attempt at it did; completed, it keeps its result."""
+
+    job_id: str
+    name: str
+    position: int
+    status: str
+    progress: float
+    message: str | None
+    result_text: str | None
+    """As the JSON text that is stored."""
+    error: str | None
+    fence: int
+    """The attempt that began it last; 0: none has."""
+    started_at: datetime | None
+    finished_at: datetime | None
+
+    @property
+    def completed_at(self) -> datetime | None:
+        return self.finished_at if self.status == "completed" else None
+
+    def told_by(self, job: Job, phases: int) -> Phase:
+        """The same with how far it has come: while it runs, that is kept for the job as a whole."""
+        if self.status != "running" or job.progress is None:
+            return self
+        within = min(100.0, max(0.0, (job.progress / 100 * phases - self.position) * 100))
+        said = job.progress_message if job.current_phase == self.name else None
+        return replace(self, progress=round(within, 3), message=self.message if said is None else said)
+
+    @property
+    def result(self) -> JsonValue:
+        """What the phase returned."""
+        return payload.value_of(self.result_text)
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line that an attempt wrote."""
+
+    level: str
+    message: str
+    at: int | None = None
+    phase: str | None = None
+    details: str | None = None
+    duration: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLog:
+    """One line of a job's log as it was kept."""
+
+    seq: int
+    fence: int
+    at: datetime
+    level: str
+    phase: str | None
+    message: str
+    details_text: str | None
+    """As the JSON text that is stored."""
+    duration: int | None
+
+    @property
+    def details(self) -> JsonObject:
+        """What the line says beside its message; empty for nothing."""
+        return payload.object_of(self.details_text)
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """What a handler asked a person, and what the person said."""
+
+    job_id: str
+    fence: int
+    note: str | None
+    data_text: str | None
+    """As the JSON text that is stored."""
+    asked_at: datetime
+    decision: str | None
+    decided_by: str | None
+    decided_note: str | None
+    decided_at: datetime | None
+    result_text: str | None
+    """As the JSON text that is stored."""
+
+    @property
+    def data(self) -> JsonValue:
+        """What the handler gave for the person to look at."""
+        return payload.value_of(self.data_text)
+
+    @property
+    def result(self) -> JsonValue:
+        """The result if the review is approved without another one."""
+        return payload.value_of(self.result_text)
+
+
+@dataclass(frozen=True, slots=True)
+class JobFilter:
+    """Which jobs a list, a count or a bulk change speaks of; what is left out limits nothing."""
+
+    job_id: tuple[str, ...] | None = None
+    status: tuple[Status, ...] | None = None
+    definition_key: str | None = None
+    reference_type: str | None = None
+    reference_id: str | None = None
+    tag: str | None = None
+    schedule_id: str | None = None
+    created_from: int | None = None
+    created_to: int | None = None
+    fingerprint: str | None = None
+    parent_id: str | None = None
+    error: str | None = None
+    """A text in the error, whatever the case of its ASCII letters."""
+    params: tuple[tuple[str, str], ...] | None = None
+    """Names of parameters with their values: a text as it is, a number, true, false or null as JSON writes it."""
+
+    @property
+    def searches(self) -> bool:
+        """Whether errors or parameters are looked through, which no index helps with."""
+        return self.error is not None or self.params is not None
+
+    def __post_init__(self) -> None:
+        if self.reference_id is not None and self.reference_type is None:
+            raise InvalidInput("A filter by reference_id needs the reference_type as well.")
+        if self.status is not None and not self.status:
+            raise InvalidInput("A filter by status needs at least one status.")
+        if self.params is not None and not self.params:
+            raise InvalidInput("A filter by params needs at least one parameter.")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list; `cursor` continues after it, None says that this was the last."""
+
+    jobs: list[Job]
+    next_cursor: str | None
+    searched: int | None = None
+    """How many jobs a search by error or params looked through; with a `next_cursor`, there may be more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many there are; `capped` says that not all were looked at, and that there may be more."""
+
+    value: int
+    capped: bool

@@ -1,0 +1,1 @@
+"""What penstock asks of a store and of a queue, one file for each reader."""

@@ -1,0 +1,1 @@
+"""Schedules: cron, recurrence, time zones, due ticks."""

@@ -1,0 +1,211 @@
+"""Cron expressions: read once, then asked for the instants at which they fire.
+
+`cronsim` reads the fields and knows which dates match. The walk through time is our own, because it must never return
+an instant that is not after the one it was given, and must count and look back without visiting every tick:
+it goes by days, and within a day by stretches of constant offset (`zones.stretches`).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from functools import lru_cache
+from itertools import pairwise
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from penstock.domain.errors import InvalidSchedule
+from penstock.domain.instant import SECOND
+from penstock.domain.schedule import cron_fields
+from penstock.domain.schedule.zones import DAY_SECONDS, Stretch, stretches
+
+COUNT_CAP = 1_000_000
+
+_HORIZON = 50 * 366
+"""Days to look ahead or back for a date that matches; the rarest, a 29 February on one weekday, is 40 years away."""
+_LAST_DAY = date(9990, 1, 1).toordinal()
+_EPOCH = date(1970, 1, 1).toordinal()
+_EVERY_CALENDAR = range(date(2000, 1, 1).toordinal() - _EPOCH, date(2028, 1, 1).toordinal() - _EPOCH)
+"""28 years hold every kind of year: a date that matches in none of them never comes."""
+
+
+@dataclass(frozen=True)
+class Cron:
+    """A cron expression with five fields; made by `parse`."""
+
+    expression: str
+    """Upper case, single spaces, names of the `@daily` kind written out."""
+    _fields: CronSim = field(repr=False, compare=False)
+    _times: tuple[int, ...] = field(repr=False, compare=False)
+    """Seconds of the day at which it fires on a date that matches, ascending."""
+    _fixed: bool = field(repr=False, compare=False)
+    """Neither minute nor hour begins with `*`: a missing time is made up for, a doubled one fires once."""
+
+    def next(self, after: int, zone: ZoneInfo) -> int | None:
+        """The first fire strictly after an instant; None when 50 years hold none. Instants are microseconds."""
+        moment = after // SECOND
+        for day in self._days(moment // DAY_SECONDS, moment // DAY_SECONDS + _HORIZON):
+            for stretch in stretches(zone, day):
+                found = self._first(stretch, moment)
+                if found is not None:
+                    return found * SECOND
+        return None
+
+    def latest(self, until: int, after: int, zone: ZoneInfo) -> int | None:
+        """The newest fire that is after `after` and not after `until`, sought from the end."""
+        moment, bound = until // SECOND, after // SECOND
+        for day in self._days_back(moment // DAY_SECONDS, max(bound // DAY_SECONDS, moment // DAY_SECONDS - _HORIZON)):
+            for stretch in reversed(stretches(zone, day)):
+                found = self._last(stretch, bound, moment)
+                if found is not None:
+                    return found * SECOND
+        return None
+
+    def count(self, after: int, until: int, zone: ZoneInfo, cap: int = COUNT_CAP) -> int:
+        """How many fires are after `after` and not after `until`; `cap` means: so many or more.
+
+        The work is that of the days in between, however many fires a day has."""
+        moment, bound = after // SECOND, until // SECOND
+        total = 0
+        for day in self._days(moment // DAY_SECONDS, bound // DAY_SECONDS):
+            total += sum(self._number(stretch, moment, bound) for stretch in stretches(zone, day))
+            if total >= cap:
+                return cap
+        return total
+
+    def shortest_gap(self) -> int:
+        """Microseconds between the two fires that are closest to each other, on days without a jump of the clock."""
+        around = (*self._times, self._times[0] + DAY_SECONDS)
+        return min(later - earlier for earlier, later in pairwise(around)) * SECOND
+
+    def sentence(self) -> str:
+        """What it says, in English, without a full stop."""
+        return re.sub(r"\b(\d+)th\b", lambda found: _ordinal(int(found[1])), self._fields.explain())
+
+    def _days(self, first: int, last: int) -> Iterator[int]:
+        """Days of UTC in which it may fire, ascending; `first` is always among them."""
+        day, last = first, min(last, _LAST_DAY - _EPOCH)
+        while day <= last:
+            yield day
+            # Local dates run up to a day ahead of UTC or behind it, and a clock put forward may swallow another day.
+            matching = next(self._dates(day - 1, last + 2), None)
+            if matching is None:
+                return
+            day = max(day + 1, matching - 1)
+
+    def _days_back(self, last: int, first: int) -> Iterator[int]:
+        """Days of UTC in which it may have fired, descending; `last` is always among them."""
+        day = last
+        while day >= first:
+            yield day
+            matching = next(self._dates_back(day, first - 3), None)
+            if matching is None:
+                return
+            day = min(day - 1, matching + 2)
+
+    def _dates(self, first: int, last: int) -> Iterator[int]:
+        """Dates that match (days since 1970), ascending; months that do not match are jumped over."""
+        day = first
+        while day <= last:
+            today = date.fromordinal(day + _EPOCH)
+            if today.month not in self._fields.months:
+                day += 32 - today.day
+                day -= date.fromordinal(day + _EPOCH).day - 1
+                continue
+            if self._fields.match_day(today):
+                yield day
+            day += 1
+
+    def _dates_back(self, last: int, first: int) -> Iterator[int]:
+        """Dates that match, descending."""
+        day = last
+        while day >= first:
+            today = date.fromordinal(day + _EPOCH)
+            if today.month not in self._fields.months:
+                day -= today.day
+                continue
+            if self._fields.match_day(today):
+                yield day
+            day -= 1
+
+    def _first(self, stretch: Stretch, after: int) -> int | None:
+        if stretch.start > after and self._makes_up(stretch):
+            return stretch.start
+        low, high = self._walls(stretch, after, stretch.end)
+        for day in self._dates(low // DAY_SECONDS, (high - 1) // DAY_SECONDS):
+            place = bisect_left(self._times, low - day * DAY_SECONDS)
+            if place < len(self._times) and (wall := day * DAY_SECONDS + self._times[place]) < high:
+                return wall - stretch.offset
+        return None
+
+    def _last(self, stretch: Stretch, after: int, until: int) -> int | None:
+        low, high = self._walls(stretch, after, until)
+        for day in self._dates_back((high - 1) // DAY_SECONDS, low // DAY_SECONDS):
+            place = bisect_left(self._times, high - day * DAY_SECONDS)
+            if place > 0 and (wall := day * DAY_SECONDS + self._times[place - 1]) >= low:
+                return wall - stretch.offset
+        return stretch.start if after < stretch.start <= until and self._makes_up(stretch) else None
+
+    def _number(self, stretch: Stretch, after: int, until: int) -> int:
+        total = self._matching(*self._walls(stretch, after, until))
+        if after < stretch.start <= until and self._makes_up(stretch):
+            wall = stretch.start + stretch.offset
+            total += not self._matching(wall, wall + 1)
+        return total
+
+    def _walls(self, stretch: Stretch, after: int, until: int) -> tuple[int, int]:
+        """The wall times of a stretch that count, as a half-open range."""
+        low = max(stretch.start, after + 1) + stretch.offset
+        high = min(stretch.end, until + 1) + stretch.offset
+        return max(low, stretch.shown) if self._fixed else low, high
+
+    def _makes_up(self, stretch: Stretch) -> bool:
+        """Whether the clock jumped over a fixed time when this stretch began."""
+        return self._fixed and self._matching(stretch.shown, stretch.start + stretch.offset) > 0
+
+    def _matching(self, low: int, high: int) -> int:
+        """How many wall times from `low` up to `high` match."""
+        if low >= high:
+            return 0
+        return sum(
+            bisect_left(self._times, high - day * DAY_SECONDS) - bisect_left(self._times, low - day * DAY_SECONDS)
+            for day in self._dates(low // DAY_SECONDS, (high - 1) // DAY_SECONDS)
+        )
+
+
+def parse(text: str) -> Cron:
+    """A cron expression, read and checked: whatever is wrong with it is an `InvalidSchedule` that says where."""
+    if not isinstance(text, str):
+        raise InvalidSchedule(f"A cron expression is a text, not {text!r}.", hint=cron_fields.FIVE)
+    return _parsed(text)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Cron:
+    expression = " ".join(cron_fields.split(text))
+    try:
+        fields = CronSim(expression, datetime(2000, 1, 1))
+    except CronSimError:
+        raise _never(text) from None
+    times = tuple(sorted(hour * 3600 + minute * 60 for hour in fields.hours for minute in fields.minutes))
+    minute, hour = expression.split()[:2]
+    cron = Cron(expression, fields, times, _fixed=not minute.startswith("*") and not hour.startswith("*"))
+    if next(cron._dates(_EVERY_CALENDAR.start, _EVERY_CALENDAR.stop), None) is None:
+        raise _never(text)
+    return cron
+
+
+def _never(text: str) -> InvalidSchedule:
+    return InvalidSchedule(
+        f"The cron expression {text!r} never fires: fields 3 to 5 name a date that no year has.",
+        hint="L as day of month is the last day of every month.",
+    )
+
+
+def _ordinal(number: int) -> str:
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"

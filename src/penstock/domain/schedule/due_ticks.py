@@ -1,0 +1,154 @@
+"""What is to be done about a schedule at a given moment: which ticks to make, which to pass over, what comes next.
+
+Nothing here asks a clock: `now` is an argument, and it is the store's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+
+from penstock.domain import payload
+from penstock.domain.definition import check_key, check_priority
+from penstock.domain.errors import InvalidInput, InvalidSchedule
+from penstock.domain.instant import SECOND, from_datetime
+from penstock.domain.schedule.recurrence import Rhythm, length, rhythm
+from penstock.domain.schedule.schedule import Missed, Schedule, ScheduleRow, Tick
+
+GRACE = 30 * SECOND
+"""A tick that is handled no later than this is on time; behind it somebody was away, and `missed` decides."""
+MOST_MADE_UP = 10_000
+"""The most that `missed_max` may be."""
+
+_OWNERS = ("code", "operator")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A tick for the store: made into a job, or passed over."""
+
+    tick: Tick
+    make: bool
+
+
+def following(schedule: Schedule, after: int) -> int | None:
+    """The schedule's first instant strictly after another; None: there is none to come."""
+    return _rhythm(schedule).next(after)
+
+
+def declared(schedule: Schedule, stored: ScheduleRow | None, now: int) -> Schedule:
+    """The schedule as it is to be saved, with its next tick.
+
+    A tick that has come and was not made yet stays, so that a restart loses none; a change of the rhythm, or a
+    schedule that was disabled, begins anew.
+    """
+    times = _rhythm(schedule)
+    if stored is None:
+        return replace(schedule, next_run_at=times.next(now))
+    waiting = stored.schedule.next_run_at
+    if waiting is not None and waiting <= now and stored.schedule.enabled and _rhythm(stored.schedule) == times:
+        return replace(schedule, next_run_at=waiting)
+    return replace(schedule, next_run_at=times.next(max(now, _mark(stored))))
+
+
+def plan(row: ScheduleRow, now: int, grace: int = GRACE) -> list[Turn]:
+    """The ticks that are due, in order, each to be made or passed over; the last one leads to the future.
+
+    The work does not grow with the number of ticks that are passed over: they are counted, not visited.
+    """
+    schedule, times = row.schedule, _rhythm(row.schedule)
+    first = schedule.next_run_at
+    if first is not None and first <= _mark(row):
+        first = times.next(_mark(row))
+    if first is None or first > now:
+        return []
+    newest = times.latest(now, first) or first
+    if now - first <= grace:
+        chosen = _newest(times, first, newest, grace // SECOND + 1, first)
+    elif schedule.missed is Missed.ALL:
+        chosen = _newest(times, first, newest, schedule.missed_max, _oldest(schedule, now))
+    elif schedule.missed is Missed.LATEST:
+        chosen = _newest(times, first, newest, 1, _oldest(schedule, now))
+    else:
+        chosen = _newest(times, first, newest, 1, now - grace)
+    made = chosen or [newest]
+    passed_over = _before(times, first, made[0])
+    follow = [*made[1:], times.next(newest)]
+    return [
+        Turn(
+            Tick(schedule.key, row.revision, instant, after, passed_over if number == 0 else 0),
+            make=bool(chosen),
+        )
+        for number, (instant, after) in enumerate(zip(made, follow, strict=True))
+    ]
+
+
+def due_at(schedule: Schedule, instant: int) -> int:
+    """When the job of a tick may start: its instant and the jitter, which is the same for everyone who asks."""
+    if not schedule.jitter:
+        return instant
+    drawn = blake2b(f"{schedule.key}\0{instant}".encode(), digest_size=8).digest()
+    return instant + (int.from_bytes(drawn, "big") * schedule.jitter >> 64)
+
+
+def check(schedule: Schedule) -> None:
+    """Refuse a schedule that cannot work, with an `InvalidSchedule` that names it."""
+    try:
+        # Not with the record itself: one that a store has must still be read, to be removed.
+        if schedule.key in (".", ".."):
+            raise InvalidSchedule("no URL can name it.", hint="Give it another key than . or ..")
+        check_key(schedule.definition_key)
+        if schedule.priority is not None:
+            check_priority(schedule.priority, "The job")
+        if not isinstance(payload.decode(schedule.params_text), dict):
+            raise InvalidSchedule("params must be a JSON object.", hint="Write {} for none.")
+        gap = _rhythm(schedule).shortest_gap()
+        _check_numbers(schedule, gap)
+    except InvalidInput as error:
+        raise InvalidSchedule(f"Schedule {schedule.key!r}: {error.message}", hint=error.hint) from error
+
+
+def _check_numbers(schedule: Schedule, gap: int | None) -> None:
+    if schedule.definition_version is not None and not 1 <= schedule.definition_version <= 2**31 - 1:
+        raise InvalidSchedule(f"version must be a positive integer, not {schedule.definition_version!r}.")
+    if not 1 <= schedule.missed_max <= MOST_MADE_UP:
+        raise InvalidSchedule(f"missed_max must be 1 to {MOST_MADE_UP}, not {schedule.missed_max!r}.")
+    if schedule.missed_window is not None and schedule.missed_window < SECOND:
+        raise InvalidSchedule(
+            "missed_window must be at least one second.", hint="Leave it out to make up for ticks of any age."
+        )
+    if gap is not None and schedule.jitter >= gap:
+        raise InvalidSchedule(
+            f"jitter must be less than the {length(gap)} between two ticks.", hint="Else a job could overtake the next."
+        )
+    if schedule.owner not in _OWNERS:
+        raise InvalidSchedule(f"owner is 'code' or 'operator', not {schedule.owner!r}.")
+
+
+def _rhythm(schedule: Schedule) -> Rhythm:
+    return rhythm(schedule.kind, schedule.expression, schedule.timezone)
+
+
+def _mark(row: ScheduleRow) -> int:
+    return -1 if row.last_scheduled_at is None else from_datetime(row.last_scheduled_at, "The mark")
+
+
+def _oldest(schedule: Schedule, now: int) -> int:
+    """The oldest instant that may still be made up for."""
+    return 0 if schedule.missed_window is None else now - schedule.missed_window
+
+
+def _newest(times: Rhythm, first: int, newest: int, most: int, oldest: int) -> list[int]:
+    """Up to `most` instants that end with `newest`, none before `oldest` or `first`, ascending."""
+    chosen: list[int] = []
+    instant: int | None = newest
+    while instant is not None and instant >= oldest and len(chosen) < most:
+        chosen.append(instant)
+        # `first` is due whatever the expression says by now: a zone's rules may have changed since it was computed.
+        instant = None if instant == first else times.latest(instant - 1, first) or first
+    return chosen[::-1]
+
+
+def _before(times: Rhythm, first: int, instant: int) -> int:
+    """How many due instants there are before one of them."""
+    return 0 if instant == first else 1 + times.count(first, instant - 1)

@@ -1,0 +1,1 @@
+"""Secret parameters: named, matched, masked, scrubbed."""

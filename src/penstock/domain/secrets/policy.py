@@ -1,0 +1,201 @@
+"""What must not be shown: secret parameters masked by their names, texts from outside made harmless.
+
+Parameters are masked where they are shown, and kept as they are: only the handler sees their values. What an attempt
+says is another matter: there the values themselves are looked for, see `scrubbing`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from penstock.domain.definition import Definition
+from penstock.domain.errors import InvalidInput
+from penstock.domain.secrets.declared import all_defaults, as_text, secret_defaults, secret_variables
+from penstock.domain.secrets.scrubbing import MASK as MASK
+from penstock.domain.secrets.scrubbing import NOTHING as NOTHING
+from penstock.domain.secrets.scrubbing import Scrubber as Scrubber
+from penstock.domain.secrets.scrubbing import secret_values as secret_values
+from penstock.domain.secrets.scrubbing import tokens, values_in
+
+DEFAULT_PATTERNS = (
+    "password", "passwd", "passphrase", "secret", "secrets", "secret_key", "token", "api_key", "access_key",
+    "private_key", "authorization", "credentials",
+)  # fmt: skip
+"""A key that ends with one of these words is taken for the name of a secret, wherever it stands."""
+
+_MASKED = json.dumps(MASK)
+_WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\W_]+")
+_PATTERN = re.compile(r"\w+(?:[-. ]\w+)*\Z")
+_DANGEROUS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class SecretPolicy:
+    """By which names secrets are known that no definition has declared; words, without regard to case."""
+
+    patterns: tuple[str, ...] = DEFAULT_PATTERNS
+
+    def __post_init__(self) -> None:
+        for each in self.patterns:
+            if not isinstance(each, str) or not _PATTERN.match(each) or not _words(each):
+                raise InvalidInput(
+                    f"{each!r:.80} cannot be a pattern of secret names.", hint="Use words, such as api_key."
+                )
+
+    def mask(self, fields: Sequence[str], text: str) -> str:
+        """Parameters of a definition with these secret fields, as they may be shown."""
+        return mask_params(text, fields, self.patterns)
+
+    def schema(self, fields: Sequence[str], text: str) -> str:
+        """The JSON Schema of a definition with these secret fields, as it may be shown: without their defaults."""
+        if '"default"' not in text:
+            return text
+        schema = json.loads(text)
+        secret = {id(part) for part in secret_defaults(schema, fields, self.is_secret)}
+        return as_text(self._without_defaults(schema, secret))
+
+    def is_secret(self, name: str) -> bool:
+        """Whether this is the name of a secret."""
+        return _Names.of(self.patterns).hide(name)
+
+    def scrubber(self, fields: Sequence[str], params: str, known: Scrubber = NOTHING) -> Scrubber:
+        """Takes the values out of texts that these parameters have in secret fields, and under names of secrets; and
+        the `known` ones."""
+        found = self._values(fields, params)
+        if not found:
+            return known
+        return Scrubber(known.values | found if known else found)
+
+    def declared(self, definition: Definition, environment: Mapping[str, str]) -> Scrubber:
+        """Takes out what is secret of a definition before any job of it: defaults of its secret parameters, and
+        variables of the `environment` that its jobs see."""
+        schema = json.loads(definition.schema or "{}")
+        fields = definition.secret_fields
+        found = secret_variables(environment, definition.secret_environment, self.is_secret)
+        for part in secret_defaults(schema, fields, self.is_secret):
+            found |= values_in(as_text(part["default"]))
+        for default in all_defaults(schema):
+            found |= self._values((), as_text(default))
+        return Scrubber(found) if found else NOTHING
+
+    def _values(self, fields: Sequence[str], text: str) -> set[str]:
+        names = _Names.of(self.patterns)
+        if not fields and not names.may_be_in(text):
+            return set()
+        spans = _secret_spans(text, frozenset(fields), names)
+        return {value for start, end in spans for value in values_in(text[start:end])}
+
+    def _without_defaults(self, schema: Any, secret: set[int]) -> Any:
+        """A JSON Schema without the defaults of these parts of it, and with secrets in others masked."""
+        if isinstance(schema, list):
+            return [self._without_defaults(each, secret) for each in schema]
+        if not isinstance(schema, dict):
+            return schema
+        shown = {name: self._without_defaults(each, secret) for name, each in schema.items() if name != "default"}
+        if "default" in schema and id(schema) not in secret:
+            shown["default"] = json.loads(self.mask((), json.dumps(schema["default"])))
+        return shown
+
+
+def mask_params(text: str, fields: Sequence[str] = (), patterns: Sequence[str] = DEFAULT_PATTERNS) -> str:
+    """JSON text with secret values masked: those of `fields` of the outermost object, and those of every key,
+    however deep, that ends with a pattern. Everything else stays as it is, to the letter."""
+    names = _Names.of(tuple(patterns))
+    if "\\" not in text and not any(f'"{name}"' in text for name in fields) and not names.may_be_in(text):
+        return text
+    parts: list[str] = []
+    done = 0
+    for start, end in _secret_spans(text, frozenset(fields), names):
+        parts += text[done:start], _MASKED
+        done = end
+    return "".join([*parts, text[done:]]) if parts else text
+
+
+def neutralise(text: str) -> str:
+    """A text from outside on one line, without what steers a terminal or turns the order of letters round."""
+    return text if text.isascii() and text.isprintable() else _DANGEROUS.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    mark = found.group()
+    number = ord(mark)
+    return _SHORT.get(mark) or (f"\\x{number:02x}" if number < 256 else f"\\u{number:04x}")
+
+
+class _Names:
+    """Tells the names of secrets from others."""
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        each = [[re.escape(word) for word in _words(pattern)] for pattern in patterns]
+        self._exactly = re.compile("(?:^|_)(?:" + "|".join("_?".join(words) for words in each) + r")_?\d*\Z")
+        self._roughly = re.compile("|".join(r"[\W_]*".join(words) for words in each), re.IGNORECASE)
+        longest = {max(_words(pattern), key=len) if pattern.isascii() else "" for pattern in patterns}
+        self._hints = [word for word in longest if not any(other in word for other in longest - {word})]
+        """One of these stands in every text of plain letters that the expression finds something in."""
+        self._any = bool(patterns)
+        self._known: dict[str, bool] = {}
+
+    @staticmethod
+    @lru_cache(maxsize=16)
+    def of(patterns: tuple[str, ...]) -> _Names:
+        return _Names(patterns)
+
+    def may_be_in(self, text: str) -> bool:
+        """Whether a text can hold a name of a secret at all; quick, and never wrong when it says no."""
+        if text.isascii():
+            # Looking for a few words is many times faster than the expression, which nearly always finds nothing.
+            small = text.lower()
+            if not any(hint in small for hint in self._hints):
+                return False
+        return self._any and self._roughly.search(text) is not None
+
+    def hide(self, name: str) -> bool:
+        if not self._any:
+            return False
+        verdict = self._known.get(name)
+        if verdict is None:
+            verdict = self._exactly.search("_".join(_words(name))) is not None
+            if len(self._known) < 1_000 and len(name) < 100:
+                self._known[name] = verdict
+        return verdict
+
+
+def _words(name: str) -> list[str]:
+    """The words of a name in small letters: accessToken, ACCESS_TOKEN and access-token have the same ones."""
+    return [word for word in _WORD_ENDS.sub("_", name).lower().split("_") if word]
+
+
+def _secret_spans(text: str, fields: frozenset[str], names: _Names) -> Iterator[tuple[int, int]]:
+    """Where the values of secrets begin and end."""
+    depth = 0
+    name = ""
+    named = False
+    """The next token is the value of a secret, or begins it."""
+    inside: tuple[int, int] | None = None
+    """Where the object or list that is the value of a secret begins, and how deep it lies."""
+    for token in tokens(text):
+        mark = text[token.start()]
+        if mark in "{[":
+            if named and inside is None:
+                inside = token.start(), depth
+            named = False
+            depth += 1
+        elif mark in "}]":
+            depth -= 1
+            if inside is not None and inside[1] == depth:
+                yield inside[0], token.end()
+                inside = None
+        elif mark == ":":
+            key = json.loads(name) if "\\" in name else name[1:-1]
+            named = inside is None and ((depth == 1 and key in fields) or names.hide(key))
+        elif mark != ",":
+            if named:
+                yield token.span()
+            named = False
+            name = token.group()

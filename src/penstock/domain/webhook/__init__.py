@@ -1,0 +1,1 @@
+"""Webhooks: endpoints, settings, URLs, signatures."""

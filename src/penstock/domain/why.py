@@ -1,0 +1,191 @@
+"""Why a job stands where it stands: from the facts of a store to sentences for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from penstock.domain.definition import Pause, Retirement
+from penstock.domain.instant import maybe_datetime, to_datetime
+from penstock.domain.states import PENDING, Status
+from penstock.domain.worker_config import Disabled
+
+MOST_HOLDERS = 5
+"""How many of the jobs that hold a slot are named."""
+MOST_AHEAD = 1000
+"""How far the jobs in front of one are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One thing that keeps a job from running, or what it does instead."""
+
+    code: str
+    message: str
+    until: datetime | None = None
+    """When it ends by itself, where that is known."""
+    by: str | None = None
+    """Who it is: the person who paused, the worker that runs it, those that cannot load it, or the jobs in front of it;
+    several are parted by commas."""
+
+
+@dataclass(frozen=True, slots=True)
+class Full:
+    """A limit that has no room: how many it lets run, how many hold it now, and some of these."""
+
+    limit: int
+    taken: int
+    holders: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a store knows of a job and of what stands around it."""
+
+    definition: str
+    version: int
+    status: Status
+    now: int
+    due_at: int
+    outcome: Status | None = None
+    worker: str | None = None
+    started_at: int | None = None
+    finished_at: int | None = None
+    cancel_at: int | None = None
+    put_off: bool = False
+    """A rate limit has given it a later time."""
+    disabled: Disabled | None = None
+    system_pause: Pause | None = None
+    pause: Pause | None = None
+    retired: Retirement | None = None
+    served: bool = True
+    versions: Sequence[int] = ()
+    """The versions of its definition that live workers have loaded."""
+    failing: Sequence[str] = ()
+    """Live workers that cannot start their application; any of them might run it."""
+    concurrency: Full | None = None
+    key: str | None = None
+    key_slots: Full | None = None
+    next_token: int | None = None
+    """When its rate lets it start; None: now."""
+    ahead: int = 0
+
+
+def reasons(facts: Facts) -> list[Reason]:
+    """All that keeps a waiting job from running; for any other the one thing that it does."""
+    if facts.status not in PENDING:
+        return [_standing(facts)]
+    found = [*_not_yet(facts), *_disabled(facts), *_paused(facts), *_retired(facts), *_unserved(facts), *_full(facts)]
+    return found or [_behind(facts)]
+
+
+def _standing(facts: Facts) -> Reason:
+    match facts.status:
+        case Status.RUNNING if facts.started_at is None:
+            text = f"Worker {facts.worker} has claimed it and will start it when it has a slot."
+            return Reason("running", text, by=facts.worker)
+        case Status.RUNNING:
+            return Reason("running", f"It runs on worker {facts.worker}{_since(facts.started_at)}.", by=facts.worker)
+        case Status.CANCELLING:
+            text = f"It was asked to stop{_since(facts.cancel_at, at='at')} and has not ended yet."
+            return Reason("cancelling", text, by=facts.worker)
+        case Status.REVIEW_NEEDED:
+            return Reason("review_needed", "It waits for a person to approve or reject it.")
+        case _:
+            ending = facts.outcome or facts.status
+            return Reason("ended", f"It has ended{_since(facts.finished_at, at='at')}: {ending}.")
+
+
+def _not_yet(facts: Facts) -> list[Reason]:
+    if facts.status is Status.SCHEDULED and facts.due_at > facts.now:
+        due = to_datetime(facts.due_at)
+        if facts.put_off:
+            return [_rate_limited(facts, facts.due_at)]
+        return [Reason("not_due", f"It is not due before {_time(facts.due_at)}.", until=due)]
+    if facts.next_token is not None:
+        return [_rate_limited(facts, facts.next_token)]
+    return []
+
+
+def _rate_limited(facts: Facts, until: int) -> Reason:
+    text = f"The rate limit of {facts.definition!r} lets it start at {_time(until)} at the earliest."
+    return Reason("rate_limited", text, until=to_datetime(until))
+
+
+def _disabled(facts: Facts) -> list[Reason]:
+    if (disabled := facts.disabled) is None:
+        return []
+    text = f"Workers take no jobs: {disabled.by} has disabled them in the worker configuration."
+    return [Reason("disabled", text, by=disabled.by)]
+
+
+def _paused(facts: Facts) -> list[Reason]:
+    found = []
+    for code, what, pause in (
+        ("system_paused", "The whole system", facts.system_pause),
+        ("paused", f"Definition {facts.definition!r}", facts.pause),
+    ):
+        if pause is not None:
+            end = "until somebody resumes it" if pause.until is None else f"until {_time(pause.until)}"
+            why = f": {pause.reason.rstrip('.')}" if pause.reason else ""
+            text = f"{what} is paused by {pause.by} {end}{why}."
+            found.append(Reason(code, text, until=maybe_datetime(pause.until), by=pause.by))
+    return found
+
+
+def _retired(facts: Facts) -> list[Reason]:
+    if (retired := facts.retired) is None:
+        return []
+    text = f"{retired.by} has retired definition {facts.definition!r} at {_time(retired.at)}: no code declares it."
+    return [Reason("retired", text, by=retired.by)]
+
+
+def _unserved(facts: Facts) -> list[Reason]:
+    if facts.served:
+        return []
+    there = ", ".join(map(str, facts.versions))
+    rest = f"; version {there} is served" if there else " in any version"
+    text = f"No live worker has {facts.definition!r} version {facts.version} loaded{rest}."
+    if facts.failing:
+        some = "Worker" if len(facts.failing) == 1 else "Workers"
+        text += f" {some} {', '.join(facts.failing)} cannot start its application."
+    return [Reason("no_worker", text, by=",".join(facts.failing) or None)]
+
+
+def _full(facts: Facts) -> list[Reason]:
+    found = []
+    if (full := facts.concurrency) is not None:
+        text = f"{facts.definition!r} may run {full.limit} at once, and {_holders(full)}."
+        found.append(Reason("concurrency_full", text, by=_names(full)))
+    if (full := facts.key_slots) is not None:
+        text = f"Concurrency key {facts.key!r} lets {full.limit} through at once, and {_holders(full)}."
+        found.append(Reason("key_full", text, by=_names(full)))
+    return found
+
+
+def _behind(facts: Facts) -> Reason:
+    if not facts.ahead:
+        return Reason("behind", "It is next: nothing that workers serve stands before it.")
+    count = f"{facts.ahead} or more jobs stand" if facts.ahead >= MOST_AHEAD else f"{facts.ahead} jobs stand"
+    return Reason("behind", f"{'1 job stands' if facts.ahead == 1 else count} before it.")
+
+
+def _holders(full: Full) -> str:
+    if not full.holders:
+        return "the next sweep will look whether there is room"
+    more = full.taken - len(full.holders)
+    others = f" and {more} more" if more > 0 else ""
+    return f"these hold it: {', '.join(full.holders)}{others}"
+
+
+def _names(full: Full) -> str | None:
+    return ",".join(full.holders) or None
+
+
+def _since(instant: int | None, at: str = "since") -> str:
+    return "" if instant is None else f" {at} {_time(instant)}"
+
+
+def _time(instant: int) -> str:
+    return to_datetime(instant).isoformat(timespec="seconds")

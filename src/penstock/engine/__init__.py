@@ -1,1 +1,0 @@
-"""The doers: what claims jobs, runs them, and looks after those that others left behind. They speak only to ports."""

@@ -1,0 +1,1 @@
+"""Runs a handler to its outcome: context, phases, coroutines, captured log records."""

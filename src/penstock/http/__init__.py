@@ -1,0 +1,1 @@
+"""HTTP in, the same library calls out; `penstock.http.application.create` makes the ASGI application."""

@@ -1,0 +1,155 @@
+"""What the server says when it will not: one shape, a stable code for each kind."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+
+from penstock.domain import errors
+from penstock.domain.errors import PenstockError
+from penstock.domain.hints import Reader, hint_for
+
+log: logging.Logger = logging.getLogger("penstock.http")
+
+CODES: dict[str, tuple[int, str]] = {
+    "malformed": (400, "The request is not well-formed."),
+    "unauthenticated": (401, "No valid token was given."),
+    "forbidden": (403, "The token's role does not allow this."),
+    "not_found": (404, "There is no such thing, or it is gone."),
+    "method_not_allowed": (405, "The route does not know this method."),
+    "not_acceptable": (406, "The answer cannot be given in a form that was asked for."),
+    "timeout": (408, "The request was not sent in time."),
+    "conflict": (409, "It is not in a state that allows this."),
+    "idempotency_conflict": (409, "The idempotency key was used before with other parameters."),
+    "feed_gone": (410, "Events after this cursor were deleted already."),
+    "revision_conflict": (412, "Somebody else has changed it since it was read."),
+    "too_large": (413, "The request is larger than the server takes."),
+    "target_too_long": (414, "Path and query are longer than the server takes."),
+    "unsupported_media_type": (415, "Bodies must be application/json, not compressed."),
+    "misdirected": (421, "The server is not known by the name that the request was sent to."),
+    "invalid_request": (422, "A field or query parameter is wrong or unknown."),
+    "invalid_params": (422, "The parameters do not fit the definition, or are not the JSON that is kept."),
+    "invalid_schedule": (422, "The schedule cannot be used."),
+    "rate_limited": (429, "Too many requests; the header Retry-After says when to come back."),
+    "headers_too_large": (431, "The headers are larger than the server takes."),
+    "internal": (500, "A fault of the server's own; its log has the request id."),
+    "unavailable": (503, "The store does not answer now; the same request may be made again."),
+    "too_many_streams": (503, "The server has as many open streams as it takes."),
+    "store_full": (507, "The store has no room left; nothing was written."),
+}
+"""Every code that an error can have, with its status and what it means."""
+
+_BY_STATUS = {400: "malformed", 404: "not_found", 405: "method_not_allowed", 406: "not_acceptable", 413: "too_large"}
+READER = "penstock-reader"
+"""The header by which the command line says that hints should name commands."""
+_LATER = {"Retry-After": "1"}
+
+
+class Refusal(HTTPException):
+    """An answer that is an error; raised wherever a request cannot be served."""
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        hint: str = "",
+        details: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(CODES[code][0], message, dict(headers or {}))
+        self.code = code
+        self.hint = hint
+        self.details: dict[str, Any] = dict(details or {})
+
+    def answer(self, reader: Reader = "http") -> Response:
+        hint = hint_for(reader, self.hint)
+        return error_response(self.code, self.detail, hint, self.details, self.headers)
+
+
+def refusal_of(error: PenstockError) -> Refusal:
+    """An error of the library as an answer."""
+    code = error.code if error.code in CODES else "internal"
+    details: dict[str, Any] = {}
+    if isinstance(error, errors.InvalidPayload):
+        details["path"] = error.path
+    if isinstance(error, errors.NotFound):
+        details |= {"kind": error.kind, "name": error.name[:200]}
+    if isinstance(error, errors.Conflict) and error.job_id is not None:
+        details["jobId"] = error.job_id
+    headers = _LATER if code == "unavailable" else {"WWW-Authenticate": "Bearer"} if code == "unauthenticated" else None
+    return Refusal(code, error.message, hint=error.hint, details=details, headers=headers)
+
+
+def error_response(
+    code: str,
+    message: str,
+    hint: str = "",
+    details: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """The one shape of every error."""
+    body = {"error": {"code": code, "message": message, "hint": hint, "details": dict(details or {})}}
+    # What came in by a header may hold what UTF-8 cannot.
+    text = json.dumps(body, ensure_ascii=False).encode(errors="replace")
+    return Response(text, CODES[code][0], dict(headers or {}), "application/json")
+
+
+def reader_of(request: Request) -> Reader:
+    """Who reads the hints of an answer, as the request says: the command line, the client in Python, or a program."""
+    said = request.headers.get(READER)
+    return "cli" if said == "cli" else "python" if said == "python" else "http"
+
+
+async def answer_refusal(request: Request, error: Exception) -> Response:
+    """The exception handler for everything that is raised on purpose."""
+    reader = reader_of(request)
+    if isinstance(error, Refusal):
+        return error.answer(reader)
+    if isinstance(error, PenstockError):
+        found = refusal_of(error)
+        if found.code == "internal":
+            log.error("unexpected %s: %s", type(error).__name__, error)
+        return found.answer(reader)
+    if isinstance(error, HTTPException):
+        code = _BY_STATUS.get(error.status_code, "malformed" if error.status_code < 500 else "internal")
+        headers = {**(error.headers or {}), "Allow": _allowed(request)} if error.status_code == 405 else error.headers
+        return error_response(code, _said(error, request), headers=headers)
+    raise error
+
+
+async def answer_fault(request: Request, _: Exception) -> Response:
+    """The exception handler for what nobody has foreseen; the guard has it in its log."""
+    return fault(request.state.request_id)
+
+
+def fault(request_id: str) -> Response:
+    """The answer to a request that met a fault of the server's own."""
+    # The text of an error may hold what must not be told; the log has the place.
+    return error_response("internal", "The server could not answer.", f"Its log has the request id {request_id}.")
+
+
+def _allowed(request: Request) -> str:
+    """The methods of all routes that have the path of a request."""
+    found: set[str] = set()
+    for included in request.app.router.routes:
+        router = getattr(included, "original_router", None)
+        for route in [included] if router is None else router.routes:
+            if route.matches(request.scope)[0] is not Match.NONE:
+                found |= getattr(route, "methods", None) or set()
+    return ", ".join(sorted(found))
+
+
+def _said(error: HTTPException, request: Request) -> str:
+    if error.status_code == 404:
+        return f"There is no route {request.url.path[:200]!r}."
+    if error.status_code == 405:
+        return f"{request.url.path[:200]!r} does not know the method {request.method[:20]!r}."
+    return str(error.detail)

@@ -1,0 +1,95 @@
+"""Jobs as they go out: secret parameters masked, everything else as it is stored."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Sequence
+
+from penstock.app import Penstock
+from penstock.domain.job import Job
+from penstock.domain.job_json import iso, job_text, phases_text, review_text
+from penstock.domain.phases import ONLY, all_phases
+from penstock.domain.secrets.policy import SecretPolicy
+from penstock.operations.secret_search import refuse_secret_names
+from penstock.storage.commands import admin
+from penstock.storage.commands import jobs as verbs
+
+_FRESH = 5.0
+"""For so many seconds the secret fields of the definitions are not read again."""
+
+
+class Shaper:
+    """Knows which parameters of which definition are secret."""
+
+    def __init__(self, app: Penstock, policy: SecretPolicy) -> None:
+        self._app = app
+        self._policy = policy
+        self._fields: dict[tuple[str, int], tuple[str, ...]] = {}
+        """Of definitions that cannot be read nobody knows it; they are not here."""
+        self._phases: dict[tuple[str, int], tuple[str, ...]] = {}
+        self._read_at = -_FRESH
+
+    async def learn(self, jobs: Iterable[Job]) -> None:
+        """Read the definitions, when they have not been for a while or one of these jobs' is unknown."""
+        await self._refresh({(job.definition_key, job.definition_version) for job in jobs})
+
+    def refuse_secrets(self, names: Iterable[str]) -> None:
+        """Refuse to search by parameters that have the names of secrets."""
+        refuse_secret_names(names, self._policy)
+
+    def params(self, key: str, version: int, text: str) -> str:
+        """Parameters as they may be shown."""
+        return self._shown(self._fields.get((key, version)), text)
+
+    def job(self, job: Job, **more: str | None) -> str:
+        """A job as JSON text; `learn` has been told of it."""
+        return job_text(job, params=self.params(job.definition_key, job.definition_version, job.params_text), **more)
+
+    async def schedule_params(self, key: str, version: int | None, text: str) -> str:
+        """Parameters of a schedule as they may be shown: what is secret in any version that may run is not."""
+        if not self._versions(key, version):
+            self._read_at = -_FRESH
+        await self._refresh(set())
+        known = self._versions(key, version)
+        return self._shown([name for pair in known for name in self._fields[pair]] if known else None, text)
+
+    async def phases(self, jobs: Sequence[Job]) -> dict[str, str]:
+        """The phases of jobs as JSON text, by id; `learn` has been told of them."""
+        names = {job.id: self._phases.get((job.definition_key, job.definition_version), (ONLY,)) for job in jobs}
+        several = [job_id for job_id, each in names.items() if len(each) > 1]
+        kept = await self._app.store.arun(verbs.phases_of(several)) if several else {}
+        return {job.id: phases_text(all_phases(job, names[job.id], kept.get(job.id, ()))) for job in jobs}
+
+    async def detail(self, job_id: str) -> str:
+        """A job with its phases, its reviews and its worker's lease."""
+        job = await self._app.aread_job(job_id)
+        await self.learn([job])
+        # As far as they are known: a definition that cannot be read keeps no job from being shown.
+        phases = (await self.phases([job]))[job.id]
+        reviews = await self._app.store.arun(admin.reviews(job.id))
+        worker = None
+        if job.worker_id is not None:
+            worker = next((each for each in await self._app.aworkers() if each.id == job.worker_id), None)
+        return self.job(
+            job,
+            phases=phases,
+            reviews=f"[{','.join(map(review_text, reviews))}]",
+            heartbeatAt=json.dumps(None if worker is None else iso(worker.heartbeat_at)),
+            leaseExpiresAt=json.dumps(None if worker is None else iso(worker.lease_expires_at)),
+        )
+
+    async def _refresh(self, wanted: set[tuple[str, int]]) -> None:
+        if time.monotonic() - self._read_at < _FRESH and wanted <= self._fields.keys():
+            return
+        rows = [row for row in await self._app.store.arun(admin.definitions()) if row.error is None]
+        self._fields = {(row.definition.key, row.definition.version): row.definition.secret_fields for row in rows}
+        self._phases = {(row.definition.key, row.definition.version): row.definition.phases for row in rows}
+        self._read_at = time.monotonic()
+
+    def _versions(self, key: str, version: int | None) -> list[tuple[str, int]]:
+        return [pair for pair in self._fields if pair[0] == key and version in (None, pair[1])]
+
+    def _shown(self, fields: Sequence[str] | None, text: str) -> str:
+        """What is shown of parameters with these secret fields; nothing while nobody knows which are."""
+        return self._policy.mask(list(json.loads(text)) if fields is None else fields, text)

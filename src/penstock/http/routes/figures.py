@@ -1,0 +1,86 @@
+"""`/v1/stats`, `/v1/errors` and `/v1/alerts`: how it goes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from penstock.domain import stats as figures
+from penstock.domain.access import Role
+from penstock.domain.alerts import StoredAlert
+from penstock.domain.job_json import iso, listed, spliced
+from penstock.http import answers
+from penstock.http.authentication import Call
+from penstock.http.paging import seq_of
+from penstock.http.routing import Route, endpoint, json_text
+from penstock.http.schemas import figures as shapes
+from penstock.http.schemas.base import Moment, PageLimit, Truth
+
+router: APIRouter = APIRouter(route_class=Route)
+
+
+@endpoint(router, "GET", "/v1/stats", role=Role.VIEWER, answer=shapes.Stats)
+async def get_stats(
+    call: Call,
+    since: Annotated[
+        Moment | None, Query(description="An hour ago by default, 90 days at most; beyond a day, `minutes` are hours.")
+    ] = None,
+) -> Response:
+    """How many jobs stand where, and what happened since a time."""
+    return json_text(await answers.stats(call.app, since))
+
+
+@endpoint(router, "GET", "/v1/errors", role=Role.VIEWER, answer=shapes.ErrorList)
+async def list_errors(
+    call: Call,
+    since: Annotated[Moment | None, Query(description="A day ago by default.")] = None,
+    limit: Annotated[PageLimit, Query()] = 50,
+    cursor: Annotated[str | None, Query()] = None,
+) -> Response:
+    """Failures, those that look alike together; `/v1/jobs?fingerprint=` lists the jobs of one."""
+    found = await call.app.aerrors(since=since, limit=limit, cursor=cursor)
+    texts = [_error_text(each) for each in found.errors]
+    return json_text(listed("errors", texts, nextCursor=found.next_cursor, capped=found.capped))
+
+
+@endpoint(router, "GET", "/v1/alerts", role=Role.VIEWER, answer=shapes.AlertList)
+async def list_alerts(call: Call) -> Response:
+    """What somebody should look at now."""
+    return json_text(await answers.alerts(call.app))
+
+
+@endpoint(router, "GET", "/v1/alerts/history", role=Role.VIEWER, answer=shapes.AlertHistory)
+async def list_past_alerts(
+    call: Call,
+    cleared: Annotated[
+        Truth | None, Query(description="Only those that were cleared, or only those that stand.")
+    ] = None,
+    limit: Annotated[PageLimit, Query()] = 100,
+    cursor: Annotated[str | None, Query()] = None,
+) -> Response:
+    """The alerts that were raised, the newest first."""
+    found = await call.app.aalert_history(cleared=cleared, limit=limit, before=seq_of(cursor, "alerts"))
+    following = str(found[-1].seq) if len(found) == limit else None
+    return json_text(listed("alerts", [_past_alert_text(each) for each in found], nextCursor=following))
+
+
+def _error_text(found: figures.ErrorGroup) -> str:
+    facts = {
+        "fingerprint": found.fingerprint,
+        "definitionKey": found.definition_key,
+        "type": found.error_type,
+        "message": found.error,
+        "jobs": found.jobs,
+        "attempts": found.attempts,
+        "firstAt": iso(found.first_at),
+        "lastAt": iso(found.last_at),
+        "jobId": found.job_id,
+    }
+    return spliced(facts, {})
+
+
+def _past_alert_text(found: StoredAlert) -> str:
+    told = {"seq": found.seq, "raisedAt": iso(found.raised_at), "clearedAt": iso(found.cleared_at)}
+    return spliced({**answers.alert_facts(found.alert), **told}, {})

@@ -1,0 +1,258 @@
+"""`/v1/schedules`: what runs by itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.definitions.schedule_options import ScheduleFacts
+from penstock.domain.access import Role
+from penstock.domain.errors import Conflict, InvalidSchedule, NotFound, RevisionConflict
+from penstock.domain.hints import Hint
+from penstock.domain.instant import SECOND, maybe_datetime, to_datetime
+from penstock.domain.job import Created
+from penstock.domain.job_json import created_text, iso, listed, spliced
+from penstock.domain.schedule.preview import Preview
+from penstock.domain.schedule.schedule import ScheduleRow
+from penstock.http.answers import pause_facts
+from penstock.http.authentication import Call, Caller
+from penstock.http.paging import page
+from penstock.http.revisions import TAGGED, Expected, etag
+from penstock.http.routing import Route, endpoint, json_text
+from penstock.http.schemas import schedules as shapes
+from penstock.http.schemas.base import PageLimit
+from penstock.http.schemas.definitions import PauseAsked
+from penstock.http.schemas.jobs import JobStarted
+
+router: APIRouter = APIRouter(route_class=Route)
+_APART = frozenset({"key", "definition_key", "kind", "expression"})
+
+
+@endpoint(
+    router, "POST", "/v1/schedules", role=Role.ADMIN, answer=shapes.Schedule, status=201, also={201: TAGGED},
+    refusals=("not_found", "conflict", "invalid_params", "invalid_schedule"),
+)  # fmt: skip
+async def create_schedule(request: Request, call: Call, asked: shapes.ScheduleAsked) -> Response:
+    """Make a schedule; a key that is there already is a conflict."""
+    try:
+        row = await call.app.asave_schedule(asked.key, asked.definition_key, revision=0, by=call.by, **_facts(asked))
+    except RevisionConflict:
+        raise Conflict(
+            f"Schedule {asked.key!r} is there already.",
+            hint=Hint(
+                "Call change_schedule(key, …) to change it.",
+                cli="`penstock schedules edit KEY` changes it.",
+                http="PUT replaces it, PATCH changes it.",
+            ),
+        ) from None
+    return await _told(call, row, 201, _location(request, row.schedule.key))
+
+
+@endpoint(router, "GET", "/v1/schedules", role=Role.VIEWER, answer=shapes.ScheduleList)
+async def list_schedules(
+    call: Call,
+    limit: Annotated[PageLimit, Query()] = 100,
+    cursor: Annotated[str | None, Query()] = None,
+) -> Response:
+    """All schedules, by key."""
+    rows, following = page(await call.app.aschedules(), lambda row: row.schedule.key, limit, cursor)
+    texts = [await _text(call, row) for row in rows]
+    return json_text(listed("schedules", texts, nextCursor=following))
+
+
+@endpoint(
+    router, "POST", "/v1/schedules/preview", role=Role.VIEWER, answer=shapes.Preview, refusals=("invalid_schedule",)
+)
+async def preview_expression(call: Call, asked: shapes.PreviewAsked) -> Response:
+    """When a schedule would tick, before it is made."""
+    facts = ScheduleFacts(timezone=asked.timezone, **_when(asked.kind, asked.expression))
+    return _previewed(await call.app.apreview_facts(asked.count, **facts))
+
+
+@endpoint(
+    router, "GET", "/v1/schedules/{key:key}/preview", role=Role.VIEWER, answer=shapes.Preview,
+    refusals=("not_found", "invalid_schedule"),
+)  # fmt: skip
+async def preview_schedule(call: Call, key: str, count: Annotated[shapes.PreviewCount, Query()] = 10) -> Response:
+    """When a schedule ticks next; fewer than asked for when it ends before."""
+    return _previewed(await call.app.apreview_schedule(key, count))
+
+
+@endpoint(
+    router, "GET", "/v1/schedules/{key:key}/ticks", role=Role.VIEWER, answer=shapes.TickList, refusals=("not_found",)
+)
+async def list_ticks(call: Call, key: str, limit: Annotated[PageLimit, Query()] = 50) -> Response:
+    """What became of the newest ticks of a schedule."""
+    ticks = await call.app.aschedule_ticks(key, limit)
+    return json_text(listed("ticks", [_tick_text(each) for each in ticks]))
+
+
+@endpoint(
+    router, "POST", "/v1/schedules/{key:key}/pause", role=Role.ADMIN, answer=shapes.Schedule, also={200: TAGGED},
+    refusals=("not_found",),
+)  # fmt: skip
+async def pause_schedule(call: Call, key: str, asked: PauseAsked) -> Response:
+    """Make no job of a schedule until it is resumed, or until a time; ticks meanwhile are passed over."""
+    await call.app.apause_schedule(key, asked.reason, until=asked.until, by=call.by)
+    return await _told(call, await call.app.aget_schedule(key))
+
+
+@endpoint(
+    router, "POST", "/v1/schedules/{key:key}/resume", role=Role.ADMIN, answer=shapes.Schedule, also={200: TAGGED},
+    refusals=("not_found", "invalid_schedule"),
+)  # fmt: skip
+async def resume_schedule(call: Call, key: str) -> Response:
+    """Let a paused schedule go on with its next tick."""
+    await call.app.aresume_schedule(key, by=call.by)
+    return await _told(call, await call.app.aget_schedule(key))
+
+
+@endpoint(
+    router, "POST", "/v1/schedules/{key:key}/trigger", role=Role.ADMIN, answer=JobStarted, status=201,
+    refusals=("not_found", "conflict", "invalid_params", "invalid_schedule"),
+)  # fmt: skip
+async def trigger_schedule(request: Request, call: Call, key: str) -> Response:
+    """Make a job of a schedule now, beside its ticks."""
+    made = await call.app.atrigger_schedule(key, by=call.by)
+    headers = {"Location": f"{request.scope.get('root_path', '')}/v1/jobs/{made.id}"}
+    return json_text(created_text(Created(made.id, made.status, made.created)), 201, headers)
+
+
+@endpoint(
+    router, "GET", "/v1/schedules/{key:whole}", role=Role.VIEWER, answer=shapes.Schedule, also={200: TAGGED},
+    refusals=("not_found",),
+)  # fmt: skip
+async def get_schedule(call: Call, key: str) -> Response:
+    """One schedule. A key may hold `/`, which may be quoted as `%2F`."""
+    return await _told(call, await call.app.aget_schedule(key))
+
+
+@endpoint(
+    router, "PUT", "/v1/schedules/{key:whole}", role=Role.ADMIN, answer=shapes.Schedule,
+    also={200: TAGGED, 201: {"model": shapes.Schedule, "description": "It was not there before.", **TAGGED}},
+    refusals=("not_found", "invalid_params", "invalid_schedule", "revision_conflict"),
+)  # fmt: skip
+async def replace_schedule(
+    request: Request, call: Call, key: str, asked: shapes.ScheduleReplaced, expected: Expected
+) -> Response:
+    """Make a schedule, or replace all that it says; its pause stays. It is an operator's then."""
+    try:
+        await call.app.aget_schedule(key)
+        new = False
+    except NotFound:
+        new = True
+    row = await call.app.asave_schedule(key, asked.definition_key, revision=expected, by=call.by, **_facts(asked))
+    return await _told(call, row, 201 if new else 200, _location(request, key) if new else {})
+
+
+@endpoint(
+    router, "PATCH", "/v1/schedules/{key:whole}", role=Role.ADMIN, answer=shapes.Schedule, also={200: TAGGED},
+    refusals=("not_found", "invalid_params", "invalid_schedule", "revision_conflict"),
+)  # fmt: skip
+async def change_schedule(call: Call, key: str, asked: shapes.SchedulePatch, expected: Expected) -> Response:
+    """Change some of what a schedule says. It is an operator's then, also if code declared it."""
+    changes = _given(asked)
+    if asked.expression is not None:
+        kind = asked.kind or (await call.app.aget_schedule(key)).schedule.kind
+        changes.update(_when(kind, asked.expression))
+    elif asked.kind is not None:
+        raise InvalidSchedule("A kind needs an expression.", hint="Give both.")
+    return await _told(call, await call.app.achange_schedule(key, revision=expected, by=call.by, **changes))
+
+
+@endpoint(
+    router, "DELETE", "/v1/schedules/{key:whole}", role=Role.ADMIN, answer=None, status=204,
+    refusals=("not_found", "revision_conflict"),
+)  # fmt: skip
+async def delete_schedule(call: Call, key: str, expected: Expected) -> Response:
+    """Forget a schedule; its jobs stay."""
+    await call.app.adelete_schedule(key, revision=expected, by=call.by)
+    return Response(status_code=204)
+
+
+def _facts(asked: shapes.ScheduleReplaced) -> ScheduleFacts:
+    """A schedule in the library's words."""
+    facts = _given(asked)
+    facts.update(_when(asked.kind, asked.expression))
+    return facts
+
+
+def _given(asked: BaseModel) -> ScheduleFacts:
+    """What was said of a schedule, beside when it ticks."""
+    names = asked.model_fields_set - _APART
+    given: Any = {name: getattr(asked, name) for name in names}
+    facts: ScheduleFacts = given
+    return facts
+
+
+def _when(kind: str, expression: str) -> ScheduleFacts:
+    if kind == "cron":
+        return ScheduleFacts(cron=expression)
+    if kind == "interval":
+        return ScheduleFacts(every=expression)
+    try:
+        return ScheduleFacts(at=datetime.fromisoformat(expression))
+    except (ValueError, OverflowError):
+        raise InvalidSchedule(
+            f"{expression[:80]!r} is no instant.", hint="Write date, time and offset from UTC: 2027-01-15T08:00:00Z."
+        ) from None
+
+
+def _location(request: Request, key: str) -> dict[str, str]:
+    return {"Location": f"{request.scope.get('root_path', '')}/v1/schedules/{quote(key, safe='')}"}
+
+
+async def _told(call: Caller, row: ScheduleRow, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return json_text(await _text(call, row), status, {**etag(row.revision), **(headers or {})})
+
+
+async def _text(call: Caller, row: ScheduleRow) -> str:
+    schedule = row.schedule
+    window = schedule.missed_window
+    facts = {
+        "key": schedule.key,
+        "definitionKey": schedule.definition_key,
+        "definitionVersion": schedule.definition_version,
+        "kind": schedule.kind,
+        "expression": schedule.expression,
+        "priority": schedule.priority,
+        "concurrencyKey": schedule.concurrency_key,
+        "timezone": schedule.timezone,
+        "missed": schedule.missed,
+        "missedMax": schedule.missed_max,
+        "missedWindow": None if window is None else window / SECOND,
+        "overlap": schedule.overlap,
+        "jitter": schedule.jitter / SECOND,
+        "enabled": schedule.enabled,
+        "owner": schedule.owner,
+        "origin": schedule.origin,
+        "nextRunAt": iso(maybe_datetime(schedule.next_run_at)),
+        "lastScheduledAt": iso(row.last_scheduled_at),
+        "pause": pause_facts(row.pause),
+        "createdAt": iso(row.created_at),
+        "updatedAt": iso(row.updated_at),
+        "revision": row.revision,
+        "error": row.error,
+    }
+    params = await call.site.shaper.schedule_params(
+        schedule.definition_key, schedule.definition_version, schedule.params_text
+    )
+    return spliced(facts, {"params": params})
+
+
+def _previewed(found: Preview) -> Response:
+    fires = [
+        spliced({"at": iso(to_datetime(each.instant)), "local": each.local, "relative": each.relative}, {})
+        for each in found.fires
+    ]
+    return json_text(listed("fires", fires, sentence=found.sentence))
+
+
+def _tick_text(tick: dict[str, Any]) -> str:
+    return spliced({**tick, "scheduledFor": iso(tick["scheduledFor"]), "at": iso(tick["at"])}, {})

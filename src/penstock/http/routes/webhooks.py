@@ -1,0 +1,238 @@
+"""`/v1/webhooks`: who is told of what, and what became of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.domain.access import Role
+from penstock.domain.errors import InvalidInput, RevisionConflict
+from penstock.domain.hints import Hint
+from penstock.domain.job_json import iso, listed, spliced
+from penstock.domain.webhook import endpoint as rules
+from penstock.domain.webhook.url import without_path
+from penstock.http.authentication import Call, Caller
+from penstock.http.revisions import TAGGED, Expected, etag
+from penstock.http.routing import Route, endpoint, json_text
+from penstock.http.schemas import webhooks as shapes
+from penstock.http.schemas.base import PageLimit
+
+router: APIRouter = APIRouter(route_class=Route)
+_MOST_TRIES = 20
+
+
+@endpoint(
+    router, "POST", "/v1/webhooks", role=Role.ADMIN, answer=shapes.WebhookMade, status=201, also={201: TAGGED},
+    refusals=("conflict",),
+)  # fmt: skip
+async def create_webhook(request: Request, call: Call, asked: shapes.WebhookAsked) -> Response:
+    """Make an endpoint; its secret is in this answer and nowhere else."""
+    made = await call.app.asave_webhook(**_said(asked), secret=asked.secret, by=call.by)
+    location = f"{request.scope.get('root_path', '')}/v1/webhooks/{made.endpoint.id}"
+    facts = {**_facts(call, made.endpoint), "secret": made.secret}
+    return json_text(spliced(facts, {}), 201, {**etag(made.endpoint.revision), "Location": location})
+
+
+@endpoint(router, "GET", "/v1/webhooks", role=Role.VIEWER, answer=shapes.WebhookList)
+async def list_webhooks(call: Call) -> Response:
+    """All endpoints, without their secrets."""
+    return json_text(listed("webhooks", [spliced(_facts(call, each), {}) for each in await call.app.awebhooks()]))
+
+
+@endpoint(router, "GET", "/v1/webhooks/deliveries", role=Role.VIEWER, answer=shapes.DeliveryList)
+async def list_deliveries(
+    call: Call,
+    webhook_id: Annotated[
+        str | None, Query(alias="webhookId", description="An endpoint, or `global`, or `job`.", min_length=1)
+    ] = None,
+    job_id: Annotated[str | None, Query(alias="jobId")] = None,
+    status: Annotated[shapes.DeliveryStatus | None, Query()] = None,
+    limit: Annotated[PageLimit, Query()] = 50,
+    cursor: Annotated[str | None, Query()] = None,
+) -> Response:
+    """What was sent or waits to be, the newest first."""
+    page = await call.app.adeliveries(webhook_id=webhook_id, job_id=job_id, status=status, limit=limit, cursor=cursor)
+    texts = [spliced(_delivery_facts(call, each), {}) for each in page.deliveries]
+    return json_text(listed("deliveries", texts, nextCursor=page.next_cursor))
+
+
+@endpoint(
+    router, "GET", "/v1/webhooks/deliveries/{deliveryId}", role=Role.VIEWER, answer=shapes.DeliveryDetail,
+    refusals=("not_found",),
+)  # fmt: skip
+async def get_delivery(call: Call, deliveryId: str) -> Response:
+    """One delivery with what is sent and all its tries."""
+    return _delivery_told(call, await call.app.aget_delivery(deliveryId))
+
+
+@endpoint(
+    router, "POST", "/v1/webhooks/deliveries/{deliveryId}/redeliver", role=Role.ADMIN, answer=shapes.DeliveryDetail,
+    status=202, refusals=("not_found", "conflict"),
+)  # fmt: skip
+async def redeliver(call: Call, deliveryId: str) -> Response:
+    """Send a delivery again, under the same id and with the same body."""
+    return _delivery_told(call, await call.app.aredeliver(deliveryId, by=call.by), 202)
+
+
+@endpoint(
+    router, "GET", "/v1/webhooks/{webhookId}", role=Role.VIEWER, answer=shapes.Webhook, also={200: TAGGED},
+    refusals=("not_found",),
+)  # fmt: skip
+async def get_webhook(call: Call, webhookId: str) -> Response:
+    """One endpoint, without its secrets."""
+    return _told(call, await call.app.aget_webhook(webhookId))
+
+
+@endpoint(
+    router, "PUT", "/v1/webhooks/{webhookId}", role=Role.ADMIN, answer=shapes.Webhook, also={200: TAGGED},
+    refusals=("not_found", "revision_conflict"),
+)  # fmt: skip
+async def replace_webhook(
+    call: Call,
+    webhookId: str,
+    asked: shapes.WebhookReplaced,
+    expected: Expected,
+) -> Response:
+    """Replace all that an endpoint says; its secret stays."""
+    saved = await call.app.asave_webhook(**_said(asked), webhook_id=webhookId, revision=expected, by=call.by)
+    return _told(call, saved.endpoint)
+
+
+@endpoint(
+    router, "PATCH", "/v1/webhooks/{webhookId}", role=Role.ADMIN, answer=shapes.Webhook, also={200: TAGGED},
+    refusals=("not_found", "revision_conflict"),
+)  # fmt: skip
+async def change_webhook(
+    call: Call,
+    webhookId: str,
+    asked: shapes.WebhookPatch,
+    expected: Expected,
+) -> Response:
+    """Change some of what an endpoint says."""
+    if not asked.model_fields_set:
+        raise InvalidInput(
+            "Nothing is to be changed.",
+            hint=Hint(
+                "Give url, events, definition_keys, description or enabled.",
+                cli="Give --url, --event, --definition-key or --enabled.",
+                http="Send `url`, `events`, `definitionKeys`, `description` or `enabled`.",
+            ),
+        )
+    changes = {name: getattr(asked, name) for name in asked.model_fields_set}
+    for left in reversed(range(_MOST_TRIES)):
+        stored = await call.app.aget_webhook(webhookId)
+        facts = {
+            "url": stored.url, "events": list(stored.events), "definition_keys": list(stored.definition_keys),
+            "description": stored.description, "enabled": stored.enabled,
+        }  # fmt: skip
+        merged = shapes.WebhookReplaced.model_construct(None, **{**facts, **changes})
+        # What was not said is what was just read: nobody else's change to it may be lost.
+        revision = stored.revision if expected is None else expected
+        try:
+            saved = await call.app.asave_webhook(**_said(merged), webhook_id=webhookId, revision=revision, by=call.by)
+        except RevisionConflict:
+            if expected is not None or not left:
+                raise
+        else:
+            return _told(call, saved.endpoint)
+    raise AssertionError("the last try raises")
+
+
+@endpoint(
+    router, "DELETE", "/v1/webhooks/{webhookId}", role=Role.ADMIN, answer=None, status=204, refusals=("not_found",)
+)
+async def delete_webhook(call: Call, webhookId: str) -> Response:
+    """Forget an endpoint; what waits for it is not sent any more."""
+    await call.app.adelete_webhook(webhookId, by=call.by)
+    return Response(status_code=204)
+
+
+@endpoint(
+    router, "POST", "/v1/webhooks/{webhookId}/rotate", role=Role.ADMIN, answer=shapes.WebhookMade, also={200: TAGGED},
+    refusals=("not_found",),
+)  # fmt: skip
+async def rotate_secret(call: Call, webhookId: str, asked: shapes.RotateAsked | None = None) -> Response:
+    """Sign with a new secret, which is in this answer and nowhere else, and for a while with the old one, too."""
+    asked = asked or shapes.RotateAsked()
+    made = await call.app.arotate_webhook_secret(webhookId, secret=asked.secret, overlap=asked.overlap, by=call.by)
+    facts = {**_facts(call, made.endpoint), "secret": made.secret}
+    return json_text(spliced(facts, {}), headers=etag(made.endpoint.revision))
+
+
+@endpoint(
+    router, "POST", "/v1/webhooks/{webhookId}/test", role=Role.ADMIN, answer=shapes.DeliveryDetail, status=202,
+    refusals=("not_found", "conflict"),
+)  # fmt: skip
+async def test_webhook(call: Call, webhookId: str) -> Response:
+    """Send an endpoint a message of the type `webhook.test`; its delivery tells what came back."""
+    return _delivery_told(call, await call.app.atest_webhook(webhookId, by=call.by), 202)
+
+
+def _said(asked: shapes.WebhookReplaced) -> dict[str, Any]:
+    """An endpoint in the library's words."""
+    return {
+        "url": asked.url, "events": asked.events, "definition_keys": asked.definition_keys,
+        "description": asked.description, "enabled": asked.enabled,
+    }  # fmt: skip
+
+
+def _told(call: Caller, found: rules.Endpoint) -> Response:
+    return json_text(spliced(_facts(call, found), {}), headers=etag(found.revision))
+
+
+def _facts(call: Caller, found: rules.Endpoint) -> dict[str, Any]:
+    return {
+        "webhookId": found.id,
+        "url": _shown(call, found.url),
+        "events": found.events,
+        "definitionKeys": found.definition_keys,
+        "description": found.description,
+        "enabled": found.enabled,
+        "secretHints": found.secret_hints,
+        "previousSecretUntil": iso(found.previous_secret_until),
+        "disabledReason": found.disabled_reason,
+        "failures": found.failures,
+        "openUntil": iso(found.open_until),
+        "lastSuccessAt": iso(found.last_success_at),
+        "lastFailureAt": iso(found.last_failure_at),
+        "createdAt": iso(found.created_at),
+        "updatedAt": iso(found.updated_at),
+        "revision": found.revision,
+    }
+
+
+def _delivery_told(call: Caller, found: rules.DeliveryDetail, status: int = 200) -> Response:
+    tries = [
+        {
+            "number": each.number, "at": iso(each.at), "duration": each.duration, "statusCode": each.status_code,
+            "error": each.error, "excerpt": each.excerpt,
+        }
+        for each in found.tries
+    ]  # fmt: skip
+    facts = {**_delivery_facts(call, found.delivery), "history": tries}
+    return json_text(spliced(facts, {"body": found.body}), status)
+
+
+def _delivery_facts(call: Caller, found: rules.Delivery) -> dict[str, Any]:
+    return {
+        "deliveryId": found.id,
+        "webhookId": found.webhook_id,
+        "url": _shown(call, found.url),
+        "type": found.type,
+        "jobId": found.job_id,
+        "status": found.status,
+        "tries": found.tries,
+        "dueAt": iso(found.due_at),
+        "createdAt": iso(found.created_at),
+        "finishedAt": iso(found.finished_at),
+        "statusCode": found.status_code,
+        "error": found.error,
+    }
+
+
+def _shown(call: Caller, url: str) -> str:
+    """A URL as this caller may see it: whole for those who could change it."""
+    return url if call.role is not None and call.role.covers(Role.ADMIN) else without_path(url)

@@ -1,0 +1,170 @@
+"""Definitions and the whole system on the wire."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from penstock.http.schemas.base import Asked, Moment, Payload, Told
+from penstock.http.schemas.jobs import StatusName
+
+_MOST = 2**31 - 1
+_LONGEST = 30 * 86_400
+_LATER = "For jobs that are created later and choose none."
+
+
+class PauseAsked(Asked):
+    """Why something shall stand still, and until when at most."""
+
+    reason: str = Field(min_length=1, max_length=500)
+    until: Moment | None = None
+
+
+class RateLimitAsked(Asked):
+    """At most `count` starts in each `period` of seconds; 0: no limit."""
+
+    count: int = Field(ge=0, le=_MOST)
+    period: float = Field(1.0, ge=0.001, le=86_400, strict=False)
+    per_key: bool = False
+
+
+class ExponentialAsked(Asked):
+    """The pause doubles from `base` seconds up to `max`, with up to `jitter` of it on top."""
+
+    base: float = Field(5, ge=0, le=_LONGEST, strict=False, description="Seconds of the first pause.")
+    max: float = Field(3600, ge=0, le=_LONGEST, strict=False, description="Seconds of the longest pause.")
+    jitter: float = Field(0.2, ge=0, le=1, strict=False, description="The part of a pause that chance adds to it.")
+
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+_Seconds = Annotated[float, Field(ge=0, le=_LONGEST, strict=False)]
+_Pauses = Annotated[list[_Seconds], Field(min_length=1, max_length=1000)]
+
+
+class OverridesAsked(Asked):
+    """What holds in place of what the code says; null or left out: the code's own. A limit or a timeout of 0: none."""
+
+    concurrency: int | None = Field(None, ge=0, le=_MOST)
+    key_concurrency: int | None = Field(None, ge=0, le=_MOST)
+    rate_limit: RateLimitAsked | None = None
+    priority: int | None = Field(None, ge=0, le=20, description=_LATER)
+    max_attempts: int | None = Field(None, ge=1, le=1000, description=_LATER)
+    backoff: _Seconds | _Pauses | ExponentialAsked | None = Field(
+        None, description="For attempts that begin later: seconds, seconds for each pause in turn, or a doubling pause."
+    )
+    timeout: float | None = Field(
+        None, ge=0, le=10**9, strict=False, description="Seconds, for attempts that begin later; 0: no limit."
+    )
+    log_level: LogLevel | None = Field(
+        None, description="The lowest level of lines kept, of attempts that begin later."
+    )
+
+
+class Pause(Told):
+    """Why something stands still, who said so, and until when (null: until it is resumed)."""
+
+    reason: str
+    by: str
+    at: Moment
+    until: Moment | None
+
+
+class Retirement(Told):
+    """Who said that no code declares a definition any more, and when."""
+
+    by: str
+    at: Moment
+
+
+class RateLimit(Told):
+    """At most `count` starts in each `period` of seconds; 0: no limit."""
+
+    count: int
+    period: float | None
+    per_key: bool
+
+
+class Overrides(Told):
+    """What an operator wants in place of what the code says; null: the code's own. A limit or a timeout of 0: none."""
+
+    concurrency: int | None
+    key_concurrency: int | None
+    rate_limit: RateLimit | None
+    priority: int | None
+    max_attempts: int | None
+    backoff: dict[str, Any] | None
+    timeout: float | None
+    log_level: LogLevel | None = Field(description="The lowest level of lines kept; null: the code's own.")
+
+
+class DefinitionVersion(Told):
+    """What the code of one version declares; times are in seconds."""
+
+    version: int
+    description: str
+    schema_: Payload = Field(alias="schema", description="JSON Schema of the parameters.")
+    phases: list[str]
+    default_params: Payload
+    secret_fields: list[str]
+    priority: int
+    max_attempts: int
+    backoff: dict[str, Any]
+    timeout: float | None
+    cancel_grace: float
+    isolation: Literal["process", "inline"]
+    concurrency: int
+    concurrency_key: str | None
+    key_concurrency: int
+    rate_limit: RateLimit | None
+    stale_after: float
+    delete_after: float
+    fingerprint: str
+    hooks: list[str]
+    memory: int | None
+    cpu: int | None
+    files: int | None
+    file_size: int | None
+    processes: int | None
+    environment: list[str]
+    secret_environment: list[str]
+    reach: Literal["own", "any"] = Field(description="Which other jobs its code may read and cancel.")
+    log_level: LogLevel = Field(description="The lowest level of lines kept.")
+    handler: str = Field(description="Module and function; of a pipeline those of its first phase.")
+    source: str = Field(description="The file that the handler is in.")
+    registered_at: Moment
+    updated_at: Moment = Field(description="When its code was last declared otherwise than before.")
+    declared_at: Moment = Field(description="When code last declared it, to the hour: at a start, or in a live worker.")
+    counts: dict[StatusName, int]
+    live_workers: int = Field(description="How many live workers have it loaded.")
+    error: str | None = Field(description="Why what the store has of it cannot be read.")
+
+
+class Definition(Told):
+    """A definition with all its versions, the newest first, and what operators said about it."""
+
+    key: str
+    enabled: bool
+    pause: Pause | None
+    retired: Retirement | None = Field(description="Set: no job of it can be created until code declares it again.")
+    overrides: Overrides
+    counts: dict[StatusName, int] = Field(description="How many of its jobs stand where; those with none are left out.")
+    live_workers: int = Field(description="How many live workers have any version loaded.")
+    versions: list[DefinitionVersion]
+
+
+class DefinitionList(Told):
+    """One page of definitions, by key."""
+
+    definitions: list[Definition]
+    next_cursor: str | None
+
+
+class System(Told):
+    """What holds for all definitions."""
+
+    pause: Pause | None
+    workers_enabled: bool = Field(description="Whether the worker configuration lets workers take jobs.")
+    store: Literal["sqlite", "postgres"]
+    now: Moment = Field(description="The store's time.")
+    version: str = Field(description="Of penstock.")

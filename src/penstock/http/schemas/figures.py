@@ -1,0 +1,139 @@
+"""Stats, errors, alerts and the audit on the wire."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from penstock.http.schemas.base import Moment, Payload, Told
+from penstock.http.schemas.jobs import StatusName
+
+
+class Durations(Told):
+    """How long something took, in seconds."""
+
+    average: float
+    p95: float = Field(description="From the buckets that lengths are counted in.")
+    sample: int = Field(description="How many were measured.")
+
+
+class Flow(Told):
+    """How many jobs came into these states; a job that is tried again starts again."""
+
+    queued: int
+    started: int
+    succeeded: int
+    failed: int
+    cancelled: int
+    retried: int = Field(description="Attempts that failed and were followed by another one.")
+    lost: int = Field(description="Attempts whose worker's lease ended.")
+
+
+class DefinitionStats(Told):
+    """One definition, all its versions together."""
+
+    definition_key: str
+    counts: dict[StatusName, int]
+    flow: Flow
+    oldest_run_at: Moment | None = Field(description="When the longest waiting of its jobs that are ready was due.")
+    durations: Durations | None = Field(description="Of attempts that succeeded.")
+    waits: Durations | None = Field(description="From the queue to the claim.")
+    failed_last_day: int = Field(description="Jobs that failed in the last 24 hours, whatever `since` says.")
+
+
+class MinuteStats(Told):
+    """One minute, or hour, in which something happened."""
+
+    minute: Moment
+    flow: Flow
+
+
+class Stats(Told):
+    """The figures of the store at one moment."""
+
+    at: Moment
+    since: Moment
+    counts: dict[StatusName, int]
+    flow: Flow
+    depth: int = Field(description="How many jobs stand in the queue.")
+    throughput: float = Field(description="How many jobs came to an end per minute.")
+    durations: Durations | None
+    waits: Durations | None
+    definitions: list[DefinitionStats]
+    step: Literal[60, 3600] = Field(description="How many seconds each of `minutes` is long.")
+    minutes: list[MinuteStats]
+
+
+class ErrorGroup(Told):
+    """Failures that look alike."""
+
+    fingerprint: str
+    definition_key: str
+    type: str | None
+    message: str = Field(description="The first line of the newest one.")
+    jobs: int
+    attempts: int
+    first_at: Moment
+    last_at: Moment
+    job_id: str = Field(description="The job that had the newest one.")
+
+
+class ErrorList(Told):
+    """One page of errors, the newest first."""
+
+    errors: list[ErrorGroup]
+    next_cursor: str | None
+    capped: bool = Field(description="There were more failures than are looked at: the newest are counted.")
+
+
+class Alert(Told):
+    """One thing that somebody should look at."""
+
+    id: str
+    kind: str
+    subject: str = Field(description="The key of a definition or a schedule, the id of a job or an endpoint, or `*`.")
+    message: str
+    severity: Literal["warning", "critical"]
+    since: Moment | None
+
+
+class AlertList(Told):
+    """All that holds now, the critical first."""
+
+    alerts: list[Alert]
+
+
+class PastAlert(Alert):
+    """An alert as it was raised, and whether it was cleared."""
+
+    seq: int
+    raised_at: Moment
+    cleared_at: Moment | None = Field(description="null: it stands.")
+
+
+class AlertHistory(Told):
+    """One page of alerts that were raised, the newest first."""
+
+    alerts: list[PastAlert]
+    next_cursor: str | None
+
+
+class AuditEntry(Told):
+    """One change that somebody made."""
+
+    seq: int
+    at: Moment
+    actor: str
+    action: str
+    target: str
+    before: Payload
+    after: Payload
+    request_id: str | None
+
+
+class AuditList(Told):
+    """One page of changes, the newest first."""
+
+    audit: list[AuditEntry]
+    next_cursor: str | None

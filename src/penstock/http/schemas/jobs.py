@@ -1,0 +1,362 @@
+"""Jobs on the wire."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import FailFast, Field, model_validator
+
+from penstock.http.schemas.base import Asked, ChangeAsked, Moment, Payload, PayloadObject, Seconds, Told
+
+StatusName = Literal[
+    "scheduled", "queued", "running", "cancelling", "review_needed", "succeeded", "failed", "cancelled", "stale"
+]
+
+
+class ReferenceAsked(Asked):
+    """What in the caller's world a job is about."""
+
+    type: str
+    id: str
+
+
+class JobAsked(Asked):
+    """A job to be started."""
+
+    definition_key: str
+    definition_version: int | None = None
+    params: PayloadObject = Field(default_factory=dict)
+    priority: int | None = None
+    max_attempts: int | None = None
+    idempotency_key: str | None = None
+    run_at: Moment | None = None
+    delay: Seconds | None = Field(None, description="Seconds from now.")
+    reference: ReferenceAsked | None = None
+    tags: Annotated[list[str], FailFast()] = Field(default_factory=list)
+    webhook_url: str | None = None
+    unique: bool | str | None = Field(
+        None, description="true: one active job with these parameters; a text: one active job with this key."
+    )
+    concurrency_key: str | None = None
+    parent_id: str | None = None
+    traceparent: str | None = None
+    tracestate: str | None = None
+
+
+class BatchAsked(Asked):
+    """Jobs to be started, all or none."""
+
+    jobs: list[JobAsked]
+
+
+class JobStarted(Told):
+    """The answer to a start; `created` is false when a known key or a unique job answered."""
+
+    job_id: str
+    status: StatusName
+    created: bool
+
+
+class BatchStarted(Told):
+    """The answer to a batch, in the order asked."""
+
+    jobs: list[JobStarted]
+
+
+class Reference(Told):
+    """What in the caller's world a job is about."""
+
+    type: str
+    id: str
+
+
+class JobError(Told):
+    """Why a job's newest attempt did not succeed."""
+
+    type: str | None
+    message: str | None
+
+
+class Job(Told):
+    """A job as it can be read."""
+
+    job_id: str
+    definition_key: str
+    definition_version: int
+    status: StatusName
+    outcome: StatusName | None
+    params: Payload
+    result: Payload
+    error: JobError | None
+    attempts: int
+    max_attempts: int
+    lost: int
+    fence: int
+    generation: int
+    priority: int
+    progress: float | None
+    progress_message: str | None
+    current_phase: str | None
+    reference: Reference | None
+    tags: list[str]
+    idempotency_key: str | None
+    concurrency_key: str | None
+    unique: str | None
+    schedule_id: str | None
+    scheduled_for: Moment | None
+    parent_id: str | None
+    rerun_of: str | None
+    webhook_url: str | None
+    webhook_sent: bool | None
+    actor: str | None
+    created_at: Moment
+    run_at: Moment = Field(description="When it is due.")
+    queued_at: Moment | None
+    started_at: Moment | None
+    finished_at: Moment | None
+    duration: float | None = Field(
+        description="Seconds that the latest attempt took, without waiting; null while it runs and when none has begun."
+    )
+    updated_at: Moment
+    stale_at: Moment | None
+    cancel_requested_at: Moment | None
+    worker_id: str | None
+
+
+class _AnyPhase(Told):
+    name: str
+    position: int
+    progress: float
+    message: str | None
+    started_at: Moment | None
+    completed_at: Moment | None = Field(description="When it was completed; null when it ended otherwise.")
+    finished_at: Moment | None = Field(description="When it ended, completed or not.")
+    error: str | None
+    fence: int = Field(description="The fence of the attempt that began it last.")
+
+
+class Phase(_AnyPhase):
+    """A named part of a job, as the last attempt at it left it."""
+
+    status: Literal["pending", "running", "completed", "failed", "cancelled"]
+    result: Payload
+
+
+class AttemptPhase(_AnyPhase):
+    """A phase that one attempt began; `interrupted` when the attempt ended without an error before the phase did."""
+
+    status: Literal["completed", "failed", "cancelled", "interrupted"]
+
+
+class Review(Told):
+    """What a handler asked a person, and what the person said."""
+
+    fence: int
+    note: str | None
+    data: Payload
+    asked_at: Moment
+    decision: Literal["approved", "rejected"] | None
+    decided_by: str | None
+    decided_note: str | None
+    decided_at: Moment | None
+
+
+class JobWithPhases(Job):
+    """A job with all its phases."""
+
+    phases: list[Phase]
+
+
+class JobDetail(JobWithPhases):
+    """A job with its phases, its reviews and the lease that it is run under."""
+
+    reviews: list[Review]
+    heartbeat_at: Moment | None
+    lease_expires_at: Moment | None
+
+
+class JobList(Told):
+    """One page of jobs; `nextCursor` is null on the last one."""
+
+    jobs: list[Job]
+    next_cursor: str | None
+    count: int | None = Field(None, description="How many there are in all, when `count=true` was asked for.")
+    count_capped: bool | None = Field(None, description="Not all were looked at: there may be more.")
+    searched: int | None = Field(
+        None,
+        description="How many jobs a search by `error` or `params.…` looked through for this page; when `nextCursor` "
+        "is there, further jobs were not looked through.",
+    )
+
+
+class Attempt(Told):
+    """One try at a job that has ended."""
+
+    fence: int
+    number: int
+    worker_id: str | None
+    status: StatusName
+    cause: str
+    started_at: Moment | None
+    finished_at: Moment
+    result: Payload
+    error: JobError | None
+    traceback: str | None
+    fingerprint: str | None
+    exit_code: int | None
+    signal: int | None
+    peak_memory: int | None
+    cpu_seconds: float | None
+    phases: list[AttemptPhase] = Field(description="The phases that it began, in their order.")
+
+
+class AttemptList(Told):
+    """The attempts at a job that have ended and are kept."""
+
+    attempts: list[Attempt]
+    earlier: int = Field(description="How many attempts before these are no longer kept.")
+
+
+class LogLine(Told):
+    """One line that an attempt wrote."""
+
+    seq: int
+    fence: int
+    at: Moment
+    level: Literal["debug", "info", "warning", "error"]
+    phase: str | None
+    message: str
+    details: Payload
+    duration: float | None = Field(description="Seconds.")
+
+
+class LogList(Told):
+    """Lines in order; `nextAfter` goes on behind them, null when there were no more."""
+
+    logs: list[LogLine]
+    next_after: int | None
+
+
+class Reason(Told):
+    """One thing that keeps a job from running, or what it does now."""
+
+    code: str
+    message: str
+    until: Moment | None
+    by: str | None
+
+
+class Why(Told):
+    """All that keeps a job from running, or what it does now."""
+
+    job_id: str
+    reasons: list[Reason]
+
+
+class JobChanged(Told):
+    """The status that a job has now."""
+
+    job_id: str
+    status: StatusName
+
+
+class JobPatch(ChangeAsked):
+    """Another priority or time for a job that waits."""
+
+    priority: int | None = None
+    run_at: Moment | None = None
+    delay: Seconds | None = None
+
+
+class RetryAsked(Asked):
+    """How to retry; finished phases are kept unless said otherwise."""
+
+    from_phase: str | None = None
+    fresh: bool = False
+
+
+class RerunAsked(Asked):
+    """Parameters that stand in front of the old ones, and other options for the new job."""
+
+    params: PayloadObject | None = None
+    priority: int | None = None
+    max_attempts: int | None = None
+    idempotency_key: str | None = None
+    run_at: Moment | None = None
+    delay: Seconds | None = None
+
+
+class ApproveAsked(Asked):
+    """A yes; `result` stands in for what the handler gave."""
+
+    note: str | None = None
+    result: Payload = None
+
+
+class RejectAsked(Asked):
+    """A no."""
+
+    note: str | None = None
+
+
+class FilterAsked(Asked):
+    """Which jobs a change in bulk speaks of: the filters of the list."""
+
+    job_id: list[str] | None = None
+    status: list[StatusName] | None = None
+    definition_key: str | None = None
+    reference_type: str | None = None
+    reference_id: str | None = None
+    tag: str | None = None
+    schedule_id: str | None = None
+    created_from: Moment | None = None
+    created_to: Moment | None = None
+    fingerprint: str | None = None
+    parent_id: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_search(cls, asked: Any) -> Any:
+        if isinstance(asked, dict) and any(name in ("error", "params") or name.startswith("params.") for name in asked):
+            raise ValueError(
+                "changes in bulk cannot search by error or params; list the jobs with GET /v1/jobs, and send their ids "
+                "as jobId"
+            )
+        return asked
+
+
+class BulkAsked(Asked):
+    """One change for all jobs that a filter speaks of."""
+
+    action: Literal["cancel", "retry", "delete", "reprioritise"]
+    filter: FilterAsked = Field(default_factory=FilterAsked)
+    everything: bool = Field(False, description="Must be true when the filter is empty.")
+    dry_run: bool = False
+    priority: int | None = None
+    limit: int = 100_000
+
+
+class BulkAnswer(Told):
+    """What came of it."""
+
+    matched: int
+    changed: int
+    skipped: int
+    dry_run: bool
+
+
+class Triggered(Told):
+    """What one dispatch cycle did."""
+
+    processed: int
+    errors: int
+
+
+def given_filter(asked: FilterAsked) -> dict[str, Any]:
+    """The filter in the library's words."""
+    return {
+        "job_id": asked.job_id, "status": asked.status, "definition_key": asked.definition_key,
+        "reference_type": asked.reference_type, "reference_id": asked.reference_id, "tag": asked.tag,
+        "schedule_id": asked.schedule_id, "created_from": asked.created_from, "created_to": asked.created_to,
+        "fingerprint": asked.fingerprint, "parent_id": asked.parent_id,
+    }  # fmt: skip

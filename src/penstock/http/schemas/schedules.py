@@ -1,0 +1,136 @@
+"""Schedules on the wire."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from penstock.http.schemas.base import Asked, ChangeAsked, Moment, Payload, PayloadObject, Seconds, Told, integer
+from penstock.http.schemas.definitions import Pause
+
+KindName = Literal["once", "interval", "cron"]
+MissedName = Literal["skip", "latest", "all"]
+OverlapName = Literal["allow", "skip", "queue_one"]
+PreviewCount = Annotated[int, Field(ge=1, le=100), BeforeValidator(integer)]
+"""How many ticks a preview shows, in a query."""
+_EXPRESSION = "cron: `0 3 * * *`; interval: `90s`, `1h30m`, `7d from 2027-01-04T08:00:00Z`; once: an instant."
+
+
+class ScheduleReplaced(Asked):
+    """All that a schedule says; what is left out has its default."""
+
+    definition_key: str
+    definition_version: int | None = None
+    kind: KindName
+    expression: str = Field(description=_EXPRESSION)
+    params: PayloadObject = Field(default_factory=dict)
+    priority: int | None = None
+    concurrency_key: str | None = None
+    timezone: str = "UTC"
+    missed: MissedName = "latest"
+    missed_max: int = 100
+    missed_window: Seconds | None = None
+    overlap: OverlapName = "allow"
+    jitter: Seconds = 0.0
+    enabled: bool = True
+
+
+class ScheduleAsked(ScheduleReplaced):
+    """A schedule to be made."""
+
+    key: str
+
+
+class SchedulePatch(ChangeAsked):
+    """What shall be different; what is left out stays. Another kind needs another expression."""
+
+    definition_version: int | None = None
+    kind: KindName | None = None
+    expression: str | None = Field(None, description=_EXPRESSION)
+    params: PayloadObject = Field(default_factory=dict)
+    priority: int | None = None
+    concurrency_key: str | None = None
+    timezone: str = "UTC"
+    missed: MissedName = "latest"
+    missed_max: int = 100
+    missed_window: Seconds | None = None
+    overlap: OverlapName = "allow"
+    jitter: Seconds = 0.0
+    enabled: bool = True
+
+
+class PreviewAsked(Asked):
+    """An expression of which nobody has made a schedule yet."""
+
+    kind: KindName
+    expression: str = Field(description=_EXPRESSION)
+    timezone: str = "UTC"
+    count: int = Field(10, ge=1, le=100)
+
+
+class Schedule(Told):
+    """A schedule as it can be read; times are in seconds."""
+
+    key: str
+    definition_key: str
+    definition_version: int | None
+    kind: KindName
+    expression: str
+    params: Payload
+    priority: int | None
+    concurrency_key: str | None
+    timezone: str
+    missed: MissedName
+    missed_max: int
+    missed_window: float | None
+    overlap: OverlapName
+    jitter: float
+    enabled: bool
+    owner: Literal["code", "operator"]
+    origin: str
+    next_run_at: Moment | None
+    last_scheduled_at: Moment | None
+    pause: Pause | None
+    created_at: Moment
+    updated_at: Moment
+    revision: int
+    error: str | None = Field(description="Why what the store has of it cannot be read.")
+
+
+class ScheduleList(Told):
+    """One page of schedules, by key."""
+
+    schedules: list[Schedule]
+    next_cursor: str | None
+
+
+class Fire(Told):
+    """One tick to come."""
+
+    at: Moment
+    local: str = Field(description="On the wall clock of the schedule's zone.")
+    relative: str = Field(description="From now, in words.")
+
+
+class Preview(Told):
+    """When a schedule ticks next, and what it says in English."""
+
+    sentence: str
+    fires: list[Fire]
+
+
+class Tick(Told):
+    """What became of one instant of a schedule."""
+
+    scheduled_for: Moment
+    verdict: Literal["made", "skipped", "missed"]
+    passed_over: int
+    job_id: str | None
+    at: Moment
+
+
+class TickList(Told):
+    """The newest ticks first."""
+
+    ticks: list[Tick]

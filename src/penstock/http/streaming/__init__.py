@@ -1,0 +1,1 @@
+"""Server-sent events: the hub, the streams of clients, the pages of events."""

@@ -1,0 +1,339 @@
+"""One client's event stream: where it begins, what it has missed, then whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from penstock.app import Penstock
+from penstock.domain.access import Role
+from penstock.domain.errors import FeedGone, InvalidInput, NotFound, PenstockError, StoreUnavailable
+from penstock.domain.job_json import iso, spliced
+from penstock.domain.states import ACTIVE
+from penstock.http.addresses import network_of
+from penstock.http.authentication import Caller, admit
+from penstock.http.errors import Refusal
+from penstock.http.streaming import sse
+from penstock.http.streaming.event_pages import EventPage, Portion, Wanted, portion_of
+from penstock.http.streaming.hub import Box, Hub, Share
+from penstock.operations.events import ORIGIN
+from penstock.operations.job_reading import GONE
+from penstock.storage.commands import feed
+
+RETRY = 2000
+"""Milliseconds after which a client that was cut off comes back."""
+
+_LONGEST_SEND = 30.0
+_SNAPSHOT_PAGE = 200
+_LONGEST_PAUSE = 5.0
+
+T = TypeVar("T")
+
+
+class Stream(ABC):
+    """What all streams share: a place, a ping every now and then, a goodbye."""
+
+    def __init__(self, hub: Hub, app: Penstock, wanted: Wanted, snapshot: bool) -> None:
+        self.hub = hub
+        self.app = app
+        self.wanted = wanted
+        self.snapshot = snapshot
+        self.box: Box
+        self._position = ""
+        """The cursor behind all that was sent; empty while it may not be come back with."""
+        self._ping_at = time.monotonic() + hub.settings.ping_every
+
+    @abstractmethod
+    async def open(self, after: str | None) -> None:
+        """Find the place to begin at; what is wrong with it is said here."""
+
+    @abstractmethod
+    def messages(self) -> AsyncIterator[bytes]:
+        """Everything that is to be sent."""
+
+    async def _live(self) -> AsyncIterator[bytes]:
+        """What comes, until the stream ends or has to be read from the store again."""
+        box = self.box
+        while True:
+            portion = await box.take(self._ping_at - time.monotonic())
+            if portion is not None:
+                if frames := self._move(portion):
+                    yield frames
+            elif box.ended or box.lost:
+                break
+            elif box.empty:
+                self._move(Portion((), b"", box.behind))
+            if time.monotonic() >= self._ping_at:
+                self._ping_at = time.monotonic() + self.hub.settings.ping_every
+                yield self._say("ping")
+        self.hub.part(box)
+
+    def _move(self, portion: Portion) -> bytes:
+        """Stand behind a portion; the bytes of it that the client has not had."""
+        self._position = portion.cursor
+        return portion.frames
+
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Read from the store, however long it is away; not too many streams at the same time."""
+        pause = 0.1
+        while True:
+            try:
+                async with self.hub.reading:
+                    return await call()
+            except StoreUnavailable:
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST_PAUSE, pause * 2)
+
+    async def _snapshot(self, begin: str, **which: Any) -> AsyncIterator[bytes]:
+        """The jobs as they are; only behind the last one there is an id, so that who is cut off gets all anew."""
+        count, cursor = 0, None
+        while not self.box.ended:
+            page = await self._patiently(
+                lambda at=cursor: self.app.ajobs(limit=_SNAPSHOT_PAGE, sort="createdAt", cursor=at, **which)  # type: ignore[misc]
+            )
+            texts = await self._patiently(lambda jobs=page.jobs: self.hub.pages.jobs(jobs))  # type: ignore[misc]
+            count += len(texts)
+            if texts:
+                yield b"".join(sse.message(spliced({}, {"job": text}), event="snapshot") for text in texts)
+            cursor = page.next_cursor
+            if cursor is None:
+                self._position = begin
+                yield self._say("snapshot.end", jobs=count)
+                return
+
+    def _say(self, event: str, **facts: Any) -> bytes:
+        """A message of the stream's own."""
+        data = json.dumps({"at": iso(datetime.now(UTC)), **facts})
+        return sse.message(data, event=event, id=self._position or None)
+
+
+class FeedStream(Stream):
+    """The events of all jobs, schedules and workers."""
+
+    _cursor: str
+    _resumed = False
+    _gone = False
+    _first: EventPage | None = None
+
+    async def open(self, after: str | None) -> None:
+        pages = self.hub.pages
+        if after is None:
+            self._cursor = await pages.tip()
+            return
+        self._resumed = True
+        self._cursor = await pages.origin() if after == ORIGIN else after
+        try:
+            self._first = await pages.after(self._cursor, self.hub.page, self.wanted)
+        except InvalidInput as error:
+            raise Refusal("malformed", error.message, hint=error.hint) from None
+        except FeedGone:
+            self._gone = True
+
+    async def messages(self) -> AsyncIterator[bytes]:
+        yield sse.message(retry=RETRY)
+        anew = not self._resumed
+        while not self.box.ended:
+            if self._gone:
+                self._gone, anew = False, True
+                self._cursor = await self._patiently(self.hub.pages.tip)
+                self._position = "" if self.snapshot else self._cursor
+                yield self._say("resync", message="Events were deleted before you came for them. Read the state anew.")
+            if anew and self.snapshot:
+                async for each in self._snapshot(self._cursor, **self._jobs()):
+                    yield each
+            anew = False
+            try:
+                async for each in self._missed():
+                    yield each
+                async for each in self._live():
+                    yield each
+            except FeedGone:
+                self._gone = True
+        yield self._say("bye")
+
+    async def _missed(self) -> AsyncIterator[bytes]:
+        """What the store has behind the cursor, up to where the hub serves us."""
+        more = self._first is not None or not feed.is_whole(self._cursor)
+        while more and not self.box.ended:
+            page = self._first or await self._page()
+            self._first = None
+            more = page.more
+            if frames := self._advance(page):
+                yield frames
+        # A moment that the store has given is the one thing that the hub can be compared with.
+        while not feed.is_whole(self._cursor) and not self.box.ended:
+            if frames := self._advance(await self._page()):
+                yield frames
+        if self.box.ended:
+            return
+        joined = await self.hub.join(self.box, self._cursor)
+        between = feed.up_to(self._cursor, joined)
+        if between is not None:
+            self._cursor = between
+        while not feed.is_whole(self._cursor) and not self.box.ended:
+            if frames := self._advance(await self._page()):
+                yield frames
+        self._position = self._cursor
+
+    async def _page(self) -> EventPage:
+        return await self._patiently(lambda: self.hub.pages.after(self._cursor, self.hub.page, self.wanted))
+
+    def _advance(self, page: EventPage) -> bytes:
+        self._cursor = page.cursor
+        return self._move(portion_of(page.items, page.cursor, self.wanted))
+
+    def _move(self, portion: Portion) -> bytes:
+        self._cursor = portion.cursor
+        return super()._move(portion)
+
+    def _jobs(self) -> dict[str, Any]:
+        """The filter of jobs that the snapshot shows."""
+        ids = None if self.wanted.job_ids is None else sorted(self.wanted.job_ids)
+        return {"status": sorted(ACTIVE), "definition_key": self.wanted.definition, "job_id": ids}
+
+
+class JobStream(Stream):
+    """The events of one job, from its first one on; their numbers rise, so a number is the cursor."""
+
+    def __init__(self, hub: Hub, app: Penstock, wanted: Wanted, snapshot: bool, job_id: str) -> None:
+        super().__init__(hub, app, wanted, snapshot)
+        self._job_id = job_id
+        self._seq = 0
+
+    async def open(self, after: str | None) -> None:
+        self._seq = job_cursor(after)
+        self.snapshot: bool = self.snapshot and after is None
+        if not (await self.hub.pages.of_job(self._job_id, 0, 1)).items:
+            raise NotFound("job", self._job_id, hint=GONE)
+
+    async def messages(self) -> AsyncIterator[bytes]:
+        yield sse.message(retry=RETRY)
+        if self.snapshot:
+            async for each in self._snapshot(str(self._seq), job_id=[self._job_id]):
+                yield each
+        self._position = str(self._seq)
+        while not self.box.ended:
+            async for each in self._missed():
+                yield each
+            if self.box.ended:
+                break
+            await self.hub.join(self.box, None)
+            # Once more: what came before the hub served us, and after the last look.
+            async for each in self._missed():
+                yield each
+            async for each in self._live():
+                yield each
+        yield self._say("bye")
+
+    async def _missed(self) -> AsyncIterator[bytes]:
+        more = True
+        while more and not self.box.ended:
+            page = await self._patiently(
+                lambda: self.hub.pages.of_job(self._job_id, self._seq, self.hub.page, self.wanted)
+            )
+            more = page.more
+            self._seq = int(page.cursor)
+            self._position = page.cursor
+            if page.items:
+                yield portion_of(page.items, page.cursor, self.wanted).frames
+
+    def _move(self, portion: Portion) -> bytes:
+        fresh = [each for each in portion.items if each.event.seq > self._seq]
+        if not fresh:
+            return b""
+        self._seq = fresh[-1].event.seq
+        self._position = str(self._seq)
+        if len(fresh) == len(portion.items):
+            return portion.frames
+        return portion_of(fresh, portion.cursor, self.wanted).frames
+
+
+class StreamResponse(Response):
+    """The answer that does not end by itself."""
+
+    def __init__(self, stream: Stream, request: Request, shares: Sequence[Share] = ()) -> None:
+        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}, media_type=sse.MEDIA_TYPE)
+        del self.headers["content-length"]
+        self._stream = stream
+        self._shares = shares
+        self._request = request
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        stream, hub = self._stream, self._stream.hub
+        stream.box = Box(stream.wanted, hub.settings.stream_buffer, _caller(self._request), self._allowed, self._shares)
+        hub.enter(stream.box)
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            sending = asyncio.create_task(self._send(send))
+            leaving = asyncio.create_task(_left(receive))
+            stream.box.cut = sending.cancel
+            try:
+                await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                sending.cancel()
+                leaving.cancel()
+                await asyncio.gather(sending, leaving, return_exceptions=True)
+        finally:
+            hub.leave(stream.box)
+        if not sending.cancelled():
+            sending.result()
+
+    async def _send(self, send: Send) -> None:
+        try:
+            async for each in self._stream.messages():
+                async with asyncio.timeout(_LONGEST_SEND):
+                    await send({"type": "http.response.body", "body": each, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except (TimeoutError, OSError):
+            # It does not read, or is gone.
+            return
+
+    async def _allowed(self) -> bool:
+        try:
+            await admit(self._request, Role.VIEWER, again=True)
+        except StoreUnavailable:
+            # Nothing can be read meanwhile either.
+            return True
+        except (Refusal, PenstockError):
+            return False
+        return True
+
+
+def job_cursor(after: str | None) -> int:
+    """The number that a place among one job's events is; refused when it is none."""
+    if after in (None, ORIGIN):
+        return 0
+    if after is None or not (after.isascii() and after.isdigit()) or len(after) > 18:
+        raise Refusal("malformed", f"{after!r:.100} is not a cursor of one job's events.", hint="Use an event's `seq`.")
+    return int(after)
+
+
+def shares_of(caller: Caller, address: str) -> list[Share]:
+    """What a caller's streams count for: its token and its address; neither inside of an application."""
+    settings = caller.site.settings
+    if caller.site.trusted is not None:
+        return []
+    shares = [Share(f"address:{network_of(address)}", "address", settings.max_streams_per_address)]
+    if caller.token_id is not None:
+        shares.insert(0, Share(f"token:{caller.token_id}", "token", settings.max_streams_per_token))
+    return shares
+
+
+def _caller(request: Request) -> tuple[str, ...]:
+    """All that tells one caller from another."""
+    address = request.client.host if request.client else ""
+    return address, *(request.headers.get(name, "") for name in ("host", "authorization", "cookie"))
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,1 @@
+"""The zygote and the processes of jobs: fork, confinement, wire, output."""

@@ -1,0 +1,1 @@
+"""Job files: `jobs/**/*.py`, found, loaded and checked."""

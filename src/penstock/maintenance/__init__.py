@@ -1,0 +1,1 @@
+"""Care of a store: doctor, integrity, moves."""

@@ -1,0 +1,38 @@
+"""The doctor: looks at a store, at the work in it and at this host, and says of each finding what to do.
+
+Nothing is changed by looking. What cannot be looked at because something else is broken is left out.
+"""
+
+from __future__ import annotations
+
+from penstock.domain.errors import PenstockError
+from penstock.domain.finding import Finding, Level, error
+from penstock.domain.hints import hint_for
+from penstock.domain.ports.store import Store
+from penstock.maintenance import integrity
+from penstock.maintenance.doctor import files, servers, work
+from penstock.maintenance.doctor.host import Host, host_findings
+from penstock.maintenance.doctor.limits import Limits
+
+
+def examine(store: Store, *, host: Host | None = None, limits: Limits | None = None) -> list[Finding]:
+    """All findings, those included that say that something is well."""
+    host, limits = host or Host(), limits or Limits()
+    found = [*host_findings(host, limits)]
+    if store.dialect == "sqlite":
+        found += files.file_findings(store, host, limits)
+    found += integrity.schema(store)
+    if any(each.level is Level.ERROR and each.check in ("store.reachable", "store.schema") for each in found):
+        if store.dialect == "postgres":
+            found = servers.explained(found, store)
+        return found
+    try:
+        if store.dialect == "postgres":
+            found += servers.server_findings(store, limits)
+        with servers.told(store, found) as told:
+            found += [work.clock_finding(told, host, limits), *work.work_findings(told, limits)]
+    except PenstockError as problem:
+        found.append(
+            error("store.reachable", problem.message, hint_for("cli", problem.hint) or "See that it may be reached.")
+        )
+    return found

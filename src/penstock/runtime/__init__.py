@@ -1,0 +1,1 @@
+"""The loop of services, pace, tasks, log lines, tracing."""

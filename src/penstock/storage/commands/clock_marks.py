@@ -1,0 +1,76 @@
+"""Instants ahead of the clock: finding them, and setting them back after the clock was wrong."""
+
+from __future__ import annotations
+
+from penstock.domain.clock_mark import ClockMark, schedule_marks
+from penstock.domain.instant import maybe_datetime, to_datetime
+from penstock.domain.plan import Statement, Steps, reads, writes
+from penstock.domain.schedule import due_ticks
+from penstock.storage.commands import audit, limits, schedules
+
+KINDS = (
+    "scheduled_jobs", "queued_jobs", "ended_jobs", "idempotency_keys", "buckets", "deliveries", "receivers",
+    "endpoints", "sessions", "alerts",
+)  # fmt: skip
+"""What keeps instants besides schedules; each has a statement that finds those ahead of the clock."""
+
+
+@reads
+def marks_ahead(limit: int = 100) -> Steps[list[ClockMark]]:
+    """Instants that lie ahead of the clock and that work waits for: all those of schedules, up to `limit` of others."""
+    return (yield from _found(limit))
+
+
+@writes
+def set_back(*, by: str, limit: int = 1000) -> Steps[list[ClockMark]]:
+    """Set instants ahead of the clock back, up to `limit` of each kind; those that were found. None: all is done."""
+    found = yield from _found(limit)
+    now = yield from _now()
+    for mark in found:
+        if mark.kind == "schedule":
+            yield from _reset(mark, now, by)
+    for kind in KINDS:
+        names = list(dict.fromkeys(mark.name for mark in found if mark.kind == kind))
+        if not names:
+            continue
+        if kind == "buckets":
+            yield from limits.follow_clock(limit)
+        else:
+            yield Statement(f"set_back_{kind}", columns={"name": names})
+        yield audit.entry(by, "clock.set_back", kind, None, {"count": len(names), "names": names[:100]})
+    return found
+
+
+def _found(limit: int) -> Steps[list[ClockMark]]:
+    now = yield from _now()
+    found = schedule_marks((yield from schedules.all().steps()), now)
+    for kind in KINDS:
+        rows = yield Statement(f"marked_{kind}", {"limit": limit})
+        found += [ClockMark(kind, str(name), to_datetime(at)) for name, at in rows]
+    return found
+
+
+def _now() -> Steps[int]:
+    ((now,),) = yield Statement("clock")
+    return int(now)
+
+
+def _reset(mark: ClockMark, now: int, by: str) -> Steps[None]:
+    """Let a schedule go on behind the newest tick that lies before the clock; its `missed` decides on those since."""
+    stored = (yield from schedules._hold_all([mark.name])).get(mark.name)
+    if stored is None or not schedule_marks([stored], now):
+        return
+    ((newest,),) = yield Statement("newest_tick", {"key": mark.name})
+    following = due_ticks.following(stored.schedule, now if newest is None else newest)
+    yield Statement("reset_schedule", {"key": mark.name, "mark": newest, "next_run_at": following})
+    before = {"lastScheduledAt": _text(stored.last_scheduled_at), "nextRunAt": _instant(stored.schedule.next_run_at)}
+    after = {"lastScheduledAt": _instant(newest), "nextRunAt": _instant(following)}
+    yield audit.entry(by, "clock.set_back", f"schedule {mark.name}", before, after)
+
+
+def _instant(value: int | None) -> str | None:
+    return _text(maybe_datetime(value))
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)

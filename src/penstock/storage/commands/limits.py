@@ -1,0 +1,302 @@
+"""Limits: how many jobs of a definition or of a concurrency key may run, and how often they may start.
+
+Slots are counted from rows under a lock, never kept as numbers. A rate is a bucket that remembers only the
+instant at which it is full again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from penstock.domain.job import FRONT, Draft, Place
+from penstock.domain.plan import Plan, Rows, Statement, Steps, writes
+
+_LOOKED_AT = 100
+"""The number of ready jobs of a definition with a rate by key that a claim reads together."""
+_LOOKS = 10
+
+
+@dataclass(slots=True)
+class Bucket:
+    """A rate limit's bucket: `count` tokens that come back over `period`, full at `full_at`."""
+
+    count: int
+    period: int
+    full_at: int
+
+    def tokens(self, now: int) -> int:
+        """Whole tokens there are; negative while later ones are reserved."""
+        return (self.period - max(0, self.full_at - now)) * self.count // self.period
+
+    def take(self, now: int, tokens: int = 1) -> None:
+        self.full_at = max(self.full_at, now) + tokens * self.period // self.count
+
+    def next_at(self, now: int) -> int:
+        """When there is a token again."""
+        return max(now, self.full_at - self.period - -self.period // self.count)
+
+
+Buckets: TypeAlias = dict[str, Bucket | None]
+"""By concurrency key; None where another transaction holds the bucket."""
+
+
+@dataclass(slots=True)
+class Grant:
+    """What a limited definition may start in this claim."""
+
+    shares: dict[int, int]
+    """How many of it each lane may give; together they keep to the limit."""
+    bucket: tuple[str, Bucket] | None = None
+    keys: Buckets | None = None
+    """The buckets of a rate by key. Then only jobs that were chosen may start: others may come before the claim."""
+
+
+@dataclass(slots=True)
+class Quotas:
+    """How many jobs each lane may give in this claim."""
+
+    free: list[int]
+    quota: int
+    now: int = 0
+    grants: list[Grant] = field(default_factory=list)
+
+    def columns(self, behind: Mapping[int, Place]) -> dict[str, Sequence[object]]:
+        """The lanes of the claim statement, each from its place on; none when nothing may be claimed."""
+        shares = [(lane, self.quota, False, False) for lane in self.free]
+        for grant in self.grants:
+            given = ((lane, min(share, self.quota)) for lane, share in grant.shares.items() if share > 0)
+            shares += [(lane, share, True, grant.keys is not None) for lane, share in given]
+        return {
+            "lane": [lane for lane, *_ in shares],
+            "quota": [quota for _, quota, _, _ in shares],
+            "granted": [granted for _, _, granted, _ in shares],
+            "paid": [paid for *_, paid in shares],
+            "behind_rank": [behind.get(lane, FRONT).rank for lane, *_ in shares],
+            "behind_id": [behind.get(lane, FRONT).job_id for lane, *_ in shares],
+        }
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Ripe:
+    """A queued job that is held until its turn is decided."""
+
+    rank: int
+    job_id: str
+    lane: int
+    limit_key: str | None
+
+
+def scoped(draft: Draft, key: str | None) -> str | None:
+    """A key of a draft, made unlike the same key of another definition."""
+    return None if key is None else f"{draft.definition}|{key}"
+
+
+def touch(keys: Iterable[str | None]) -> Steps[None]:
+    """Note that jobs of concurrency keys have changed, and admit what the keys have room for.
+
+    Needed after every change to a job with a key. The note is a row of its own, so that no transaction waits for
+    another one's key; it is removed with the admission, and a duty finds notes that were left.
+    """
+    wanted = sorted({key for key in keys if key is not None})
+    if wanted:
+        yield Statement("touch_keys", columns={"limit_key": wanted}, then=admit(wanted))
+
+
+def admit_now(keys: Sequence[str]) -> Steps[list[str]]:
+    """Admit waiting jobs of touched concurrency keys up to their limit; the keys that other transactions hold are left.
+
+    A transaction admits jobs of a key only while it holds all notes of that key, and only notes that are committed: so
+    no two count the same free slot. It must therefore touch no key before.
+    """
+    held = yield Statement("hold_keys", columns={"limit_key": list(keys)})
+    left = {*keys}.difference(key for key, _ in held)
+    if held:
+        notes = [note for _, notes in held for note in notes.split(",")]
+        unfinished = yield Statement("admit", {"notes": notes}, columns={"limit_key": [key for key, _ in held]})
+        left.update(key for (key,) in unfinished)
+    return sorted(left)
+
+
+@writes
+def admit(keys: Sequence[str]) -> Steps[Plan[Any] | None]:
+    """The same as a plan that follows a change; a plan for the keys that are left, if any."""
+    left = yield from admit_now(keys)
+    return admit(left) if left else None
+
+
+def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int, behind: Mapping[int, Place]) -> Steps[Quotas]:
+    """How much each lane may give from its place on; definitions with limits are held and counted first.
+
+    Lanes without a grant are asked all the same: the claim passes over those whose definition has a limit.
+    """
+    answer = Quotas(list(lanes), quota=limit)
+    asked = [lane for lane in limited if lane in set(lanes)]
+    held = (yield Statement("lock_limited", columns={"lane": asked})) if asked else []
+    if not held:
+        return answer
+    running: dict[str, int] = dict((yield Statement("count_running", columns={"key": [key for key, *_ in held]})))
+    by_key: dict[str, list[int]] = {}
+    for lane, key in (yield Statement("lane_keys", columns={"lane": asked})):
+        by_key.setdefault(key, []).append(lane)
+    for key, concurrency, rate_count, rate_period, per_key, now in held:
+        answer.now = now
+        allowance = max(0, concurrency - running.get(key, 0)) if concurrency else limit
+        bucket = None
+        if rate_count and not per_key:
+            name = bucket_name(key, rate_count, rate_period)
+            known = yield from _buckets([name])
+            if (full_at := known.get(name, 0)) is None:
+                # Another transaction holds it: the others need not wait for that.
+                allowance = 0
+            else:
+                bucket = name, Bucket(rate_count, rate_period, full_at)
+                allowance = min(allowance, bucket[1].tokens(now))
+        shares = {by_key[key][0]: allowance}
+        keys: Buckets | None = None
+        ripe: list[Ripe] | None = None
+        if rate_count and per_key:
+            keys = {}
+            rate = Bucket(rate_count, rate_period, 0)
+            ripe = yield from _choose_by_key(by_key[key], min(limit, allowance), behind, rate, keys, now)
+        elif len(by_key[key]) > 1:
+            ripe = yield from _ripest(by_key[key], min(limit, allowance), behind)
+        if ripe is not None:
+            shares = dict.fromkeys(by_key[key], 0) | Counter(each.lane for each in ripe)
+        answer.grants.append(Grant(shares, bucket, keys))
+    granted = {lane for grant in answer.grants for lane in grant.shares}
+    answer.free = [lane for lane in lanes if lane not in granted]
+    return answer
+
+
+def spend(answer: Quotas, taken: Rows) -> Steps[None]:
+    """Take the tokens of what was claimed from the buckets; concurrency keys whose rate was spent admit the next."""
+    spent: dict[str, int] = {}
+    keys: list[str] = []
+    for grant in answer.grants:
+        started = [row for row in taken if row[1] in grant.shares]
+        if grant.bucket is not None and started:
+            name, shared = grant.bucket
+            shared.take(answer.now, len(started))
+            spent[name] = shared.full_at
+        if grant.keys is not None:
+            for key, n in Counter(row[-1] for row in started).items():
+                if (bucket := grant.keys.get(key)) is not None:
+                    bucket.take(answer.now, n)
+                    spent[bucket_name(key, bucket.count, bucket.period)] = bucket.full_at
+                    keys.append(key)
+    if spent:
+        yield _save_buckets(spent)
+    yield from touch(keys)
+
+
+def _ripest(lanes: Sequence[int], limit: int, behind: Mapping[int, Place]) -> Steps[list[Ripe]]:
+    """The best-ranked jobs over all versions of a definition from its lanes' places on, held until claimed."""
+    found: list[Ripe] = []
+    if limit > 0:
+        for lane in lanes:
+            place = behind.get(lane, FRONT)
+            values = {"lane": lane, "limit": limit, "behind_rank": place.rank, "behind_id": place.job_id}
+            rows = yield Statement("peek_keyed", values)
+            found += [Ripe(rank, job_id, lane, limit_key) for job_id, rank, limit_key in rows]
+    return sorted(found)[:limit]
+
+
+def _choose_by_key(
+    lanes: Sequence[int], wanted: int, behind: Mapping[int, Place], rate: Bucket, buckets: Buckets, now: int
+) -> Steps[list[Ripe]]:
+    """The best-ranked jobs whose keys have a token; those ranked before them whose keys have none are put off.
+
+    A job that is put off does not take a token: its key admits no other one before it has started. Jobs of keys whose
+    buckets another transaction holds are passed over and stay in the queue.
+    """
+    chosen: list[Ripe] = []
+    passed: list[Ripe] = []
+    for _ in range(_LOOKS if wanted > 0 else 0):
+        looked_at = max(wanted, _LOOKED_AT)
+        ripe = yield from _ripest(lanes, looked_at, behind)
+        keys = {each.limit_key for each in ripe if each.limit_key is not None} - {*buckets}
+        names = {bucket_name(key, rate.count, rate.period): key for key in sorted(keys)}
+        known = yield from _buckets(list(names))
+        for name, key in names.items():
+            full_at = known.get(name, 0)
+            buckets[key] = None if full_at is None else replace(rate, full_at=full_at)
+        chosen, passed, dues = _with_token(ripe, wanted, buckets, now)
+        if dues:
+            yield Statement("put_off", columns={"id": list(dues), "due": list(dues.values())})
+        if not dues or len(chosen) == wanted or len(ripe) < looked_at:
+            break
+    if chosen:
+        ids = [each.job_id for each in chosen + passed]
+        yield Statement("pay_rates", columns={"id": ids, "paid": [True] * len(chosen) + [False] * len(passed)})
+    return chosen
+
+
+def _with_token(
+    ripe: Sequence[Ripe], wanted: int, buckets: Buckets, now: int
+) -> tuple[list[Ripe], list[Ripe], dict[str, int]]:
+    """The first jobs whose keys have a token; before them, jobs of held buckets, and when the others have a token."""
+    left = {key: None if bucket is None else replace(bucket) for key, bucket in buckets.items()}
+    chosen: list[Ripe] = []
+    passed: list[Ripe] = []
+    dues: dict[str, int] = {}
+    for each in ripe:
+        if len(chosen) == wanted:
+            break
+        if each.limit_key is None:
+            chosen.append(each)
+        elif (bucket := left[each.limit_key]) is None:
+            passed.append(each)
+        else:
+            if bucket.tokens(now) < 1:
+                dues[each.job_id] = bucket.next_at(now)
+            else:
+                chosen.append(each)
+            bucket.take(now)
+    return chosen, passed, dues
+
+
+def follow_clock(limit: int) -> Steps[None]:
+    """After the clock was set back, move rate buckets and the jobs that they put off back with it."""
+    early = yield Statement("early_buckets", {"limit": limit})
+    if early:
+        yield _hasten(dict(early))
+
+
+def bucket_name(key: str, count: int, period: int) -> str:
+    """Another rate has another bucket, so that a changed limit holds at once."""
+    return f"{key}@{count}/{period}"
+
+
+def _buckets(names: Sequence[str]) -> Steps[dict[str, int | None]]:
+    """When each of these buckets that is on record is full again; None where another transaction holds it.
+
+    Those that were written ahead of the clock, which was set back, are moved back with it.
+    """
+    if not names:
+        return {}
+    found = yield Statement("read_buckets", columns={"name": list(names)})
+    levels = {name: None if full_at is None else full_at - lead for name, full_at, lead in found}
+    leads = {name: lead for name, _, lead in found if lead}
+    if leads:
+        yield _save_buckets({name: level for name, level in levels.items() if name in leads and level is not None})
+        yield _hasten(leads)
+    return levels
+
+
+def _save_buckets(levels: Mapping[str, int]) -> Statement:
+    """Write down when these buckets are full again."""
+    names = sorted(levels)
+    return Statement("save_buckets", columns={"name": names, "full_at": [levels[name] for name in names]})
+
+
+def _hasten(leads: Mapping[str, int]) -> Statement:
+    """Let the jobs that these buckets put off start earlier, by how far each bucket was ahead of the clock."""
+    by_key: dict[str, int] = {}
+    for name, lead in leads.items():
+        # A key has several buckets while its rate changes.
+        key = name.rpartition("@")[0]
+        by_key[key] = max(lead, by_key.get(key, 0))
+    return Statement("hasten_put_off", columns={"limit_key": list(by_key), "lead": list(by_key.values())})

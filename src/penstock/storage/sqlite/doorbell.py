@@ -1,0 +1,223 @@
+"""Wakes the other processes of a SQLite file by datagrams; each listener has a socket in a shared folder.
+
+The folder lies among the temporary files under a name that every process of the user can work out, and other users as
+well. So it is used only while it is a real folder of this user that is closed to others; else the processes meet in a
+private one, whose name is in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+import secrets
+import socket
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from penstock.domain.errors import PenstockError
+from penstock.storage.commands import doorbell
+from penstock.storage.doorbell_listener import Listener
+
+if TYPE_CHECKING:
+    from penstock.domain.ports.store import Store
+
+_LOOK_AFTER = 30.0
+_TRIES = 5
+_FRESH = 1.0
+_HERE = Path("/proc/self/fd")
+_log = logging.getLogger("penstock.doorbell")
+
+
+class SqliteDoorbell(Listener):
+    """Rings by sending one byte to every socket in the folder of this file."""
+
+    def __init__(self, path: str, store: Callable[[], Store] | None = None) -> None:
+        """`store` opens the file's store for a moment; it holds the name of the private folder."""
+        super().__init__()
+        name = hashlib.sha256(os.path.realpath(path).encode(errors="surrogateescape")).hexdigest()[:16]
+        self._prefix = f"penstock-{os.geteuid()}-"
+        self.folder: Path = Path(tempfile.gettempdir()) / f"{self._prefix}{name}"
+        self._store = store
+        self._named: tuple[float, Path | None] = (-_FRESH, None)
+        self._warned = False
+
+    def ring(self) -> None:
+        with contextlib.suppress(OSError, PenstockError):
+            try:
+                _ring_in(self.folder)
+            except _NotPrivate:
+                if named := self._named_folder():
+                    _ring_in(named)
+
+    async def listen(self, heard: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        folder = await self._choose()
+        with _seat(folder) as (listener, is_there):
+            heard()
+            # Whoever tidies the folder for temporary files may take the address away.
+            while is_there() and await self._choose() == folder:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_AFTER):
+                        await loop.sock_recv(listener, 16)
+                        _drain(listener)
+                        heard()
+
+    async def _choose(self) -> Path:
+        """The folder that listeners are to be in."""
+        try:
+            _make(self.folder)
+        except _NotPrivate:
+            return await asyncio.to_thread(self._private_folder)
+        return self.folder
+
+    def _private_folder(self) -> Path:
+        """The folder that is named in the store; where that is not private either, a new one."""
+        self._warn()
+        named = self._named_folder()
+        if named is not None and _is_private(named):
+            return named
+        with self._opened() as store:
+            made = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self.folder.parent))
+            store.run(doorbell.keep_folder(os.geteuid(), str(made)))
+        self._named = time.monotonic(), made
+        return made
+
+    def _named_folder(self) -> Path | None:
+        read_at, named = self._named
+        if time.monotonic() - read_at >= _FRESH:
+            with self._opened() as store:
+                found = store.run(doorbell.folder(os.geteuid()))
+            named = Path(found) if found else None
+            self._named = time.monotonic(), named
+        return named
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Store]:
+        if self._store is None:
+            raise _NotPrivate(str(self.folder))
+        store = self._store()
+        try:
+            yield store
+        finally:
+            store.close()
+
+    def _warn(self) -> None:
+        if not self._warned:
+            self._warned = True
+            _log.warning(
+                "%s is not a private folder of user %d, so workers are woken through another folder, which "
+                "the store names. See who made it, and remove it.",
+                self.folder,
+                os.geteuid(),
+            )
+
+
+class _NotPrivate(OSError):
+    """A folder that another user made or can change, or none at all."""
+
+
+@contextlib.contextmanager
+def _private(folder: Path) -> Iterator[int]:
+    """A descriptor of a folder that no other user can change; what is done through it is done in this very folder."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _NotPrivate(str(folder)) from error
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            raise _NotPrivate(str(folder))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is_private(folder: Path) -> bool:
+    try:
+        with _private(folder):
+            return True
+    except OSError:
+        return False
+
+
+def _make(folder: Path) -> None:
+    """See that the folder is there, and private."""
+    for _ in range(_TRIES):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o700)
+        # The last one to leave removes the folder, perhaps just now.
+        with contextlib.suppress(FileNotFoundError), _private(folder):
+            return
+    raise FileNotFoundError(f"{folder} is removed again and again")
+
+
+def _ring_in(folder: Path) -> None:
+    try:
+        with _private(folder) as descriptor:
+            names = os.listdir(descriptor)
+            if not names:
+                return
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)
+                for name in names:
+                    _send(sender, folder, descriptor, name)
+    except FileNotFoundError:
+        return
+
+
+def _send(sender: socket.socket, folder: Path, descriptor: int, name: str) -> None:
+    try:
+        sender.sendto(b"!", _address(folder, descriptor, name))
+    except ConnectionRefusedError:
+        # Its process is gone without a goodbye. A file or a link refuses as well, and is none of ours.
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
+                os.unlink(name, dir_fd=descriptor)
+    except OSError:
+        return
+
+
+@contextlib.contextmanager
+def _seat(folder: Path) -> Iterator[tuple[socket.socket, Callable[[], bool]]]:
+    """A socket in the folder, and whether it can still be reached there."""
+    owner = os.getpid()
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+        listener.setblocking(False)
+        descriptor = stack.enter_context(_private(folder))
+        name = f"{owner}-{secrets.token_hex(4)}"
+        listener.bind(_address(folder, descriptor, name))
+
+        def is_there() -> bool:
+            with contextlib.suppress(OSError):
+                os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                return os.path.samestat(os.fstat(descriptor), os.lstat(folder))
+            return False
+
+        try:
+            yield listener, is_there
+        finally:
+            if owner == os.getpid():
+                with contextlib.suppress(OSError):
+                    os.unlink(name, dir_fd=descriptor)
+                    os.rmdir(folder)
+
+
+def _address(folder: Path, descriptor: int, name: str) -> str:
+    """A path of a socket in an open folder: a folder that is moved meanwhile leads it nowhere else."""
+    return str((_HERE / str(descriptor) if _HERE.is_dir() else folder) / name)
+
+
+def _drain(listener: socket.socket) -> None:
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            listener.recv(16)

@@ -1,0 +1,59 @@
+"""A store in memory, lent to somebody who may close it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.domain.plan import Plan
+
+if TYPE_CHECKING:
+    from penstock.domain.ports.store import Doorbell, Store
+
+T = TypeVar("T")
+
+
+class Guest:
+    """The host itself, except that closing it closes nothing: there is no second way into a database in memory."""
+
+    def __init__(self, host: Store) -> None:
+        self._host = host
+        self.dialect: str = host.dialect
+        self.known_schema: int = host.known_schema
+
+    @property
+    def place(self) -> str:
+        """What names this store in messages."""
+        return self._host.place
+
+    def open(self) -> None:
+        self._host.open()
+
+    def close(self) -> None:
+        """The host goes on."""
+
+    async def aclose(self) -> None:
+        """The host goes on."""
+
+    def run(self, plan: Plan[T], *, now: int | None = None) -> T:
+        return self._host.run(plan, now=now)
+
+    async def arun(self, plan: Plan[T], *, now: int | None = None) -> T:
+        return await self._host.arun(plan, now=now)
+
+    def run_on(self, connection: Any, plan: Plan[T], *, now: int | None = None) -> T:
+        return self._host.run_on(connection, plan, now=now)
+
+    async def arun_on(self, connection: Any, plan: Plan[T], *, now: int | None = None) -> T:
+        return await self._host.arun_on(connection, plan, now=now)
+
+    def reserve(self, seconds: float) -> Guest:
+        return Guest(self._host)
+
+    def extend_lease(self, worker: str, lease: int, *, now: int | None = None) -> bool:
+        return self._host.extend_lease(worker, lease, now=now)
+
+    def forget_extension(self, worker: str) -> None:
+        self._host.forget_extension(worker)
+
+    def doorbell(self) -> Doorbell:
+        return self._host.doorbell()

@@ -1,1 +1,0 @@
-"""HTTP in, the same library calls out; `penstock.web.application.create` makes the ASGI application."""

@@ -1,0 +1,1 @@
+"""The worker: claims jobs, keeps its lease, supervises attempts, settles."""

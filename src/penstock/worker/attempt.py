@@ -1,0 +1,325 @@
+"""One attempt in a process of its own: prepare, launch, watch, conclude.
+
+Every way it can end, the crash included, passes through the same last step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Coroutine
+from dataclasses import replace
+from enum import StrEnum
+from functools import partial
+from typing import Any
+
+from penstock.domain.errors import LeaseLost
+from penstock.domain.job import Held
+from penstock.domain.outcome import RETURNED_NOTHING, Cause, Failure, Outcome, Usage
+from penstock.domain.states import Trigger
+from penstock.domain.task import Task
+from penstock.isolation import message_validation
+from penstock.isolation.child import outcome_from_json
+from penstock.isolation.child_requests import Answers
+from penstock.isolation.confinement import Rules
+from penstock.isolation.output import Output
+from penstock.isolation.wire import Frame
+from penstock.isolation.zygote_process import Ear, Exit, Fork, ZygoteProcess
+from penstock.runtime import processes, stamps
+from penstock.runtime.service import log
+from penstock.runtime.stop_signals import ASK
+from penstock.worker.claimed_job import Holding
+from penstock.worker.job_environment import Surroundings
+
+_LEVELS = frozenset({"debug", "info", "warning", "error"})
+_LONGEST_LINE = 500
+_STREAM_DETAILS = {"stdout": '{"stream":"stdout"}', "stderr": '{"stream":"stderr"}'}
+_WATCH_FIRST = 0.05
+_WATCH = 0.1
+
+
+class Stop(StrEnum):
+    """Why an attempt has to end before it ends by itself."""
+
+    CANCEL = "cancel"
+    TIMEOUT = "timeout"
+    SHUTDOWN = "shutdown"
+    UNTRUSTED = "untrusted"
+    LOST_FENCE = "lost_fence"
+    MEMORY = "memory"
+    PROCESSES = "processes"
+    PROTOCOL = "protocol"
+
+
+class Attempt:
+    """Supervises one child from fork to settlement."""
+
+    def __init__(self, holding: Holding, zygote: ZygoteProcess, surroundings: Surroundings) -> None:
+        self.holding = holding
+        self.held: Held = holding.held
+        self._zygote = zygote
+        self._surroundings = surroundings
+        self._rules: Rules
+        self._fork: Fork | None = None
+        self._begun = 0
+        """The stamp of the moment before its process began."""
+        self._said: Outcome | None = None
+        self._stop: Stop | None = None
+        self._detail = ""
+        self._timers: list[asyncio.TimerHandle] = []
+        self._answers: Answers | None = None
+        self._helpers: set[asyncio.Future[None]] = set()
+        self._outputs: tuple[Output, ...] = ()
+        self._watched = False
+        self._killed = False
+        self._last_error = ""
+        """The last line that it has written to stderr."""
+        self._half_said = False
+
+    @property
+    def job_id(self) -> str:
+        return self.held.job_id
+
+    async def run(self) -> Outcome:
+        """Run the attempt to its end; what came of it."""
+        try:
+            task = await self.holding.task()
+        except LeaseLost:
+            return Outcome(Trigger.RELEASE, Cause.RELEASED)
+        if self._stop is not None:
+            return self._stopped(Exit(), Usage())
+        self._rules = self._surroundings.job_rules(self.holding)
+        fork = self._launch(task)
+        exit = await self._watch(fork)
+        await self._clean_up()
+        return await self.holding.cleaned(self._conclude(exit))
+
+    def stop(self, why: Stop, grace: float) -> None:
+        """Ask the handler to stop; when the grace is over, kill it."""
+        if self._stop is None:
+            self._stop = why
+            if self._fork is not None:
+                self._zygote.signal(self._fork, ASK)
+                self._later(grace, lambda: self.kill(why))
+
+    def kill(self, why: Stop, detail: str = "") -> None:
+        """End every process of the attempt at once; the first reason stands."""
+        if self._stop is None:
+            self._stop, self._detail = why, detail
+        elif self._stop is Stop.CANCEL and why is Stop.UNTRUSTED:
+            self._stop = why
+        self._killed = True
+        if self._fork is not None:
+            self._zygote.kill(self._fork)
+
+    def _launch(self, task: Task) -> Fork:
+        self._begun = stamps.now()
+        fork = self._zygote.fork({"task": task.to_json(), "rules": self._rules.to_json()})
+        self._fork = fork
+        definition = self.holding.definition
+        if definition.timeout is not None:
+            grace = definition.cancel_grace / 1e6
+            self._later(definition.timeout / 1e6, lambda: self.stop(Stop.TIMEOUT, grace))
+        return fork
+
+    async def _watch(self, fork: Fork) -> Exit:
+        """Listen to the child and to what it prints until it and all its processes are gone."""
+        secrets = self.holding.secrets
+        ear = Ear(fork.line, self._hear, lambda problem: self.kill(Stop.PROTOCOL, problem))
+        output = Output(fork.output, lambda line: self._printed("info", line, "stdout"), secrets)
+        errors = Output(fork.errors, lambda line: self._printed("warning", line, "stderr"), secrets)
+        lost = partial(self.kill, Stop.LOST_FENCE)
+        answers = self._answers = Answers(fork.line, self.holding.do, lost, f"job {self.held.job_id}")
+        self._outputs = output, errors
+        self._later(_WATCH_FIRST, self._guard)
+        try:
+            return await fork.ended
+        finally:
+            for timer in self._timers:
+                timer.cancel()
+            for helper in self._helpers:
+                helper.cancel()
+            answers.close()
+            self._half_said = ear.close()
+            output.close()
+            errors.close()
+
+    def _hear(self, frame: Frame) -> None:
+        holding = self.holding
+        if not self._watched and frame["say"] not in ("done", "outcome"):
+            self._watch_output()
+        match frame["say"]:
+            case "progress":
+                message, phase = frame["message"], message_validation.maybe_name(frame["phase"])
+                holding.progress(message_validation.percent(frame["percent"]), message, phase)
+            case "log":
+                level = frame["level"] if frame["level"] in _LEVELS else "info"
+                details, phase = (
+                    message_validation.json_text(frame["details"]),
+                    message_validation.maybe_name(frame["phase"]),
+                )
+                duration = message_validation.duration(frame.get("duration"))
+                holding.log(level, frame["message"], details, phase, stamp=self._stamp(frame), duration=duration)
+            case "event":
+                holding.event(message_validation.name(frame["kind"]), message_validation.json_text(frame["data"]))
+            case "phase":
+                name, position = message_validation.name(frame["name"]), message_validation.position(frame["position"])
+                holding.enter_phase(name, position, self._stamp(frame))
+            case "ask":
+                if self._answers is not None:
+                    # It waits: what it has printed so far belongs to what it did so far.
+                    self._take_output()
+                    self._answers.ask({**frame, "at": self._stamp(frame)})
+            case "done":
+                self._said = RETURNED_NOTHING
+            case "outcome":
+                self._said = outcome_from_json(frame)
+                holding.ended = self._stamp(frame)
+            case other:
+                raise ValueError(f"a child said {other!r:.40}")
+
+    def _stamp(self, frame: Frame) -> int:
+        return stamps.told(frame.get("at"), self._begun)
+
+    def _guard(self) -> None:
+        """Look what the processes of the attempt use together, and end them when it is too much."""
+        if not self._watched:
+            self._watch_output()
+        if self._fork is not None and self._fork.pid is not None:
+            below = processes.descendants(self._fork.pid)
+            most = self._rules.processes
+            if most is not None and len(below) >= most and (alive := len(processes.living(below))) >= most:
+                self.kill(Stop.PROCESSES, f"{alive + 1} processes, {most} are allowed")
+            if self._rules.memory is not None:
+                self._help(self._weigh([self._fork.pid, *below], self._rules.memory))
+        self._later(_WATCH, self._guard)
+
+    async def _weigh(self, pids: list[int], most: int) -> None:
+        # What all share with the zygote is not theirs; a single process meets its own limit before this one.
+        used = await asyncio.to_thread(processes.memory, pids) - self._zygote.memory
+        if used > most:
+            self.kill(Stop.MEMORY, f"{used} bytes were used, {most} are allowed")
+
+    def _help(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+        helper = asyncio.ensure_future(work)
+        self._helpers.add(helper)
+        helper.add_done_callback(self._helpers.discard)
+        return helper
+
+    def _watch_output(self) -> None:
+        """Most attempts end at once and say nothing meanwhile: what they print is read when they have ended."""
+        self._watched = True
+        self._take_output()
+        for output in self._outputs:
+            output.watch()
+
+    def _take_output(self) -> None:
+        for output in self._outputs:
+            output.take()
+
+    def _printed(self, level: str, line: str, stream: str) -> None:
+        if stream == "stderr" and line.strip():
+            self._last_error = line.strip()
+        phase = self.holding.phase or self.holding.definition.phases[0]
+        self.holding.log(level, line, _STREAM_DETAILS[stream], phase)
+
+    def _later(self, seconds: float, call: Any) -> None:
+        self._timers.append(asyncio.get_running_loop().call_later(seconds, call))
+
+    async def _clean_up(self) -> None:
+        """Give the private folder back; what goes wrong with that does not change how the attempt ended."""
+        try:
+            await self._surroundings.give_back(self._rules)
+        except Exception:
+            log.exception("the folder %s of job %s cannot be removed", self._rules.folder, self.held.job_id)
+
+    def _conclude(self, exit: Exit) -> Outcome:
+        """One outcome of whatever has happened."""
+        usage = Usage(exit.code, exit.signal, exit.peak_memory, exit.cpu_seconds)
+        if exit.untrusted:
+            self._stop = Stop.UNTRUSTED
+        if exit.lost:
+            return replace(_lost(), usage=usage)
+        if exit.unforked is not None:
+            log.error("no process could be made for job %s: %s", self.held.job_id, exit.unforked)
+            return Outcome(Trigger.RELEASE, Cause.RELEASED)
+        if self._said is not None and self._said.cause is Cause.CANCELLED and self._stop is None:
+            # Nobody had asked it to stop: it raised that by itself.
+            self._said = replace(self._said, cause=Cause.RAISED)
+        if self._said is not None and self._counts(self._said):
+            return replace(self._with_limit(self._said), usage=usage)
+        if self._stop is None and self._half_said and exit.code == 0:
+            self._stop, self._detail = Stop.PROTOCOL, "its last words were no whole frame"
+        if self._stop is not None:
+            return self._stopped(exit, usage)
+        return replace(_died(exit, self._last_error), usage=usage)
+
+    def _with_limit(self, said: Outcome) -> Outcome:
+        """A failed allocation with how much memory was allowed."""
+        most = self._rules.memory
+        if said.cause is not Cause.OUT_OF_MEMORY or said.failure is None or most is None:
+            return said
+        text = f"{said.failure.message} {most} bytes are allowed."
+        return replace(said, failure=replace(said.failure, message=text))
+
+    def _counts(self, said: Outcome) -> bool:
+        """Whether what the handler said is how the attempt ended, although it may have been asked to stop."""
+        match self._stop:
+            case None:
+                return True
+            case Stop.CANCEL | Stop.PROTOCOL:
+                return said.cause is not Cause.CANCELLED
+            case Stop.SHUTDOWN:
+                return said.trigger is not Trigger.FAIL
+            case _:
+                return False
+
+    def _stopped(self, exit: Exit, usage: Usage) -> Outcome:
+        match self._stop:
+            case Stop.SHUTDOWN | Stop.UNTRUSTED | Stop.LOST_FENCE:
+                return Outcome(Trigger.RELEASE, Cause.RELEASED, usage=usage)
+            case Stop.CANCEL:
+                how = "was killed after its grace" if self._killed else "stopped when it was asked to"
+                return _failed(Cause.CANCELLED, "Cancelled", f"The job was cancelled; the attempt {how}.", usage)
+            case Stop.TIMEOUT:
+                seconds = (self.holding.definition.timeout or 0) / 1e6
+                how = " It did not stop when asked, and was killed." if self._killed else ""
+                return _failed(Cause.TIMED_OUT, "Timeout", f"The attempt took longer than {seconds:g} s.{how}", usage)
+            case Stop.MEMORY:
+                return _failed(Cause.OUT_OF_MEMORY, "OutOfMemory", f"Too much memory: {self._detail}.", usage)
+            case Stop.PROCESSES:
+                return _failed(Cause.SIGNALLED, "TooManyProcesses", f"Too many processes: {self._detail}.", usage)
+            case _:
+                text = f"The attempt broke the rules of its line to the worker: {self._detail}."
+                return _failed(Cause.SIGNALLED, "ProtocolError", text, usage)
+
+
+def _died(exit: Exit, last_error: str) -> Outcome:
+    """What the death of a process that sent no outcome means; `last_error` is the last line that it wrote to stderr."""
+    if exit.signal is not None:
+        name = _signal_name(exit.signal)
+        if exit.signal == signal.SIGXCPU:
+            return _failed(Cause.SIGNALLED, "CpuLimit", "The attempt used up its CPU seconds (SIGXCPU).")
+        if exit.signal == signal.SIGKILL:
+            text = "Something killed the attempt (SIGKILL); when memory is short, that is the kernel."
+            return _failed(Cause.SIGNALLED, "Killed", text)
+        return _failed(Cause.SIGNALLED, "Signal", f"The attempt died of {name}.")
+    said = f" Its last line on stderr: {last_error[:_LONGEST_LINE]}" if last_error else ""
+    return _failed(Cause.EXITED, "Exit", f"The process ended with exit code {exit.code} and gave no result.{said}")
+
+
+def _failed(cause: Cause, kind: str, text: str, usage: Usage | None = None) -> Outcome:
+    failure = Failure(kind, text, fingerprint=f"penstock-{kind}")
+    return Outcome(Trigger.FAIL, cause, failure=failure, usage=usage or Usage())
+
+
+def _lost() -> Outcome:
+    text = "The process that had forked this attempt died, and the attempt with it."
+    return Outcome(Trigger.LOSE, Cause.LOST, failure=Failure("ZygoteLost", text, fingerprint="penstock-ZygoteLost"))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,169 @@
+"""Inline attempts take turns in one task for as long as none of them has to wait.
+
+A task and a context of its own for each would cost more than most of them do. So one task runs what waits for a slot,
+one after the other, each by a plain call. The first attempt that has to wait keeps the task for itself, and the others
+go on in a new one; so they do when an attempt leaves context variables changed behind it, or after a while, for the
+loop to do other things.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextvars import Context, copy_context
+from typing import Any
+
+from penstock.domain.states import Trigger
+from penstock.runtime import tracing
+from penstock.runtime.log_lines import JOB
+from penstock.runtime.processes import boot_time
+from penstock.runtime.tasks import Tasks
+from penstock.worker.inline import InlineAttempt
+from penstock.worker.loaded_code import Loaded
+from penstock.worker.pool import Pool
+from penstock.worker.recorder import Recorder
+from penstock.worker.settler import Ending, Settler
+
+_SLICE = 0.005
+"""So long one task runs attempts before the loop gets its turn."""
+
+_SUCCEED = Trigger.SUCCEED
+"""To look it up takes longer than to compare with it."""
+
+_MOST_AT_ONCE = 64
+"""So many tasks are begun together where attempts do wait."""
+
+
+class Turns:
+    """The tasks in which the attempts of a pool run."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        tasks: Tasks,
+        recorder: Recorder,
+        settler: Settler,
+        *,
+        loaded: Callable[[], Loaded],
+        finish: Callable[[InlineAttempt], Coroutine[Any, Any, None]],
+        freed: Callable[[], None],
+        trusted_until: Callable[[], float],
+    ) -> None:
+        """`finish` runs an attempt that has to wait and hands in how it ended; `freed`: there may be free slots.
+        Nothing begins after `trusted_until`, by the boot clock."""
+        self._pool = pool
+        self._tasks = tasks
+        self._recorder = recorder
+        self._settler = settler
+        self._loaded = loaded
+        self._finish = finish
+        self._freed = freed
+        self._trusted_until = trusted_until
+        self._clean = copy_context()
+        """Whoever calls may have another by then."""
+        self._present: InlineAttempt | None = None
+        """The attempt whose first step runs now."""
+        self._open: set[_Turn] = set()
+        self._at_once = 1
+        self._begun = 0
+
+    def run_something(self) -> bool:
+        """Whether attempts run in this process; from any thread."""
+        return self._present is not None or bool(self._pool.running)
+
+    def occupant(self, task: asyncio.Task[Any] | None) -> InlineAttempt | None:
+        """The attempt that runs in a task; from any thread."""
+        others = (each.attempt for each in list(self._open) if each.attempt is not None)
+        return self._present or next((each for each in others if each.task is not None and each.task is task), None)
+
+    def go_on(self) -> None:
+        """Have what waits run, as far as there are slots."""
+        if boot_time() >= self._trusted_until():
+            # Who gave the lease up gives back what waits.
+            return
+        for _ in range(min(self._at_once, self._pool.startable) - self._begun):
+            self._begun += 1
+            self._tasks.add(self._run(), self._clean.copy())
+
+    async def _run(self) -> None:
+        task, turn = asyncio.current_task(), _Turn(self._trusted_until())
+        asyncio.get_running_loop().call_soon(self._look, turn)
+        self._open.add(turn)
+        self._begun -= 1
+        loaded = self._loaded()
+        plain = () if tracing.on() else loaded.plain
+        pool, now = self._pool, boot_time
+        ended: list[Ending] = []
+        try:
+            while now() < turn.until and (holding := pool.next()) is not None:
+                self._present = attempt = InlineAttempt(holding, loaded, task)
+                JOB.set(attempt)
+                before = copy_context()
+                if holding.claimed.lane in plain and (ending := self._ending(attempt)) is not None:
+                    ended.append(ending)
+                else:
+                    # Only now anything else runs beside it.
+                    pool.running.add(holding)
+                    self._present = None
+                    ended = self._hand_in(ended)
+                    turn.attempt = attempt
+                    self._freed()
+                    await self._finish(attempt)
+                self._present = None
+                if turn.has_waited or not _is_as_it_was(before):
+                    break
+        finally:
+            self._present = None
+            self._hand_in(ended)
+            turn.attempt = None
+            self._open.discard(turn)
+            self._freed()
+            self.go_on()
+
+    def _ending(self, attempt: InlineAttempt) -> Ending | None:
+        """Begin an attempt; its ending if it has succeeded without having waited for anything."""
+        holding = attempt.holding
+        if not holding.started or holding.claimed.fence > 1 or holding.is_large:
+            return None
+        outcome = attempt.step()
+        if outcome is None or outcome.trigger is not _SUCCEED:
+            return None
+        if self._recorder.busy and self._recorder.owes(holding.held):
+            return None
+        return holding.worker, holding.settlement(outcome, 0.0), holding
+
+    def _hand_in(self, ended: list[Ending]) -> list[Ending]:
+        """Have these endings written; those that come next."""
+        if ended:
+            self._settler.add(*ended)
+        return []
+
+    def _look(self, turn: _Turn) -> None:
+        """The first step of a task is over: with its end, or because an attempt has to wait."""
+        if turn.attempt is None:
+            self._at_once = 1
+        else:
+            turn.has_waited = True
+            turn.attempt.wait()
+            self._at_once = min(2 * self._at_once, _MOST_AT_ONCE)
+            self.go_on()
+
+
+class _Turn:
+    """One task, and the attempt that it runs."""
+
+    __slots__ = ("attempt", "has_waited", "until")
+
+    def __init__(self, trusted_until: float) -> None:
+        self.until = min(boot_time() + _SLICE, trusted_until)
+        self.attempt: InlineAttempt | None = None
+        self.has_waited = False
+
+
+def _is_as_it_was(before: Context) -> bool:
+    """Whether no context variable has another value than before the last attempt."""
+    try:
+        return copy_context() == before
+    except Exception:
+        # Values that cannot be compared are others.
+        return False

@@ -1,0 +1,242 @@
+"""A worker's right to its jobs: begun by registration, kept by heartbeats, gone when they are not answered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from penstock.config.worker_settings import WorkerSettings
+from penstock.domain.errors import SchemaNewer, StoreUnavailable
+from penstock.domain.ports.store import JobsPort, Store
+from penstock.domain.worker import Duty, Pulse, WorkerInfo
+from penstock.isolation.zygote_process import LOAD_SECONDS
+from penstock.runtime import processes
+from penstock.runtime.service import log
+from penstock.worker.heartbeat import EXIT_UNTRUSTED, Heartbeat
+from penstock.worker.inline import InlineAttempt
+from penstock.worker.loop_progress import LoopProgress
+
+_SETTLED_IN = 2.0
+"""So long a worker's own heartbeats must have been answered before it takes others for dead."""
+_AFTER_OUTAGE = 15.0
+"""So long after a heartbeat has failed the others may not have found their way back to the store either."""
+_HEARD = 0.6
+"""A heartbeat that began this part of a lease ago is recent enough: where statements are slow, none is more recent."""
+
+_CONNECTED_IN = 20.0
+"""So long a worker tries to connect before it registers. Each try ends with the patience of its heartbeats."""
+_REPORT_EVERY = 10.0
+_STAMPS = 4
+"""How often the loop proves that it runs between two heartbeats."""
+
+_WAITS = {"postgres": 2.2, "sqlite": 5}
+"""Into how many parts a lease is divided; a heartbeat waits for the store for one of them. Two answers of a slow server
+fit into a lease. An extension next to a file of SQLite must last for two."""
+
+
+class Lease:
+    """The present lease of a worker; `worker` is empty while there is none."""
+
+    def __init__(
+        self,
+        store: Store,
+        jobs: JobsPort,
+        settings: WorkerSettings,
+        *,
+        trust: Callable[[float], None],
+        pulse: Callable[[Pulse], None],
+        lost: Callable[[str, str], object],
+        outdated: Callable[[], object],
+        unkillable: Callable[[], bool],
+        occupant: Callable[[asyncio.Task[Any] | None], InlineAttempt | None],
+        duties: Callable[[], Sequence[Duty]],
+        figures: Callable[[], Mapping[str, float]],
+    ) -> None:
+        self.worker: str = ""
+        self.beats: int = 0
+        self._store = store
+        # Heartbeats must not wait for a connection that others hold.
+        self._own = store.reserve(settings.lease / _WAITS[store.dialect])
+        self._extended = False
+        self._jobs = jobs
+        self._settings = settings
+        self._trust = trust
+        self._pulse = pulse
+        self._lost = lost
+        self._outdated = outdated
+        self._newer: SchemaNewer | None = None
+        self._unkillable = unkillable
+        self._occupant = occupant
+        self._duties = duties
+        self._figures = figures
+        self._reported = 0.0
+        self._reports_now = False
+        self._begun = 0.0
+        self._failed = -_AFTER_OUTAGE
+        self._lanes: tuple[int, ...] | None = None
+        self._slots: int | None = None
+        self._last: Pulse | None = None
+        """The last answer to a heartbeat."""
+        self._heartbeat: Heartbeat | None = None
+        self._progress: LoopProgress | None = None
+
+    @property
+    def settled_in(self) -> bool:
+        """Whether this worker has been in touch with the store for long enough to call others dead."""
+        now = processes.boot_time()
+        heard = self.trusted_until - self._settings.lease + self._settings.margin
+        return (
+            bool(self.worker)
+            and self.beats > 0
+            and now - self._begun >= _SETTLED_IN
+            and now - heard <= max(2 * self._settings.heartbeat, _HEARD * self._settings.lease)
+            and now - self._failed >= _AFTER_OUTAGE
+        )
+
+    @property
+    def trusted_until(self) -> float:
+        return 0.0 if self._heartbeat is None else self._heartbeat.trusted_until
+
+    async def begin(self, worker: WorkerInfo) -> None:
+        """Register a worker under a new id and keep its lease from now on."""
+        await self._connect()
+        begun = processes.boot_time()
+        length = round(self._settings.lease * 1e6)
+        await self._store.arun(self._jobs.register_worker(worker, length))
+        self.worker, self.beats, self._begun = worker.id, 0, begun
+        self._lanes, self._slots, self._reported = None, None, 0.0
+        self._last, self._extended = None, False
+        until = begun + self._settings.lease - self._settings.margin
+        self._trust(until)
+        loop = asyncio.get_running_loop()
+        if self._progress is None:
+            every = self._settings.heartbeat / _STAMPS
+            self._progress = LoopProgress(every, resumed=self.poke, occupant=self._occupant)
+            self._progress.start()
+
+        def trusted(until: float, pulse: Pulse) -> None:
+            # In the heartbeat's thread: the zygote must hear of it even while the loop is blocked.
+            self._trust(until)
+            _tell(loop, self._hear, worker.id, pulse)
+
+        self._heartbeat = Heartbeat(
+            lambda seconds: self._beat(worker.id, seconds),
+            self._settings,
+            self._progress,
+            trusted=trusted,
+            distrusted=lambda why: _tell(loop, self._lost, worker.id, why),
+            failed=self._note_failure,
+            unkillable=self._unkillable,
+        )
+        self._heartbeat.trusted_until = until
+        self._heartbeat.start()
+
+    async def _connect(self) -> None:
+        """Open the connection of the heartbeats: where statements are slow, a lease may end before that is done."""
+        end = processes.boot_time() + _CONNECTED_IN
+        while True:
+            try:
+                await asyncio.to_thread(self._own.run, self._jobs.next_due())
+                return
+            except StoreUnavailable:
+                if processes.boot_time() >= end:
+                    raise
+
+    def lose(self, why: str) -> None:
+        """The store does not know this lease any more."""
+        if self._heartbeat is not None:
+            self._heartbeat.end(why)
+
+    def give_up(self) -> None:
+        """Hold no lease any more."""
+        self.worker = ""
+
+    def check_schema(self) -> None:
+        """Raise `SchemaNewer` when a heartbeat has found a schema that this code does not know."""
+        if self._newer is not None:
+            raise self._newer
+
+    def excused(self) -> contextlib.AbstractContextManager[None]:
+        """Keep the lease although the loop is blocked: it loads code, which its zygote has loaded in bounded time."""
+        return contextlib.nullcontext() if self._progress is None else self._progress.excused(LOAD_SECONDS)
+
+    def end_own_process(self) -> None:
+        """End the process, where it is the worker's own: nothing else ends inline jobs that do not stop."""
+        if self._settings.own_process:
+            os._exit(EXIT_UNTRUSTED)
+
+    def tell(self, lanes: tuple[int, ...]) -> None:
+        """Let the store know with every heartbeat that the worker serves these lanes now, and soon how duties go."""
+        self._lanes, self._reports_now = lanes, True
+        self.poke()
+
+    def tell_slots(self, slots: int) -> None:
+        """Let the store know from the next heartbeat on how many slots the worker has now."""
+        self._slots = slots
+
+    def poke(self) -> None:
+        """Beat soon: there may be something to learn, such as a cancel."""
+        if self._heartbeat is not None:
+            self._heartbeat.poke()
+
+    async def close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            await asyncio.to_thread(self._heartbeat.join, self._settings.lease)
+        if self._own is not self._store:
+            await asyncio.to_thread(self._own.close)
+
+    def _beat(self, worker: str, seconds: float) -> Pulse:
+        """In the heartbeat's thread: extend the lease to `seconds` from now; now and then report the duties."""
+        due = self.beats > 0 and (self._reports_now or processes.boot_time() - self._reported >= _REPORT_EVERY)
+        self._reports_now = False
+        duties, figures = (self._duties(), self._figures()) if due else (None, None)
+        length = round(seconds * 1e6)
+        plan = self._jobs.heartbeat(
+            worker, length, lanes=self._lanes, slots=self._slots, duties=duties, figures=figures
+        )
+        try:
+            pulse = self._own.run(plan)
+        except StoreUnavailable as error:
+            return self._extend(worker, length, error)
+        if self._extended:
+            self._extended = False
+            self._own.forget_extension(worker)
+        self._last = pulse
+        if due:
+            self._reported = processes.boot_time()
+        return pulse
+
+    def _extend(self, worker: str, length: int, error: StoreUnavailable) -> Pulse:
+        """Extend the lease although no heartbeat can be written; the answer is the last one, without its cancels."""
+        if self._last is None or not self._own.extend_lease(worker, length):
+            raise error
+        if not self._extended:
+            log.warning("no heartbeat can be written, so the lease is extended next to the store: %s", error)
+        self._extended = True
+        # The next one begins soon: it may wait as long as this one has.
+        self.poke()
+        return replace(self._last, cancels=[])
+
+    def _note_failure(self) -> None:
+        self._failed = processes.boot_time()
+
+    def _hear(self, worker: str, pulse: Pulse) -> None:
+        if worker == self.worker:
+            self.beats += 1
+            if pulse.newest_schema > self._store.known_schema and self._newer is None:
+                self._newer = SchemaNewer(self._store.place, pulse.newest_schema, self._store.known_schema)
+                log.critical("worker %s stops: %s", worker, self._newer)
+                self._outdated()
+            self._pulse(pulse)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *given: Any) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+        loop.call_soon_threadsafe(call, *given)

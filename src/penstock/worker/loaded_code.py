@@ -1,0 +1,81 @@
+"""The code that a worker has at present: its definitions by lane, and the application behind the inline ones."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from penstock.domain.definition import Definition
+from penstock.domain.ports.store import AdminPort, Store
+from penstock.execution.context import Resources
+from penstock.execution.handlers import Application, Handle
+from penstock.runtime.service import log
+from penstock.runtime.timeouts import Timeouts
+from penstock.worker.hooks import ON_START
+
+
+class Loaded:
+    """What can be run; replaced as a whole when code is loaded anew."""
+
+    def __init__(self, definitions: Mapping[int, Definition], inline: Application | None) -> None:
+        self.definitions = definitions
+        self.inline = inline
+        self.resources: Resources = Resources(inline.resources if inline else {})
+        self.timeouts: Timeouts = Timeouts()
+        self._earlier: list[Resources] = []
+        inlined = inline.definitions if inline else ()
+        found = {(each.definition.key, each.definition.version): each for each in inlined}
+        names = {lane: (each.key, each.version) for lane, each in definitions.items()}
+        self.handles: dict[int, Handle] = {lane: found[name] for lane, name in names.items() if name in found}
+        """The code of inline definitions, by lane."""
+        self.plain: frozenset[int] = frozenset(
+            lane
+            for lane, each in self.handles.items()
+            if len(each.steps) == 1 and ON_START not in each.definition.hooks
+        )
+        """Those whose first attempts need nothing but a call."""
+
+    @property
+    def inline_lanes(self) -> list[int]:
+        return sorted(lane for lane, each in self.definitions.items() if each.isolation == "inline")
+
+    @property
+    def process_lanes(self) -> list[int]:
+        return sorted(lane for lane, each in self.definitions.items() if each.isolation != "inline")
+
+    @property
+    def hooked(self) -> dict[int, Definition]:
+        return {lane: each for lane, each in self.definitions.items() if each.hooks}
+
+    def set_log_levels(self, in_force: Callable[[int, Definition], Definition]) -> None:
+        """Let the loggers of inline definitions keep what the definitions in force ask for."""
+        for lane, handle in self.handles.items():
+            definition = in_force(lane, handle.definition)
+            logger = logging.getLogger(f"penstock.job.{definition.key}")
+            logger.setLevel(logging.NOTSET if definition.log_level == "info" else definition.log_level.upper())
+
+    def follow(self, earlier: Loaded, in_force: Callable[[int, Definition], Definition]) -> None:
+        """Come after another: what that one has opened serves on for the same code, and is closed at last for other."""
+        self.set_log_levels(in_force)
+        self._earlier = earlier._earlier
+        if self.inline is earlier.inline:
+            self.resources = earlier.resources
+        else:
+            # Attempts that run keep the old code, and what it has opened.
+            self._earlier = [*earlier._earlier, earlier.resources]
+
+    def close(self) -> None:
+        """Close what inline jobs have opened."""
+        for each in (self.resources, *reversed(self._earlier)):
+            try:
+                each.close()
+            except BaseException:
+                log.exception("a resource of inline jobs could not be closed")
+
+
+async def register(
+    store: Store, admin: AdminPort, definitions: Sequence[Definition], inline: Application | None
+) -> Loaded:
+    """Make definitions known to the store, and learn their lanes."""
+    lanes = await store.arun(admin.register(definitions))
+    return Loaded({lanes[each.key, each.version]: each for each in definitions}, inline)

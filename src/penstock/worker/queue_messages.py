@@ -1,0 +1,61 @@
+"""Messages of the queue on their way to a worker, which acknowledges them once it has looked for jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from penstock.domain.ports.store import Message, Queue
+from penstock.runtime.service import log
+
+_MOST = 10_000
+"""What comes beyond that is not acknowledged, and a broker delivers it again."""
+
+
+class Messages:
+    """Collects what the queue announces."""
+
+    def __init__(self, queue: Queue, seconds: Callable[[], float], arrived: Callable[[], None]) -> None:
+        """`seconds`: how long one call waits for messages; `arrived` is called whenever some have come."""
+        self._queue = queue
+        self._seconds = seconds
+        self._arrived = arrived
+        self._waiting: list[Message] = []
+
+    @property
+    def are_pushed(self) -> bool:
+        """Whether the queue announces new jobs, so that a worker need not look for them often."""
+        return self._queue.hears()
+
+    def take(self) -> list[Message]:
+        """Those that have come and are not acknowledged."""
+        return list(self._waiting)
+
+    async def acknowledge(self, messages: list[Message]) -> None:
+        """A claim after these messages was committed or refused; they are the first ones that wait."""
+        del self._waiting[: len(messages)]
+        if messages:
+            await self._queue.acknowledge(messages)
+
+    def passed_on(self, then: Callable[[], None]) -> Callable[[Sequence[str]], None]:
+        """A function that publishes jobs that are ready, where messages carry ids: other hosts may wait for theirs."""
+
+        def publish(job_ids: Sequence[str]) -> None:
+            if job_ids and getattr(self._queue, "carries_ids", False):
+                self._queue.publish(job_ids)
+            then()
+
+        return publish
+
+    async def listen(self) -> None:
+        """Wait for messages until it is cancelled."""
+        while True:
+            try:
+                messages = await self._queue.receive(self._seconds())
+            except Exception:
+                log.exception("the queue cannot be listened to")
+                await asyncio.sleep(self._seconds())
+                continue
+            if messages:
+                self._waiting += messages[: max(0, _MOST - len(self._waiting))]
+                self._arrived()

@@ -1,0 +1,146 @@
+"""Hands endings to the store, many at a time, again and again until it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from penstock.domain.errors import StoreError
+from penstock.domain.job import Held
+from penstock.domain.outcome import Failure, Outcome, Settlement
+from penstock.domain.ports.store import JobsPort, Store
+from penstock.domain.states import Trigger
+from penstock.domain.worker import SettleReport
+from penstock.runtime.log_lines import about
+from penstock.runtime.service import log
+from penstock.worker.claimed_job import Holding
+
+_BATCH = 1000
+"""More endings than this are written in two transactions at the same time, where the store can do that."""
+
+_MOST_WAITING = 5 * _BATCH
+_FEW = 16
+_MOMENT = 0.005
+_BUSY_MOMENT = 0.02
+"""The same while one batch follows another, so that each of them holds more."""
+
+
+Ending = tuple[str, Settlement, Holding | None]
+"""How an attempt of a worker ended, and what was held for it, unless somebody wants to know no more of that."""
+
+
+class Settler:
+    """Collects endings while others are on their way; tells when they are on record, or refused because the attempt no
+    longer owned its job."""
+
+    def __init__(
+        self,
+        store: Store,
+        jobs: JobsPort,
+        settled: Callable[[SettleReport, Sequence[Ending]], None],
+        more_to_come: Callable[[], bool],
+        awaited: Callable[[Coroutine[Any, Any, None]], object],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`awaited` is given something to wait for when there are endings to write."""
+        self._store = store
+        self._jobs = jobs
+        self._settled = settled
+        self._more_to_come = more_to_come
+        self._awaited = awaited
+        self._clock = clock
+        self._at_once = 2 if store.dialect == "postgres" else 1
+        self._waiting: list[Ending] = []
+        self._settled_at = float("-inf")
+        self._came = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def add(self, *endings: Ending) -> None:
+        """End attempts."""
+        if not self._waiting:
+            self._empty.clear()
+            self._awaited(self._empty_again())
+            self._came.set()
+        self._waiting += endings
+
+    async def _empty_again(self) -> None:
+        await self._empty.wait()
+
+    async def tick(self) -> float:
+        """Settle what waits; what fails because of the store stays and is tried again."""
+        await self._came.wait()
+        if self._more_to_come() and len(self._waiting) < _FEW:
+            # A flush to disk costs more than a moment, and others may share it.
+            busy = self._clock() - self._settled_at < _BUSY_MOMENT
+            await asyncio.sleep(_BUSY_MOMENT if busy else _MOMENT)
+        while self._waiting:
+            await self._settle_some()
+        self._settled_at = self._clock()
+        self._came.clear()
+        self._empty.set()
+        return 0.0
+
+    @property
+    def held(self) -> list[Held]:
+        """The attempts whose endings are not on record yet."""
+        return [holding.held for _, _, holding in self._waiting if holding is not None]
+
+    @property
+    def behind(self) -> bool:
+        """So much waits that nothing more should be begun: whoever dies now has all of it run again."""
+        return len(self._waiting) > _MOST_WAITING
+
+    def wake(self) -> None:
+        """Let a tick that waits for endings look whether it shall stop."""
+        self._came.set()
+
+    async def _settle_some(self) -> None:
+        worker = self._waiting[0][0]
+        most = self._waiting[: _BATCH * self._at_once]
+        taken = most[: next((place for place, each in enumerate(most) if each[0] != worker), len(most))]
+        middle = len(taken) // 2 if len(taken) > _BATCH else len(taken)
+        parts = [part for part in (taken[:middle], taken[middle:]) if part]
+        reports = await asyncio.gather(
+            *(self._apply(worker, [settlement for _, settlement, _ in part]) for part in parts), return_exceptions=True
+        )
+        failed: list[BaseException] = []
+        left: list[Ending] = []
+        for part, report in zip(parts, reports, strict=True):
+            if isinstance(report, BaseException):
+                left += part
+                failed.append(report)
+            else:
+                self._settled(report, part)
+        self._waiting[: len(taken)] = left
+        if failed:
+            raise failed[0]
+
+    async def _apply(self, worker: str, settlements: list[Settlement]) -> SettleReport:
+        try:
+            return await self._store.arun(self._jobs.settle(worker, settlements))
+        except StoreError:
+            raise
+        except Exception:
+            if len(settlements) > 1:
+                # One that cannot be written must not keep the others waiting.
+                reports = [await self._apply(worker, [each]) for each in settlements]
+                return SettleReport(
+                    [job for report in reports for job in report.applied],
+                    [job for report in reports for job in report.repeated],
+                    [held for report in reports for held in report.refused],
+                )
+            job_id = settlements[0].job_id
+            log.exception("the ending of job %s cannot be written as it is", job_id, extra=about(job_id))
+            return await self._store.arun(self._jobs.settle(worker, [_plainer(settlements[0])]))
+
+
+def _plainer(settlement: Settlement) -> Settlement:
+    """The same ending without what the handler gave, which the database did not take."""
+    told = settlement.outcome
+    why = Failure("NotStored", "What the attempt gave could not be stored; the worker's log says why.")
+    plain = Outcome(told.trigger, told.cause, failure=why if told.trigger is not Trigger.SUCCEED else None)
+    return settlement._replace(outcome=plain)
