@@ -35,6 +35,7 @@ from penstock.domain.states import Status
 from penstock.storage.commands import admin
 from penstock.storage.commands import jobs as job_verbs
 from tests.applications import NewApp
+from tests.client.calls import Calls
 from tests.http.streams import StreamServer, define
 from tests.operations.between import Between
 from tests.operations.hand import Hand
@@ -69,26 +70,6 @@ def between(server: StreamServer) -> Iterator[Between]:
 def client(server: StreamServer) -> Iterator[Client]:
     with Client(server.url) as made:
         yield made
-
-
-class Calls:
-    """The calls of a client in one of their two forms."""
-
-    def __init__(self, client: Client, asynchronous: bool) -> None:
-        self.client = client
-        self.asynchronous = asynchronous
-
-    def __getattr__(self, name: str) -> Any:
-        def call(*args: Any, **options: Any) -> Any:
-            if not self.asynchronous:
-                return getattr(self.client, name)(*args, **options)
-            return asyncio.run(self._awaited(f"a{name}", args, options))
-
-        return call
-
-    async def _awaited(self, name: str, args: Any, options: Any) -> Any:
-        async with self.client:
-            return await getattr(self.client, name)(*args, **options)
 
 
 @pytest.fixture(params=["plain", "async"])
