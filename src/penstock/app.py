@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from penstock.definitions import enqueue_options as given
 from penstock.definitions.handles import JobHandle
@@ -38,6 +38,9 @@ from penstock.operations.webhooks import Webhooking
 from penstock.operations.worker_config import Configuring
 from penstock.runtime import tracing
 from penstock.storage.commands import admin, jobs
+
+if TYPE_CHECKING:
+    from penstock.launch.embedded import EmbeddedWorker, WorkerOptions
 
 
 class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Configuring, Alerting, Webhooking):
@@ -122,6 +125,17 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
         consuming = import_module("penstock.launch.consume")
         found: Job | None = await consuming.consume(self, message, within=within, acknowledge=acknowledge)
         return found
+
+    def worker(self, **settings: Unpack[WorkerOptions]) -> EmbeddedWorker:
+        """A worker inside this program: `with app.worker():` runs it in a thread, `async with` in the event loop.
+
+        It runs until the end of the block. The settings are those of `penstock worker`, with `_` for `-`: `slots=4`,
+        `drain=60`, `user="nobody"`. What is not given is as `penstock.toml` and the environment say. The application
+        must be a variable of a module or script, since the processes of its jobs load it from there.
+        """
+        # A worker needs modules that import this one.
+        made: EmbeddedWorker = import_module("penstock.launch.embedded").EmbeddedWorker(self, settings)
+        return made
 
     def rerun_job(
         self, job_id: str, params: Mapping[str, Any] | None = None, *, by: str | None = None, **options: Any

@@ -273,4 +273,23 @@ def test_an_id_is_found_in_the_usual_forms_of_a_message(form: Any) -> None:
     assert job_id_of(form(job_id)) == job_id
 
 
+@pytest.mark.parametrize(("start", "folder"), [(["code/host.py"], "."), (["-m", "host"], "code")])
+def test_the_store_of_a_program_is_the_one_that_its_relative_path_names(
+    tmp_path: Path, start: list[str], folder: str
+) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "host.py").write_text(
+        'from penstock import Penstock\n\napp = Penstock("sqlite:///relative.db")\n\n\n'
+        '@app.job("work")\ndef work() -> int:\n    return 7\n\n\n'
+        'if __name__ == "__main__":\n    print(app.consume(work.enqueue().id).result)\n'
+    )
+    environment = {**os.environ, "PENSTOCK_WORKER_ALLOW_ROOT": "true", "PYTHONPATH": str(ROOT)}
+
+    done = subprocess.run(
+        [sys.executable, *start], cwd=tmp_path / folder, env=environment, capture_output=True, text=True, timeout=60
+    )
+
+    assert (done.stdout, done.stderr) == ("7\n", "")
+
+
 def _nothing() -> None: ...

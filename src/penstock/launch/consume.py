@@ -7,9 +7,11 @@ import inspect
 import json
 import os
 import sys
+import sysconfig
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
@@ -53,7 +55,7 @@ async def consume(
     again. `TimeoutError`: the job was not claimed within that time, and the message is not acknowledged. Settings of
     workers in `penstock.toml` and the environment hold here too.
     """
-    if app._errands is not None or _is_zygote():
+    if app._errands is not None or is_zygote():
         raise not_inside_a_job("app.consume")
     seconds = microseconds(within, "within") / SECOND
     if seconds < _LEAST:
@@ -64,7 +66,7 @@ async def consume(
     if job_id is None or not await _is_ready(app, job_id):
         await told.acknowledge()
         return None
-    source = _source(app)
+    source = source_of(app)
     only = _Only(ports.jobs, job_id)
     found = load()
     configured = settings or WorkerSettings(**found.worker)
@@ -74,7 +76,8 @@ async def consume(
     )  # fmt: skip
     node = Node(
         source, settings=chosen, ticking=False, jobs=cast("JobsPort", only), timed=False,
-        queue=app.queue if app.has_own_queue else None, secrets=SecretPolicy(found.secret_patterns),
+        store=None if app.address is None else app.address["store"], queue=app.queue if app.has_own_queue else None,
+        secrets=SecretPolicy(found.secret_patterns),
     )  # fmt: skip
     try:
         async with asyncio.timeout_at(asyncio.get_running_loop().time() + max(0.0, deadline - time.monotonic())):
@@ -195,7 +198,7 @@ class _Only:
         return self._jobs.claim_job(worker, self._job_id, lanes, start=start)
 
 
-def _source(app: Penstock) -> Source:
+def source_of(app: Penstock) -> Source:
     """Where another process finds this application."""
     if isinstance(app, FilesApp):
         address = {**(app.address or {})}
@@ -206,23 +209,37 @@ def _source(app: Penstock) -> Source:
     for module, content in modules:
         for name, value in list(getattr(content, "__dict__", {}).items()):
             if value is app:
-                return _of_module(module, getattr(content, "__file__", None), name)
+                return _of_module(content, module, name, app)
     raise InvalidInput(
         "The application is not a variable of a module, so no worker can load it.",
         hint="Assign it in a module: app = Penstock(…).",
     )
 
 
-def _is_zygote() -> bool:
+def is_zygote() -> bool:
     """Whether this process only loads the code of jobs: a module that consumes on import would start another."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name.startswith("penstock.isolation.zygote")
 
 
-def _of_module(module: str, file: str | None, name: str) -> Source:
+def _of_module(content: Any, module: str, name: str, app: Penstock) -> Source:
+    file = getattr(content, "__file__", None)
+    spec = getattr(content, "__spec__", None)
+    if module == "__main__" and spec is not None:
+        module = spec.name  # python -m
     if module != "__main__":
-        return AppSource(f"{module}:{name}")
+        return AppSource(f"{module}:{name}", _import_folder(module, file), app)
     if file is None:
         raise InvalidInput("A job's process cannot load an application that was typed.", hint="Write it to a file.")
     folder, script = os.path.split(os.path.abspath(file))
-    return AppSource(f"{script}:{name}", folder)
+    return AppSource(f"{script}:{name}", folder, app)
+
+
+def _import_folder(module: str, file: str | None) -> str | None:
+    """The folder from which a module is imported; None for an installed one, which is found from anywhere."""
+    if file is None:
+        return None
+    path = Path(file).absolute()
+    above = module.count(".") + (path.stem == "__init__")
+    folder = str(path.parents[above])
+    return None if folder in sysconfig.get_paths().values() else folder

@@ -1,21 +1,162 @@
-"""Job files inside of your own program: load them, let them run, look at them, stop."""
+"""A worker inside of your own program, for its application or for a folder of job files."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias, TypedDict, get_type_hints
 
+from penstock.app import Penstock
 from penstock.background.archive import Archive
+from penstock.config.project_file import load
 from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.errors import InvalidInput, NotFound
 from penstock.domain.job import Job
+from penstock.domain.secrets.policy import SecretPolicy
+from penstock.domain.unknown_names import refuse_unknown
+from penstock.launch.consume import is_zygote, source_of
 from penstock.launch.sources import FilesSource, stamp
 from penstock.launch.worker_process import Node
+from penstock.operations.session import not_inside_a_job
 
 _ENDLESS = float("inf")
+_GLANCE = 0.02
+
+
+class WorkerOptions(TypedDict, total=False):
+    """Settings of a worker inside a program: those of `penstock worker`, with `_` for `-`; times are in seconds."""
+
+    slots: int
+    inline_slots: int
+    ahead: int
+    lease: float
+    heartbeat: float
+    poll: float
+    drain: float
+    cancel_grace: float
+    stop_grace: float
+    hook_timeout: float
+    user: str
+    allow_root: bool
+    environment: tuple[str, ...]
+    allow_preload_threads: bool
+    name: str
+
+
+class EmbeddedWorker:
+    """A worker that runs the jobs of an application inside its program, as long as a block lasts.
+
+    `with` runs it in a thread, `async with` in the event loop. The block begins when the worker is registered. At the
+    end of the block the worker stops: it claims no more jobs, and running jobs have `drain` seconds to end.
+    """
+
+    def __init__(self, app: Penstock, options: WorkerOptions) -> None:
+        refuse_unknown(options, tuple(get_type_hints(WorkerOptions)), "a setting of app.worker()")
+        self._app = app
+        self._options = options
+
+    def __enter__(self) -> Self:
+        self._node = _node_of(self._app, self._options)
+        self._loop = asyncio.new_event_loop()
+        self._stopping = asyncio.Event()
+        begun: Future[None] = Future()
+        thread = ThreadPoolExecutor(1, "penstock-worker")
+        self._ended = thread.submit(self._work, begun)
+        thread.shutdown(wait=False)
+        try:
+            wait([begun, self._ended], return_when=FIRST_COMPLETED)
+        except BaseException:
+            self._end()
+            raise
+        if self._ended.done():
+            self._ended.result()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        self._ended.result()
+
+    async def __aenter__(self) -> Self:
+        self._block = _at_work(_node_of(self._app, self._options))
+        await self._block.__aenter__()
+        return self
+
+    async def __aexit__(self, *failure: Any) -> None:
+        await self._block.__aexit__(*failure)
+
+    def _work(self, begun: Future[None]) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._until_stopped(begun))
+
+    async def _until_stopped(self, begun: Future[None]) -> None:
+        async with _at_work(self._node) as running:
+            begun.set_result(None)
+            stopping: asyncio.Future[Any] = asyncio.ensure_future(self._stopping.wait())
+            await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+
+    def _end(self) -> None:
+        """Have the worker stop, and wait until it has; a Ctrl-C meanwhile stops the jobs that still run."""
+        try:
+            self._call(self._stopping.set)
+            wait([self._ended])
+        except BaseException:
+            self._call(self._stopping.set)
+            self._call(self._node.stop)
+            wait([self._ended])
+            raise
+
+    def _call(self, function: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the worker has ended, and its loop is closed
+            self._loop.call_soon_threadsafe(function)
+
+
+def _node_of(app: Penstock, options: WorkerOptions) -> Node:
+    """A node for the application; what the options do not say is as `penstock.toml` and the environment say."""
+    if app._errands is not None:
+        raise not_inside_a_job("app.worker")
+    if is_zygote():
+        raise InvalidInput(
+            "app.worker() was called while a worker loads this module, and would start another worker.",
+            hint='Call it below if __name__ == "__main__":, or in a function that the program calls.',
+        )
+    if app.address is None:
+        raise InvalidInput(
+            "The application keeps its jobs in memory or in a store object, which a worker cannot open.",
+            hint='Give a URL: Penstock("sqlite:///jobs.db").',
+        )
+    found = load()
+    secrets = SecretPolicy(found.secret_patterns)
+    return Node(
+        source_of(app),
+        # The code may be loaded in another folder, in which a relative path would name another file.
+        store=app.address["store"],
+        settings=WorkerSettings(**{**found.worker, **options}, own_process=False),
+        webhooks=found.webhooks,
+        secrets=secrets,
+        archive=None if found.archive is None else Archive(found.archive, secrets),
+    )
+
+
+@contextlib.asynccontextmanager
+async def _at_work(node: Node) -> AsyncGenerator[asyncio.Future[None]]:
+    """A node whose worker is registered; at the end of the block the worker stops."""
+    try:
+        worker = await node.load()
+        running = asyncio.ensure_future(worker.run())
+        try:
+            while not worker.id and not running.done():  # noqa: ASYNC110 (registration has no event of its own)
+                await asyncio.sleep(_GLANCE)
+            if not running.done():
+                yield running
+        finally:
+            node.stop()
+            await running
+    finally:
+        await node.close()
 
 
 @dataclass(frozen=True, slots=True)

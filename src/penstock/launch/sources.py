@@ -49,9 +49,11 @@ class Source(Protocol):
 class AppSource:
     """An application that a module holds: `module:name`, seen from a folder."""
 
-    def __init__(self, target: str, folder: str | None = None) -> None:
+    def __init__(self, target: str, folder: str | None = None, loaded: Application | None = None) -> None:
+        """`loaded` is the application itself, where this process has it: its inline jobs share its variables."""
         self.target = target
         self.folder: str = os.path.abspath(folder or os.getcwd())
+        self._loaded = loaded
         self._was_loaded = False
 
     @property
@@ -68,6 +70,8 @@ class AppSource:
     def inline(self, definitions: Sequence[Definition]) -> Application | None:
         if not any(each.isolation == "inline" for each in definitions):
             return None
+        if self._loaded is not None:
+            return self._loaded
         with _imported_anew(self.folder) if self._was_loaded else contextlib.nullcontext():
             found = handlers.load(self.target, self.folder)
         self._was_loaded = True

@@ -151,7 +151,7 @@ def _user(settings: WorkerSettings, definitions: Iterable[Definition]) -> tuple[
         raise InvalidInput(
             "This worker runs as root, and so would its jobs.",
             hint=Hint(
-                'Name a user for them: WorkerSettings(user="nobody"); or allow it: allow_root=True.',
+                'Name a user for them: user="nobody"; or allow it: allow_root=True.',
                 cli="Name a user for them (--user nobody), or say --allow-root.",
                 http="The operator of this server has to name a user for jobs, or to allow root.",
             ),
