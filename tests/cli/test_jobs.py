@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -149,7 +150,7 @@ def test_all_that_is_known_of_a_job_is_shown(place: Place) -> None:
     assert [each["message"] for each in logs["logs"]] == ["careful"]
     assert "WARNING" in lines
     assert "careful" in lines
-    assert "failed" in place.run("jobs", "why", found).out
+    assert re.search(r"of script, failed:\n  It ended at \S+: failed\.", place.run("jobs", "why", found).out)
 
 
 def test_a_job_is_named_by_its_end_or_by_a_word(place: Place) -> None:
@@ -293,6 +294,24 @@ def test_what_each_attempt_did_in_its_phases_is_listed(place: Place) -> None:
         assert ["1", "second", "failed", "40%"] in [row[:4] for row in rows]
         assert ["2", "second", "completed", "100%"] in [row[:4] for row in rows]
         assert [row[1] for row in rows if row[:1] == ["2"]][-2:] == ["second", "third"]
+
+
+def test_the_time_of_the_last_attempt_is_not_said_of_a_job_with_several(place: Place) -> None:
+    again = place.app.enqueue("phased", {"scripts": {"first": [["raise_before", 2, "no"]]}}, max_attempts=2).id
+    place.app.wait_for(again, 60)
+    once = place.ended(["return", 1])
+
+    assert "(2 attempts, the last took " in place.run("jobs", "wait", again).out
+    assert "(the last attempt took " in place.run("jobs", "show", again).out
+    assert " (took " in place.run("jobs", "show", once).out
+
+
+def test_a_job_that_has_written_nothing_has_no_log_line(place: Place) -> None:
+    silent, careful = place.ended(["return", 1]), place.ended(["log", "warning", "careful"])
+
+    assert "It has no log line." in place.run("jobs", "logs", silent).err
+    assert "It has no such log line." in place.run("jobs", "logs", careful, "--level", "error").err
+    assert "no log line" not in place.run("jobs", "logs", careful).err
 
 
 def test_jobs_of_several_statuses_are_listed_with_commas_in_between(place: Place) -> None:

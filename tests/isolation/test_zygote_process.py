@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import subprocess
@@ -19,7 +20,7 @@ from penstock.domain.task import Task
 from penstock.isolation.confinement import Rules
 from penstock.isolation.wire import FORKS_AT_ONCE
 from penstock.isolation.zygote_process import Fork, ZygoteProcess
-from tests.waiting import wait_until_async
+from tests.waiting import wait_until, wait_until_async
 from tests.worker.fleet import ROOT, open_descriptors
 
 APPLICATION = """
@@ -125,6 +126,25 @@ async def test_they_are_asked_for_in_as_few_frames_as_can_be(nursery: Nursery, m
     await asyncio.gather(*(fork.ended for fork in forks))
 
     assert sent == [3 * FORKS_AT_ONCE, 3]
+
+
+async def test_a_zygote_that_has_left_as_it_was_told_is_not_killed(
+    nursery: Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    nursery.zygote.leave()
+    # Without a turn of the event loop, which would notice the end.
+    wait_until(lambda: _is_hung_up(nursery.zygote._line), "the zygote has closed its line")
+    nursery.zygote.trust(1e9)
+
+    await asyncio.wait_for(nursery.zygote.dead, 60)
+
+    assert "cannot be spoken to" not in caplog.text
+
+
+def _is_hung_up(line: socket.socket) -> bool:
+    watched = select.poll()
+    watched.register(line, 0)
+    return any(event & select.POLLHUP for _, event in watched.poll(0))
 
 
 async def test_a_child_can_be_killed_at_once(nursery: Nursery) -> None:

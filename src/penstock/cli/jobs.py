@@ -147,7 +147,7 @@ def why(job: JobName, /, *, common: Common = DEFAULTS) -> None:
     if common.json or detail is None:
         out.document(answer.text)
         return
-    out.line(f"Job {short(found)} of {detail['definitionKey']} is {detail['status']}:")
+    out.line(f"Job {short(found)} of {detail['definitionKey']}, {detail['status']}:")
     for each in answer.data["reasons"]:
         until = f" (until {full(each['until'])})" if each["until"] else ""
         out.line(f"  {each['message']}{until}")
@@ -176,10 +176,14 @@ def logs(
         if common.json:
             out.document(api.get(path("jobs", found, "logs"), after=after, limit=limit, **asked).text)
             return
+        printed = False
         while True:
             ended = api.get(path("jobs", found)).data["status"] in TERMINAL
-            after = print_logs(api, out, found, after, **asked)
+            before, after = after, print_logs(api, out, found, after, **asked)
+            printed = printed or after > before
             if not follow or ended:
+                if not printed:
+                    out.note("It has no such log line." if any(asked.values()) else "It has no log line.")
                 return
             time.sleep(_FOLLOW)
 
@@ -259,11 +263,16 @@ def _facts(out: Output, job: Mapping[str, Any]) -> dict[str, Cell | None]:
         "Created": f"{full(job['createdAt'])} by {job['actor']}" if job["actor"] else full(job["createdAt"]),
         "Due": f"{full(job['runAt'])} ({when(job['runAt'])})" if waiting else None,
         "Started": full(job["startedAt"]),
-        "Finished": full(job["finishedAt"]) + (f" (took {took(job)})" if took(job) else "")
-        if job["finishedAt"]
-        else None,
+        "Finished": full(job["finishedAt"]) + _length(job) if job["finishedAt"] else None,
         "Worker": job["workerId"],
     }
+
+
+def _length(job: Mapping[str, Any]) -> str:
+    """How long an ended job took; of several attempts, how long the last one took."""
+    if not (length := took(job)):
+        return ""
+    return f" (the last attempt took {length})" if job["attempts"] > 1 else f" (took {length})"
 
 
 def _phases(job: Mapping[str, Any]) -> list[list[Cell]]:

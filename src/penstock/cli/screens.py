@@ -127,8 +127,11 @@ class Screen(AbstractContextManager["Screen"]):
 def ending(job: Mapping[str, Any], ascii_only: bool = False) -> str:
     """How a job has ended, in one line."""
     outcome = job["outcome"] or job["status"]
-    text = f"{mark(outcome, ascii_only)} {outcome}" + (f" in {took(job)}" if took(job) else "")
-    text += f" ({count(job['attempts'], 'attempt')})"
+    text, length, attempts = f"{mark(outcome, ascii_only)} {outcome}", took(job), count(job["attempts"], "attempt")
+    if length and job["attempts"] > 1:
+        text += f" ({attempts}, the last took {length})"
+    else:
+        text += (f" in {length}" if length else "") + f" ({attempts})"
     if outcome == "succeeded":
         result = one_line(job["result"])
         cut = f"{result[:_LONGEST_RESULT]}…" if len(result) > _LONGEST_RESULT else result

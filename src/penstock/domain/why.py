@@ -94,7 +94,7 @@ def _standing(facts: Facts) -> Reason:
             return Reason("review_needed", "It waits for a person to approve or reject it.")
         case _:
             ending = facts.outcome or facts.status
-            return Reason("ended", f"It has ended{_since(facts.finished_at, at='at')}: {ending}.")
+            return Reason("ended", f"It ended{_since(facts.finished_at, at='at')}: {ending}.")
 
 
 def _not_yet(facts: Facts) -> list[Reason]:

@@ -22,7 +22,8 @@ from penstock.runtime import processes
 _WHY = "A process that is copied while it has threads or connections leaves broken ones in every copy."
 _HINT = (
     "Start threads and open connections inside of functions (or as a resource: app.resource(…)), not on import. "
-    "If you know that they do no harm, start the worker with --allow-preload-threads."
+    "If you know that they do no harm, start the worker with --allow-preload-threads, or write "
+    "allow_preload_threads = true below [worker] in penstock.toml."
 )
 
 

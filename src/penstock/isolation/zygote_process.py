@@ -252,6 +252,8 @@ class ZygoteProcess:
 
     def _give_up(self, error: OSError) -> None:
         """Nothing can be said to the zygote any more: it is killed, and its death ends what it has forked."""
+        if self._leaving and isinstance(error, BrokenPipeError):
+            return  # It has closed its line, as it was told.
         if not self._gone and self._process.poll() is None:
             log.error("the zygote %d is killed: it cannot be spoken to (%s)", self.pid, error)
             self._process.kill()
