@@ -16,6 +16,7 @@ import apsw
 import pytest
 
 from penstock.domain.errors import StoreUnavailable
+from penstock.storage.commands import jobs
 from penstock.storage.sqlite import files
 from penstock.storage.sqlite.backup import back_up
 from penstock.storage.sqlite.store import SqliteStore
@@ -177,3 +178,32 @@ def test_connections_are_opened_in_one_place() -> None:
     found = {str(each.relative_to(SOURCE)) for each in SOURCE.rglob("*.py") if opening.search(each.read_text())}
 
     assert found == {"storage/sqlite/files.py"}
+
+
+def test_statements_are_compiled_once_whatever_values_they_are_given(tmp_path: Path) -> None:
+    with closing(SqliteStore(str(tmp_path / "jobs.db"))) as store:
+        kit = Kit(store)
+        kit.define()
+        worker = kit.worker()
+        compiled: list[object] = []
+
+        def note(*action: object) -> int:
+            if action[0] != apsw.SQLITE_TRANSACTION:
+                compiled.append(action)
+            return apsw.SQLITE_OK
+
+        def work(number: int) -> None:
+            claimed = kit.running(worker=worker, params=f'{{"n": {number}}}')
+            assert kit.settle(claimed).applied == [claimed.job_id]
+            kit.run(jobs.promote())
+
+        # SQLite asks when it compiles, and compiles anew what it knew before somebody was there to be asked.
+        store._writer().authorizer = note
+        work(0)
+        work(1)
+        compiled.clear()
+
+        for number in range(2, 100):
+            work(number)
+
+        assert compiled == []
