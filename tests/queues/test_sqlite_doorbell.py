@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -71,6 +72,18 @@ def test_ringing_without_listeners_leaves_nothing_behind(path: str) -> None:
     bell.ring()
 
     assert not bell.folder.exists()
+
+
+async def test_a_ring_opens_the_folder_once_and_checks_nothing_twice(path: str) -> None:
+    bell = SqliteDoorbell(path)
+
+    unheard = _system_calls(bell.ring, times=100)
+    await _settled(bell)
+    heard = _system_calls(bell.ring, times=100)
+
+    assert unheard == {"open": 100}
+    assert heard == dict.fromkeys(("open", "fstat", "geteuid", "listdir", "close"), 100)
+    await bell.aclose()
 
 
 async def test_a_listener_whose_socket_was_tidied_away_makes_a_new_one(
@@ -286,6 +299,23 @@ async def test_a_forked_child_does_not_take_the_parents_socket_away(path: str) -
     bell.ring()
     assert await bell.wait(10)
     await bell.aclose()
+
+
+def _system_calls(work: Callable[[], None], times: int) -> Counter[str]:
+    """How often each function of the operating system's module is called."""
+    calls: Counter[str] = Counter()
+
+    def note(_: object, kind: str, function: Any) -> None:
+        if kind == "c_call" and function.__module__ == "posix":
+            calls[function.__name__] += 1
+
+    sys.setprofile(note)
+    try:
+        for _ in range(times):
+            work()
+    finally:
+        sys.setprofile(None)
+    return calls
 
 
 async def _settled(bell: SqliteDoorbell) -> None:

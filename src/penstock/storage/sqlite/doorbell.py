@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 _LOOK_AFTER = 30.0
 _TRIES = 5
 _FRESH = 1.0
-_HERE = Path("/proc/self/fd")
+_HERE = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else ""
+_AS_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _log = logging.getLogger("penstock.doorbell")
 
 
@@ -49,12 +50,14 @@ class SqliteDoorbell(Listener):
         self._warned = False
 
     def ring(self) -> None:
-        with contextlib.suppress(OSError, PenstockError):
-            try:
-                _ring_in(self.folder)
-            except _NotPrivate:
+        try:
+            _ring_in(self.folder)
+        except _NotPrivate:
+            with contextlib.suppress(OSError, PenstockError):
                 if named := self._named_folder():
                     _ring_in(named)
+        except OSError:
+            return
 
     async def listen(self, heard: Callable[[], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -123,30 +126,27 @@ class _NotPrivate(OSError):
     """A folder that another user made or can change, or none at all."""
 
 
-@contextlib.contextmanager
-def _private(folder: Path) -> Iterator[int]:
+def _open_private(folder: Path) -> int:
     """A descriptor of a folder that no other user can change; what is done through it is done in this very folder."""
     try:
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        descriptor = os.open(folder, _AS_FOLDER)
     except FileNotFoundError:
         raise
     except OSError as error:
         raise _NotPrivate(str(folder)) from error
-    try:
-        found = os.fstat(descriptor)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            raise _NotPrivate(str(folder))
-        yield descriptor
-    finally:
-        os.close(descriptor)
+    found = os.fstat(descriptor)
+    if found.st_uid == os.geteuid() and not found.st_mode & 0o077:
+        return descriptor
+    os.close(descriptor)
+    raise _NotPrivate(str(folder))
 
 
 def _is_private(folder: Path) -> bool:
     try:
-        with _private(folder):
-            return True
+        os.close(_open_private(folder))
     except OSError:
         return False
+    return True
 
 
 def _make(folder: Path) -> None:
@@ -155,28 +155,26 @@ def _make(folder: Path) -> None:
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o700)
         # The last one to leave removes the folder, perhaps just now.
-        with contextlib.suppress(FileNotFoundError), _private(folder):
+        with contextlib.suppress(FileNotFoundError):
+            os.close(_open_private(folder))
             return
     raise FileNotFoundError(f"{folder} is removed again and again")
 
 
 def _ring_in(folder: Path) -> None:
+    descriptor = _open_private(folder)
     try:
-        with _private(folder) as descriptor:
-            names = os.listdir(descriptor)
-            if not names:
-                return
+        if names := os.listdir(descriptor):
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
-                sender.setblocking(False)
                 for name in names:
                     _send(sender, folder, descriptor, name)
-    except FileNotFoundError:
-        return
+    finally:
+        os.close(descriptor)
 
 
 def _send(sender: socket.socket, folder: Path, descriptor: int, name: str) -> None:
     try:
-        sender.sendto(b"!", _address(folder, descriptor, name))
+        sender.sendto(b"!", socket.MSG_DONTWAIT, _address(folder, descriptor, name))
     except ConnectionRefusedError:
         # Its process is gone without a goodbye. A file or a link refuses as well, and is none of ours.
         with contextlib.suppress(OSError):
@@ -193,7 +191,8 @@ def _seat(folder: Path) -> Iterator[tuple[socket.socket, Callable[[], bool]]]:
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
         listener.setblocking(False)
-        descriptor = stack.enter_context(_private(folder))
+        descriptor = _open_private(folder)
+        stack.callback(os.close, descriptor)
         name = f"{owner}-{secrets.token_hex(4)}"
         listener.bind(_address(folder, descriptor, name))
 
@@ -214,7 +213,7 @@ def _seat(folder: Path) -> Iterator[tuple[socket.socket, Callable[[], bool]]]:
 
 def _address(folder: Path, descriptor: int, name: str) -> str:
     """A path of a socket in an open folder: a folder that is moved meanwhile leads it nowhere else."""
-    return str((_HERE / str(descriptor) if _HERE.is_dir() else folder) / name)
+    return f"{_HERE}/{descriptor}/{name}" if _HERE else f"{folder}/{name}"
 
 
 def _drain(listener: socket.socket) -> None:
