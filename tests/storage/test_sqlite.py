@@ -234,7 +234,7 @@ def test_one_who_is_interrupted_while_it_waits_leaves_its_turn_to_the_next(
 
     def interrupted(task: Task) -> None:
         assert task.turn is not None
-        task.turn.wait(20)
+        task.turn.wait()
         raise Interrupt
 
     patient = Task.await_turn

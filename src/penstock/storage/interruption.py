@@ -6,7 +6,8 @@ The interrupted call goes on only when the other one has ended, so the other one
 from __future__ import annotations
 
 import sys
-from threading import get_ident
+from contextlib import suppress
+from threading import Lock, get_ident
 from types import FrameType
 
 
@@ -16,9 +17,13 @@ class Ongoing:
     def __init__(self) -> None:
         self._frames: dict[int, FrameType] = {}
 
-    def begin(self) -> None:
-        """The function that calls this has begun a call."""
-        self._frames[get_ident()] = sys._getframe(1)
+    def begin(self) -> bool:
+        """Note that the function that calls this begins a call; False when it interrupts another call of its thread."""
+        thread = get_ident()
+        if thread in self._frames and self.is_interrupted:
+            return False
+        self._frames[thread] = sys._getframe(1)
+        return True
 
     def end(self) -> None:
         self._frames.pop(get_ident(), None)
@@ -34,3 +39,20 @@ class Ongoing:
         while frame is not None and frame is not begun:
             frame = frame.f_back
         return frame is not None
+
+
+class Waker:
+    """Wakes a thread. Unlike an event it may be set by a call that interrupts another one which sets it."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._lock.acquire()
+
+    def set(self) -> None:
+        if self._lock.locked():
+            with suppress(RuntimeError):  # set meanwhile
+                self._lock.release()
+
+    def wait(self) -> None:
+        """Wait until it is set, and unset it."""
+        self._lock.acquire()

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from penstock.domain.plan import Plan
+from penstock.storage.interruption import Waker
 
 
 class Line:
@@ -65,20 +66,19 @@ class Task:
 
     __slots__ = ("done", "error", "now", "plan", "result", "turn", "wake")
 
-    def __init__(self, plan: Plan[Any], now: int | None, turn: threading.Event | None = None) -> None:
+    def __init__(self, plan: Plan[Any], now: int | None, turn: Waker | None = None) -> None:
         self.plan: Plan[Any] = plan
         self.now: int | None = now
         self.done: bool = False
         self.result: Any = None
         self.error: BaseException | None = None
-        self.turn: threading.Event | None = turn
+        self.turn: Waker | None = turn
         """Set when it is done, or when its thread shall try to lead."""
         self.wake: Callable[[], None] | None = None
 
     def await_turn(self) -> None:
         if self.turn is not None:
             self.turn.wait()
-            self.turn.clear()
 
     def fail(self, error: BaseException) -> None:
         if self.error is None:

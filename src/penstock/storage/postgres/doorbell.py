@@ -14,7 +14,6 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -23,6 +22,7 @@ from psycopg.generators import fetch_many
 from psycopg.pq import ExecStatus
 
 from penstock.storage.doorbell_listener import Listener
+from penstock.storage.interruption import Waker
 
 NOTIFY = "SELECT pg_notify(%(channel)s, '')"
 _TOGETHER = 0.01
@@ -113,23 +113,6 @@ async def _hear(connection: psycopg.AsyncConnection[Any], heard: Callable[[], No
             loop.remove_reader(descriptor)
 
 
-class _Waker:
-    """Wakes a thread. Unlike an event it may be set by a call that interrupts another one which sets it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._lock.acquire()
-
-    def set(self) -> None:
-        if self._lock.locked():
-            with suppress(RuntimeError):  # set meanwhile
-                self._lock.release()
-
-    def wait(self) -> None:
-        """Wait until it is set, and unset it."""
-        self._lock.acquire()
-
-
 class _Ringer:
     """Sends the rings of one process; those that come close together as one.
 
@@ -143,7 +126,7 @@ class _Ringer:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._woken = _Waker()
+        self._woken = Waker()
         self._closed = threading.Event()
         self._rung = False
         self._sending = threading.Lock()

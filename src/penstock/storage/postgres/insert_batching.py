@@ -8,7 +8,6 @@ each is carried out by itself, and the error comes to whom it belongs.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 
 from penstock.domain.errors import StoreUnavailable
 from penstock.domain.plan import Joint, Plan
+from penstock.storage.interruption import Waker
 from penstock.storage.write_queue import Line, Task
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Threads(Line):
             finally:
                 self.lock.release()
                 self.pass_on()
-        task = Task(plan, now, turn=threading.Event())
+        task = Task(plan, now, turn=Waker())
         self.carry_out(task, lambda: self._lead(alone))
         return task.answer() if _is_served(task) else alone(plan, now)  # type: ignore[no-any-return]
 

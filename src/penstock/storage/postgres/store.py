@@ -134,11 +134,10 @@ class PostgresStore:
         """Carry out a plan in the caller's thread, again and again while the database asks for that."""
         self._notice_fork()
         ongoing = self._mine.ongoing
-        if ongoing.is_interrupted:
+        if not ongoing.begin():
             # The interrupted call may hold the pool's locks, or lead those who wait.
             return self._run(plan, now, apart=True)
         try:
-            ongoing.begin()
             return self._run(plan, now) if plan.joint is None else self._mine.threads.run(plan, now, self._run)
         finally:
             ongoing.end()

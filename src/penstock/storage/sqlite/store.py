@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import secrets
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +23,7 @@ from penstock.domain.errors import InvalidInput, StoreUnavailable
 from penstock.domain.plan import Plan, Rows, Statement
 from penstock.storage import forking, migrations
 from penstock.storage.forking import Gate
-from penstock.storage.interruption import Ongoing
+from penstock.storage.interruption import Ongoing, Waker
 from penstock.storage.migrations import newest
 from penstock.storage.sqlite import files, filesystem_check, trigger_programs
 from penstock.storage.sqlite.caller_transactions import cursor_on, ring_at_commit
@@ -81,9 +80,9 @@ class SqliteStore:
     def open(self) -> None:
         """Create the file if need be, and bring its schema up to date."""
         self._notice_fork()
-        self._refuse_to_interrupt("open")
+        if not self._mine.ongoing.begin():
+            raise self._interruption("open")
         try:
-            self._mine.ongoing.begin()
             with self._mine.leading():
                 self._writer()
         finally:
@@ -92,9 +91,9 @@ class SqliteStore:
     def close(self) -> None:
         """Close what this process opened; the store opens again by itself when it is used."""
         self._notice_fork()
-        self._refuse_to_interrupt("close")
+        if not self._mine.ongoing.begin():
+            raise self._interruption("close")
         try:
-            self._mine.ongoing.begin()
             self._mine.threads.shutdown(wait=True)
             with self._mine.leading():
                 self._mine.close_connections()
@@ -110,10 +109,10 @@ class SqliteStore:
         self._notice_fork()
         if not plan.writes and not self.memory:
             return self._read(plan, now)
-        self._refuse_to_interrupt(plan.name)
-        task = Task(plan, now, turn=threading.Event())
+        if not self._mine.ongoing.begin():
+            raise self._interruption(plan.name)
+        task = Task(plan, now, turn=Waker())
         try:
-            self._mine.ongoing.begin()
             self._mine.carry_out(task, self._commit_group)
         finally:
             self._mine.ongoing.end()
@@ -122,7 +121,8 @@ class SqliteStore:
     async def arun(self, plan: Plan[T], *, now: int | None = None) -> T:
         """Carry out a plan without blocking the event loop."""
         self._notice_fork()
-        self._refuse_to_interrupt(plan.name)
+        if self._mine.ongoing.is_interrupted:
+            raise self._interruption(plan.name)
         loop = asyncio.get_running_loop()
         if not plan.writes and not self.memory:
             return await loop.run_in_executor(self._mine.threads, self._read, plan, now)
@@ -173,14 +173,13 @@ class SqliteStore:
             return SqliteDoorbell(f":memory:{self._id}")
         return SqliteDoorbell(self.path, lambda: self.reserve(_BELL_SECONDS))
 
-    def _refuse_to_interrupt(self, name: str) -> None:
+    def _interruption(self, name: str) -> InvalidInput:
         """A call that waits for the one that it has interrupted would wait for ever."""
-        if self._mine.ongoing.is_interrupted:
-            raise InvalidInput(
-                f"{name} was called by a signal handler or a finalizer that has interrupted another call of its "
-                f"thread to {self.place}; nothing was written.",
-                hint="Set a flag or use loop.add_signal_handler(), and make the call after the handler has returned.",
-            )
+        return InvalidInput(
+            f"{name} was called by a signal handler or a finalizer that has interrupted another call of its "
+            f"thread to {self.place}; nothing was written.",
+            hint="Set a flag or use loop.add_signal_handler(), and make the call after the handler has returned.",
+        )
 
     def _read(self, plan: Plan[T], now: int | None) -> T:
         answer: list[T] = []
@@ -200,8 +199,8 @@ class SqliteStore:
 
     def _flush(self) -> None:
         self._mine.flush_planned = False
+        self._mine.ongoing.begin()
         try:
-            self._mine.ongoing.begin()
             while self._mine.waiting:
                 with self._mine.leading():
                     self._commit_group()
