@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
@@ -24,13 +25,13 @@ _GARBAGE_AFTER = 20_000
 _TURN_SECONDS = 0.0001
 """So long a thread that writes to the store waits for its turn while jobs run inline: less than a statement takes."""
 
+boot_time: Callable[[], float] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic
+)
+"""Seconds since this host started, asleep or not: no clock that anybody can set."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.prctl.argtypes = [ctypes.c_int, *[ctypes.c_ulong] * 4]
-
-
-def boot_time() -> float:
-    """Seconds since this host started, asleep or not: no clock that anybody can set."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic()
 
 
 def die_with_parent() -> None:

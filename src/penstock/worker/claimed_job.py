@@ -71,6 +71,7 @@ class Holding:
         "claimed",
         "definition",
         "ended",
+        "is_large",
         "phase",
         "started",
         "worker",
@@ -85,6 +86,8 @@ class Holding:
         self.ended: int | None = None
         """The stamp of the moment at which the handler ended, where it said so."""
         self.started: bool = started
+        self.is_large: bool = len(claimed.params) > message_validation.LARGE
+        """Whether the secrets should be found in a thread, see `find_secrets`."""
         self._means = means
         self._secrets: Scrubber | None = None
         self._errands: Errands | None = None
@@ -109,11 +112,6 @@ class Holding:
         if self._secrets is None:
             self._secrets = self._means.secrets.scrubber(self.definition, self.claimed.params)
         return self._secrets
-
-    @property
-    def is_large(self) -> bool:
-        """Whether the secrets should be found in a thread, see `find_secrets`."""
-        return len(self.claimed.params) > message_validation.LARGE
 
     async def find_secrets(self) -> None:
         """Find the secrets in large parameters now, without holding others up."""

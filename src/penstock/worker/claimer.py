@@ -167,10 +167,12 @@ class Claims:
         mark.note(claimed, full=full, took=self._clock() - begun, from_front=not behind)
         if trail is not None:
             trail.note_front(claimed, full=full or bool(behind))
+        admits = False
         if limited:
             pool.note_limited(claimed)
-        # What came from further on says nothing of what stands in front. The start of a job admits the next of its key.
-        admits = any(each.concurrency_key is not None and each.lane in pool.limited for each in claimed)
+            # The start of a job admits the next of its key.
+            admits = any(each.concurrency_key is not None and each.lane in pool.limited for each in claimed)
+        # What came from further on says nothing of what stands in front.
         return claimed, full or bool(behind) or admits
 
     @property

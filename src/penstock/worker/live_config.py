@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -65,6 +65,10 @@ class Controls:
             definition = replace(definition, cancel_grace=grace)
         overrides = self._overrides.get(lane)
         return definition if overrides is None else in_force(definition, overrides)
+
+    def all_in_force(self, lanes: Set[int], definitions: Mapping[int, Definition]) -> dict[int, Definition]:
+        """The same for those of several lanes that have a definition."""
+        return {lane: self.in_force(lane, definitions[lane]) for lane in lanes & definitions.keys()}
 
     async def catch_up(self, lanes: Mapping[int, Definition], version: int) -> None:
         """The same, unless the store does not answer; the next heartbeat asks for it again."""

@@ -300,13 +300,13 @@ class Worker:
         self.counts["claimed"] += len(claimed)
         custom, secrets = self._controls.custom, self._surroundings.secrets
         means = Means(self.store, self._jobs, self._admin, self._recorder, self._errands, custom, secrets)
-        definitions, started = self._loaded.definitions, not pool.ahead
+        definitions = self._controls.all_in_force({each.lane for each in claimed}, self._loaded.definitions)
         for each in claimed:
-            if (code := definitions.get(each.lane)) is None:
+            if (definition := definitions.get(each.lane)) is None:
                 # Its code was taken away while the claim was under way.
                 self._stray = True
                 continue
-            holding = Holding(each, self._controls.in_force(each.lane, code), worker, means, started and not each.lost)
+            holding = Holding(each, definition, worker, means, not (pool.ahead or each.lost))
             (self._forked if each.lost else pool).add(holding)
         if self._stopping.is_set():
             self._give_back_waiting()
