@@ -63,20 +63,22 @@ class Lent:
     def __enter__(self) -> Connection:
         self._pool._pool.wanted = self._plan  # type: ignore[attr-defined]
         self._connection = self._pool.getconn()
+        session = session_of(self._connection)
         for _ in range(self._pool.max_size):
-            if not session_of(self._connection).was_closed(self._connection):
+            if not session.was_closed(self._connection):
                 break
             self._connection.close()
             self._pool.putconn(self._connection)
             self._connection = self._pool.getconn()
-        session_of(self._connection).plans.add(self._plan)
+            session = session_of(self._connection)
+        session.plans.add(self._plan)
         return self._connection
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, errors.ReadOnlySqlTransaction):
             self._connection.close()
         self._pool.putconn(self._connection)
-        if _is_first_to_break(self._pool, self._connection, error):
+        if error is not None and _is_first_to_break(self._pool, self._connection, error):
             self._pool.drain()
 
 
@@ -92,24 +94,26 @@ class LentAsync:
     async def __aenter__(self) -> AsyncConnection:
         self._pool._pool.wanted = self._plan  # type: ignore[attr-defined]
         self._connection = await self._pool.getconn()
+        session = session_of(self._connection)
         for _ in range(self._pool.max_size):
-            if not session_of(self._connection).was_closed(self._connection):
+            if not session.was_closed(self._connection):
                 break
             await self._connection.close()
             await self._pool.putconn(self._connection)
             self._connection = await self._pool.getconn()
-        session_of(self._connection).plans.add(self._plan)
+            session = session_of(self._connection)
+        session.plans.add(self._plan)
         return self._connection
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, errors.ReadOnlySqlTransaction):
             await self._connection.close()
         await self._pool.putconn(self._connection)
-        if _is_first_to_break(self._pool, self._connection, error):
+        if error is not None and _is_first_to_break(self._pool, self._connection, error):
             await self._pool.drain()
 
 
-def _is_first_to_break(pool: Any, connection: Connection | AsyncConnection, error: BaseException | None) -> bool:
+def _is_first_to_break(pool: Any, connection: Connection | AsyncConnection, error: BaseException) -> bool:
     """Whether a connection broke that is as old as those in the pool: they were not replaced since it was opened."""
     if not isinstance(error, Exception) or not connection_broke(error):
         return False
