@@ -29,14 +29,14 @@ CALL = re.compile(r"[A-Za-z_.]+\([^)]*\)|\w+=(?:True|False|…)|\b[a-z]+(?:_[a-z
 COMMAND = re.compile(r"`penstock [a-z]|\bpenstock (?:db|doctor|init|jobs|serve|tokens|worker) |(?<!\w)--[a-z]")
 FIELD = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE)\b|/v1/|\b[a-z]+[A-Z]\w*\b|\b[Hh]eader|\bETag\b|openapi")
 CODE_ALONE = (
-    "app.py", "consuming.py", "conversation.py", "declare.py", "embedded.py", "files.py", "following.py", "node.py",
-    "phases.py", "serve.py",
-    "storage/postgres/caller_transactions.py", "storage/sqlite/store.py", "testing/",
+    "app.py", "definitions/decorator.py", "integrations/phase_runner.py", "job_files/discovery.py", "launch/",
+    "operations/events.py", "operations/session.py", "storage/postgres/caller_transactions.py",
+    "storage/sqlite/store.py", "testing/",
 )  # fmt: skip
 """What only code meets: a call that code made, or code that cannot be loaded."""
-COMMANDS_ALONE = ("cli/", "config.py", "demo/", "node.py", "serve.py", "http/server.py")
+COMMANDS_ALONE = ("cli/", "config/project_file.py", "demo/", "launch/", "http/server.py")
 """What is met before anything is served."""
-REQUESTS_ALONE = ("http/routes/events.py", "http/revisions.py", "http/routing.py", "webhooks.py")
+REQUESTS_ALONE = ("http/routes/events.py", "http/revisions.py", "http/routing.py", "integrations/")
 """What only a program that writes requests meets: the headers that the command line and the client send are right."""
 NAMES = re.compile(r'web\.max_streams\w*|api_key|sort[= ]"?-?createdAt|"onEnd"|`nextCursor` of a list with --json')
 """Settings, examples of values, and what the command line shows of an answer: the same for all readers."""
