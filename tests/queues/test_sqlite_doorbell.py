@@ -319,7 +319,8 @@ def _system_calls(work: Callable[[], None], times: int) -> Counter[str]:
 
 
 async def _settled(bell: SqliteDoorbell) -> None:
-    while await bell.wait(0.1):
+    """Wait until the bell listens and no ring is left."""
+    while await bell.wait(0.1) or not bell.hears():
         pass
 
 
