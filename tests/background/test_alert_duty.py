@@ -16,7 +16,7 @@ from penstock.background import alerts as engine_alerts
 from penstock.domain import event as kinds
 from penstock.domain.outcome import Failure
 from penstock.domain.schedule.schedule import Kind, Schedule
-from penstock.launch import duties
+from penstock.launch import services
 from penstock.runtime.service import Service
 from penstock.storage.commands import feed, jobs, schedules, webhooks
 from tests.definitions import shapes
@@ -37,7 +37,7 @@ class Scene:
         self.hand = Hand(app)
 
     async def look(self) -> None:
-        await duties.alerts(self.app, lambda: "").once()
+        await services.alerts(self.app, lambda: "").once()
 
     def standing(self) -> set[str]:
         return {each.alert.id for each in self.app.alert_history(cleared=False)}
@@ -162,7 +162,7 @@ async def test_alerts_begin_when_the_other_duties_have_had_their_first_pass(
     scene = Scene(app)
     app.pause_all("x")
     caught_up = False
-    duty = duties.alerts(app, lambda: scene.hand.id, caught_up=lambda: caught_up)
+    duty = services.alerts(app, lambda: scene.hand.id, caught_up=lambda: caught_up)
 
     assert await duty.tick() < 1
     assert scene.standing() == set()

@@ -24,7 +24,7 @@ HEAVY = (
     "fastapi", "starlette", "pydantic", "uvicorn", "httpx2", "anyio", "prometheus_client", "watchfiles",
     "penstock.http.application", "penstock.http.routes", "penstock.http.schemas", "penstock.http.server",
     "penstock.worker.worker", "penstock.isolation.zygote_process", "penstock.launch.worker_process",
-    "penstock.launch.duties", "penstock.launch.serve",
+    "penstock.launch.services", "penstock.launch.serve",
     "rich", "psycopg", "redis", "nats", "numpy",
 )  # fmt: skip
 """What the simplest commands on a store do without; each with the modules in it."""

@@ -23,7 +23,7 @@ from penstock import JobHandle, Order, Penstock
 from penstock.definitions.orders import EnqueueOptions
 from penstock.domain.ids import IdSource
 from penstock.domain.ports.store import Message, Queue
-from penstock.launch import duties
+from penstock.launch import services
 from tests.storage.tables import change
 from tests.waiting import wait_until, wait_until_async
 from tests.worker.fleet import PATIENCE, ROOT, Gate, Stage, WorkerProcess
@@ -437,7 +437,7 @@ class WorkerConformance:
         job = stage.app.job("lost")(_nothing).enqueue()
         change(stage.app.store, "UPDATE {s}job SET created_at = created_at - 60000000")
 
-        asyncio.run(duties.once(app))
+        asyncio.run(services.once(app))
 
         assert [each.job_id for each in asyncio.run(_received(app.queue))] == [job.id]
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from penstock.background.promote_and_rescue import Promoter, Rescuer
+from penstock.background.promote import Promoter
+from penstock.background.rescue import Rescuer
 from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.instant import SECOND
 from penstock.domain.job import Claimed, Held

@@ -57,10 +57,10 @@ class Webhooks:
         self._wake: Callable[[], None] = lambda: None
 
     def service(self) -> Service:
-        """The duty that does it until it is stopped."""
-        duty = _Duty("webhooks", self)
-        self._wake = duty.wake
-        return duty
+        """The service that makes and sends deliveries until it is stopped."""
+        service = Service("webhooks", self.tick, close=self.close)
+        self._wake = service.wake
+        return service
 
     async def tick(self) -> float:
         prospect = await self._store.arun(self._port.prospect())
@@ -168,20 +168,6 @@ class Webhooks:
         elif parcel.endpoint != GLOBAL:
             return parcel.secrets
         return () if secret is None else (secret,)
-
-
-class _Duty(Service):
-    """The loop of a dispatcher, which lets go of its connections at the end."""
-
-    def __init__(self, name: str, webhooks: Webhooks) -> None:
-        super().__init__(name, webhooks.tick)
-        self._webhooks = webhooks
-
-    async def run(self) -> None:
-        try:
-            await super().run()
-        finally:
-            await self._webhooks.close()
 
 
 def _told(answer: Answer) -> str:

@@ -18,7 +18,8 @@ from penstock.domain.webhook.settings import WebhookSettings
 from penstock.http.application import create
 from penstock.http.server import Server, bound, is_loopback, make_room
 from penstock.http.setup_code import new_setup_code
-from penstock.launch import duties
+from penstock.launch import services
+from penstock.launch.services import ServicesWithoutWorker, TimedWork
 from penstock.launch.sources import Source, Stamp, stamp
 from penstock.launch.worker_process import Node, Pass
 from penstock.runtime import stop_signals
@@ -154,10 +155,9 @@ class _Duties:
         return self._app
 
     async def run(self) -> None:
-        doing = duties.Duties(
-            self._opened, webhooks=self._plan.webhooks, secrets=self._plan.secrets, archive=self._plan.archive
-        ).run()
-        tasks = [asyncio.ensure_future(doing), asyncio.ensure_future(self._stopping.wait())]
+        work = TimedWork(self._plan.webhooks, self._plan.secrets, self._plan.archive)
+        services_run = ServicesWithoutWorker(self._opened, work).run()
+        tasks = [asyncio.ensure_future(services_run), asyncio.ensure_future(self._stopping.wait())]
         if self._node is not None and self._plan.watch:
             tasks.append(asyncio.ensure_future(self._node.watch(self._seen)))
         try:
@@ -186,7 +186,7 @@ class _Duties:
             return Pass(0, 0, 0)
         if self._node is not None:
             return await self._passes.trigger()
-        done = await duties.once(self._opened)
+        done = await services.once(self._opened)
         return Pass(0, done.errors, done.ticks)
 
     @property

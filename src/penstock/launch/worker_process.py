@@ -20,13 +20,14 @@ from penstock.domain.webhook.settings import WebhookSettings
 from penstock.domain.worker import Duty
 from penstock.domain.worker_config import WorkerConfig
 from penstock.isolation.zygote_process import ZygoteProcess
-from penstock.launch import duties
+from penstock.launch import services
+from penstock.launch.services import TimedWork
 from penstock.launch.sources import Source, Stamp, changes, stamp
 from penstock.operations.job_requests import StoreErrands
 from penstock.queues.database import DatabaseQueue
 from penstock.queues.with_doorbell import RungQueue
 from penstock.runtime import stop_signals
-from penstock.runtime.service import Service, log
+from penstock.runtime.service import log
 from penstock.storage import ports
 from penstock.worker.live_config import stored_config
 from penstock.worker.worker import Worker
@@ -36,8 +37,6 @@ _USUAL_LOAD = 5.0
 _LONG_LOAD = 10.0
 _LOOK = 0.25
 _GLANCE = 0.05
-_FIRST = ("promote", "rescue")
-"""Services of a worker that make right what has happened while it was away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +86,11 @@ class Node:
         self._secrets = secrets or SecretPolicy()
         self._archive = archive
         self._jobs = jobs
-        self._timed = timed
-        """Whether the node keeps house, sends webhooks and looks for alerts while its worker runs."""
+        work = TimedWork(self._webhooks, self._secrets, archive, ticking)
+        self._work = work if timed else None
+        """The timed work that is done while the worker runs, beyond what every worker does."""
         self._outlet = queue
         """Where what jobs create is published, by a worker that takes no messages itself."""
-        self._ticking = ticking
-        """Whether the worker ticks schedules by itself, as long as it runs."""
         self._clerk: Penstock | None = None
         self._worker: Worker | None = None
         self._loading = asyncio.Lock()
@@ -136,8 +134,8 @@ class Node:
             worker = Worker(
                 zygote, self._another_zygote, clerk.store, self._queue(clerk), self._jobs, ports.admin,
                 StoreErrands(clerk, self._secrets),
+                lambda worker: services.services_of_worker(worker, clerk, self._jobs, self._work),
                 settings=configured(self.settings, await _config(clerk), AT_START), inline=inline,
-                duties=lambda worker: self._duties(clerk, worker),
             )  # fmt: skip
             self._clerk, self._worker, self._definitions = clerk, worker, zygote.definitions
             self._lanes = sorted((await clerk.store.arun(ports.admin.register(zygote.definitions))).values())
@@ -222,7 +220,7 @@ class Node:
         """
         if not (await _config(self.app)).enabled:
             return Pass(0, 0, 0)
-        done = await duties.once(self.app, self._archive, self._served if drain else ())
+        done = await services.once(self.app, self._archive, self._served if drain else ())
         if drain:
             # Read before the worker starts: jobs that others create while it works are for the next pass.
             begun = await self.app.store.arun(ports.admin.clock())
@@ -237,8 +235,8 @@ class Node:
             await working
             if not finished.cancel():
                 finished.result()
-        if self._timed:
-            await duties.send_webhooks(self.app, self._webhooks, self._secrets)
+        if self._work is not None:
+            await services.send_webhooks(self.app, self._webhooks, self._secrets)
         counts = self.worker.counts
         return Pass(counts["settled"], counts["failed"] + done.errors, done.ticks)
 
@@ -247,7 +245,7 @@ class Node:
         if not (await _config(self.app)).enabled:
             return Pass(0, 0, 0)
         before = dict(self.worker.counts)
-        done = await duties.once(self.app, self._archive, self._served)
+        done = await services.once(self.app, self._archive, self._served)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._see_to_the_end(), within)
         counts = self.worker.counts
@@ -357,14 +355,6 @@ class Node:
         applied = await self.app._ado(self.app._apply_schedules(zygote.schedules, self.source.origin, unread))
         for warning in applied.warnings:
             log.warning("%s", warning)
-
-    def _duties(self, clerk: Penstock, worker: Worker) -> Sequence[Service]:
-        if not self._timed:
-            return []
-        return duties.services(
-            clerk, lambda: worker.id, self._webhooks, self._secrets, self._archive, ticking=self._ticking,
-            pace=worker.pace, before=[each for each in worker.services if each.name in _FIRST],
-        )  # fmt: skip
 
     def _queue(self, clerk: Penstock) -> Queue:
         """What the worker listens to."""

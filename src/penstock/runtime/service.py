@@ -37,7 +37,9 @@ class Service:
         *,
         longest_pause: float = _LONGEST_PAUSE,
         counting: Counting | None = None,
+        close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """`close` is awaited when the service ends, cancelled or not."""
         self.name = name
         self.succeeded_at: float | None = None
         """When a tick last went well, on the monotonic clock."""
@@ -47,6 +49,7 @@ class Service:
         """Whether a tick left nothing to do now, or has failed: its first pass is over."""
         self._counting = counting
         self._tick = tick
+        self._close = close
         self._longest_pause = longest_pause
         self._awake = asyncio.Event()
         self._wakes_soon = False
@@ -83,6 +86,13 @@ class Service:
         self._awake.set()
 
     async def run(self) -> None:
+        try:
+            await self._repeat()
+        finally:
+            if self._close is not None:
+                await self._close()
+
+    async def _repeat(self) -> None:
         failures = 0
         while not self._stopping:
             self._awake.clear()

@@ -37,15 +37,10 @@ class Messages:
         if messages:
             await self._queue.acknowledge(messages)
 
-    def passed_on(self, then: Callable[[], None]) -> Callable[[Sequence[str]], None]:
-        """A function that publishes jobs that are ready, where messages carry ids: other hosts may wait for theirs."""
-
-        def publish(job_ids: Sequence[str]) -> None:
-            if job_ids and getattr(self._queue, "carries_ids", False):
-                self._queue.publish(job_ids)
-            then()
-
-        return publish
+    def publish(self, job_ids: Sequence[str]) -> None:
+        """Publish ready jobs where messages carry ids: workers on other hosts wait for them."""
+        if job_ids and getattr(self._queue, "carries_ids", False):
+            self._queue.publish(job_ids)
 
     async def listen(self) -> None:
         """Wait for messages until it is cancelled."""

@@ -9,7 +9,6 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from penstock.background.promote_and_rescue import RESCUE_SECONDS, Promoter, Rescuer
 from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.context import ErrandsByJob
 from penstock.domain.errors import LeaseLost, StoreUnavailable
@@ -28,6 +27,7 @@ from penstock.runtime.service import Service, log
 from penstock.runtime.tasks import Tasks
 from penstock.worker import hooks
 from penstock.worker.attempt import Attempt, Stop
+from penstock.worker.background_services import BackgroundServices
 from penstock.worker.claimed_job import Holding, Means
 from penstock.worker.claimer import Claims
 from penstock.worker.inline import InlineAttempt, take_records
@@ -62,10 +62,10 @@ class Worker:
         jobs: JobsPort,
         admin: AdminPort,
         errands: ErrandsByJob,
+        background: Callable[[Worker], BackgroundServices],
         *,
         settings: WorkerSettings | None = None,
         inline: Application | None = None,
-        duties: Callable[[Worker], Sequence[Service]] = lambda worker: (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings: WorkerSettings = settings or WorkerSettings()
@@ -115,24 +115,17 @@ class Worker:
             store, jobs, admin, lambda: self._zygotes.present, self._surroundings, errands, self.settings.hook_timeout,
             self._controls.in_force,
         )  # fmt: skip
-        # It has time for a slow store; after an outage it finds by its own heartbeats that it must not judge others.
-        self._rescuer = Rescuer(
-            store.reserve(RESCUE_SECONDS), jobs, self.settings.rescue, lambda: self.lease.settled_in,
-            self.pace, clock=clock,
-        )  # fmt: skip
         self.claimer: Service = Service("claim", self._claim)
+        self._hook_service = Service("hooks", self._hooks.tick, counting=self._hooks)
+        self._background = background(self)
         self.services: list[Service] = [
             self.claimer,
             # After an outage endings must come in before anybody may take this worker for dead.
             Service("settle", self._settler.tick, longest_pause=0.5),
             Service("record", self._recorder.tick),
-            Service("promote", Promoter(store, jobs, self._messages.passed_on(self.claimer.wake), self.pace).tick),
-            Service("rescue", self._rescuer.tick),
-            Service("hooks", self._hooks.tick, counting=self._hooks),
+            self._hook_service,
+            *self._background.all,
         ]
-        *_, self._promoter, _, self._hook_service = self.services
-        self._duties = duties(self)
-        self.services += self._duties
         self.counts: dict[str, int] = {"claimed": 0, "settled": 0, "failed": 0, "refused": 0}
         self.idle: asyncio.Event = asyncio.Event()
         """Set once it has looked for jobs in vain while none ran, or was not to look."""
@@ -158,6 +151,11 @@ class Worker:
     def duties(self) -> list[Duty]:
         """How it goes with each of its services: the last success, the errors; from any thread."""
         return [*(each.report() for each in self.services), self._zygotes.report()]
+
+    def publish_promoted(self, job_ids: Sequence[str]) -> None:
+        """Claim promoted jobs, and let other hosts know about them."""
+        self._messages.publish(job_ids)
+        self.claimer.wake()
 
     def stop(self) -> None:
         """Claim nothing any more and drain; a second call goes straight to the kill. Only from the loop's thread."""
@@ -423,7 +421,7 @@ class Worker:
             if holding is not None and self._running:
                 self._running.pop(holding.held, None)
             if settlement.status is Status.SCHEDULED:
-                self._promoter.wake()
+                self._background.promote.wake()
             if holding and (holding.claimed.lane in limited or holding.claimed.concurrency_key is not None):
                 # Its ending has made room for another one that stood back.
                 self._refill(self._inlined if holding.definition.isolation == "inline" else self._forked)
@@ -433,11 +431,11 @@ class Worker:
     def _heed_messages(self) -> None:
         """Wake those who wait: the queue has said that there is something new."""
         self.claimer.wake()
-        self._promoter.wake_soon()
+        self._background.promote.wake_soon()
         if self._hooks.lanes:
             self._hook_service.wake_soon()
-        for duty in self._duties:
-            duty.wake_if_older(_FRESH_SECONDS)
+        for service in self._background.others:
+            service.wake_if_older(_FRESH_SECONDS)
         if self._running:
             self.lease.poke()
 
@@ -491,7 +489,6 @@ class Worker:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
         await self.lease.close()
-        await self._rescuer.close()
 
     async def _leave(self, worker: str) -> None:
         """Give back whatever still names this worker, and end it in good order."""
