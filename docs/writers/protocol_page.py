@@ -24,7 +24,7 @@ PORTS = (
 )
 RECORDS = (
     job.Draft, job.Created, job.Claimed, job.Held, outcome.Outcome, outcome.Failure, outcome.Usage,
-    outcome.Settlement, worker.WorkerInfo, worker.Pulse, worker.SettleReport, worker.Reclaimed, schedule.Tick,
+    outcome.Settlement, worker.WorkerInfo, worker.HeartbeatAnswer, worker.SettleReport, worker.Reclaimed, schedule.Tick,
     event.Event, event.News, definition.Definition,
 )  # fmt: skip
 

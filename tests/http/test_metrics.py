@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock import Penstock
 from penstock.domain.outcome import Failure
 from penstock.domain.states import BY_CODE
-from penstock.runtime.durations import Laps
+from penstock.runtime.durations import DurationHistogram
 from penstock.storage.commands import admin, control, jobs
 from tests.http.kit import WebKit
 from tests.operations.hand import LEASE, Hand
@@ -89,10 +89,10 @@ def test_metrics_equal_the_rows_after_a_random_history(site: WebKit, app: Pensto
 
 
 def test_what_workers_count_by_themselves_is_told(site: WebKit, app: Penstock) -> None:
-    hand, laps = Hand(app), Laps()
-    with laps.timed():
+    hand, durations = Hand(app), DurationHistogram()
+    with durations.timed():
         pass
-    hand.store.run(jobs.heartbeat(hand.id, LEASE, figures=laps.figures("claim", forks=3, refused=2)))
+    hand.store.run(jobs.heartbeat(hand.id, LEASE, figures=durations.figures("claim", forks=3, refused=2)))
 
     found = scraped(site)
 

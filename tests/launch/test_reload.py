@@ -9,7 +9,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.runtime import processes
-from penstock.worker.loaded_code import Loaded
+from penstock.worker.loaded_code import LoadedCode
 from tests.worker.faults import outage
 from tests.worker.fleet import QUICK, Gate, JobFolder, Stage, WorkerProcess, command, gone
 
@@ -262,7 +262,7 @@ def test_what_inline_jobs_have_opened_is_closed_when_the_worker_ends_also_after_
 def test_a_worker_that_begins_anew_goes_on_with_what_its_inline_jobs_have_opened() -> None:
     app = Penstock("sqlite://")
     app.resource("word")(lambda: "word")
-    first, second = Loaded({}, app), Loaded({}, app)
+    first, second = LoadedCode({}, app), LoadedCode({}, app)
     assert first.resources["word"] == "word"
 
     second.follow(first, lambda lane, code: code)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.domain.worker import Pulse
+from penstock.domain.worker import HeartbeatAnswer
 from penstock.runtime.pace import Pace
 
 
@@ -15,12 +15,12 @@ def _pace(workers: int, *, leads: bool = False) -> Pace:
 def test_who_is_alone_rests_as_long_as_was_said() -> None:
     assert _pace(1, leads=True).rest(1.0) == 1.0
     assert _pace(1).rest(1.0) == 1.0
-    assert _pace(1).rest_unasked(1.0, hears=True) == 1.0
+    assert _pace(1).rest_between_claims(1.0, notified=True) == 1.0
 
 
 def test_who_leads_does_timed_work_as_if_it_were_alone() -> None:
     assert _pace(10, leads=True).rest(1.0) == 1.0
-    assert _pace(10, leads=True).rest_unasked(1.0, hears=True) >= 9.0
+    assert _pace(10, leads=True).rest_between_claims(1.0, notified=True) >= 9.0
 
 
 def test_the_others_rest_longer_and_not_in_step() -> None:
@@ -33,19 +33,20 @@ def test_the_others_rest_longer_and_not_in_step() -> None:
 def test_no_rest_is_stretched_without_end_and_none_is_cut() -> None:
     assert 54.0 <= _pace(1000).rest(1.0) <= 66.0
     assert 108.0 <= _pace(1000).rest(120.0) <= 132.0
-    assert 9.0 <= _pace(1000).rest_unasked(1.0, hears=True) <= 11.0
+    assert 9.0 <= _pace(1000).rest_between_claims(1.0, notified=True) <= 11.0
 
 
 def test_who_cannot_hear_the_doorbell_looks_as_often_as_was_said() -> None:
-    assert _pace(1000).rest_unasked(1.0, hears=False) == 1.0
+    assert _pace(1000).rest_between_claims(1.0, notified=False) == 1.0
 
 
 def test_a_worker_learns_when_it_has_taken_over() -> None:
     pace = Pace()
 
-    heard = [pace.hear(Pulse([], 0, 1, workers, leads=leads)) for workers, leads in ((3, False), (2, True), (2, True))]
+    answers = [HeartbeatAnswer([], 0, 1, workers, leads=leads) for workers, leads in ((3, False), (2, True), (2, True))]
+    took_over = [pace.update(answer) for answer in answers]
 
-    assert heard == [False, True, False]
+    assert took_over == [False, True, False]
     assert pace.workers == 2
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.definition import Definition
 from penstock.storage import ports
-from penstock.worker.claimer import Claims
-from penstock.worker.live_config import Controls
+from penstock.worker.claim_requests import ClaimRequests
+from penstock.worker.live_config import LiveConfig
 from penstock.worker.pool import Pool
 from tests.background.clockwork import TimedStore
 from tests.storage.kit import Kit
@@ -17,12 +17,12 @@ async def test_jobs_of_an_older_version_run_under_the_limits_of_the_newest(kit: 
     waiting = [kit.create(), kit.create()]
     newest = kit.define(version=2, concurrency=1)
     store = TimedStore(kit.store, kit.now)
-    controls = Controls(store, ports.admin, WorkerSettings(), lambda: None)
+    controls = LiveConfig(store, ports.admin, WorkerSettings(), lambda: None)
     pool = Pool(slots=10, ahead=0)
     pool.lanes = [older, newest]
 
     await controls.read(dict.fromkeys(pool.lanes, Definition("work")))
-    claimed, _ = await Claims(store, ports.jobs, controls).take(kit.worker(), pool)
+    claimed, _ = await ClaimRequests(store, ports.jobs, controls).take(kit.worker(), pool)
 
     assert [each.job_id for each in claimed] == waiting[:1]
 
@@ -32,11 +32,11 @@ async def test_jobs_of_an_older_version_lose_the_limits_that_the_newest_has_not(
     waiting = [kit.create(), kit.create()]
     newest = kit.define(version=2)
     store = TimedStore(kit.store, kit.now)
-    controls = Controls(store, ports.admin, WorkerSettings(), lambda: None)
+    controls = LiveConfig(store, ports.admin, WorkerSettings(), lambda: None)
     pool = Pool(slots=10, ahead=5)
     pool.lanes = [older, newest]
 
     await controls.read(dict.fromkeys(pool.lanes, Definition("work")))
-    claimed, _ = await Claims(store, ports.jobs, controls).take(kit.worker(), pool)
+    claimed, _ = await ClaimRequests(store, ports.jobs, controls).take(kit.worker(), pool)
 
     assert (controls.limited, [each.job_id for each in claimed]) == (set(), waiting)

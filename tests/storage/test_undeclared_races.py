@@ -14,7 +14,7 @@ from penstock.domain.errors import Conflict
 from penstock.domain.instant import DAY
 from penstock.domain.states import Status
 from penstock.storage.commands import admin, control, jobs
-from penstock.worker.live_config import Controls
+from penstock.worker.live_config import LiveConfig
 from tests.background.clockwork import TimedStore
 from tests.storage.kit import Kit
 from tests.storage.rivals import Arena, another
@@ -111,7 +111,7 @@ async def test_a_worker_whose_code_was_read_before_a_removal_and_that_registers_
     definitions = {here.define(): Definition("work")}
     act(here)
     here.worker(lanes=tuple(definitions))
-    controls = Controls(TimedStore(here.store, here.now), admin, WorkerSettings(), lambda: None)
+    controls = LiveConfig(TimedStore(here.store, here.now), admin, WorkerSettings(), lambda: None)
 
     await controls.read(definitions)
 

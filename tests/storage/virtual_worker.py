@@ -24,9 +24,9 @@ from penstock.domain.states import Status, Trigger
 from penstock.domain.worker import WorkerInfo
 from penstock.storage import ports
 from penstock.storage.sqlite.memory import Guest
-from penstock.worker.claimed_job import Holding
-from penstock.worker.claimer import Claims
-from penstock.worker.live_config import Controls
+from penstock.worker.claim_requests import ClaimRequests
+from penstock.worker.claimed_job import ClaimedJob
+from penstock.worker.live_config import LiveConfig
 from penstock.worker.pool import Pool
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ class Run:
 class _Ending:
     at: int
     number: int
-    holding: Holding = field(compare=False)
+    job: ClaimedJob = field(compare=False)
     pool: Pool = field(compare=False)
     outcome: Outcome = field(compare=False)
 
@@ -114,10 +114,10 @@ class VirtualWorker:
         settings = WorkerSettings(slots=slots, ahead=ahead, poll=poll)
         info = WorkerInfo(name, "virtual", "here", 1, lanes=tuple(self._definitions), slots=slots)
         store.run(ports.jobs.register_worker(info, _LEASE))
-        self._controls = Controls(store, ports.admin, settings, lambda: None)
+        self._controls = LiveConfig(store, ports.admin, settings, lambda: None)
         _finished(self._controls.read(self._definitions))
         clock = self._clock
-        self._claims = Claims(store, ports.jobs, self._controls, clock=clock)
+        self._claims = ClaimRequests(store, ports.jobs, self._controls, clock=clock)
         self.forked = Pool(slots, ahead, clock=clock)
         self.inlined = Pool(slots, ahead, losses=False, clock=clock)
         for lane, definition in self._definitions.items():
@@ -184,50 +184,50 @@ class VirtualWorker:
         for each in claimed:
             nothing: Any = None
             started = not pool.ahead and not each.lost
-            holding = Holding(each, self._definitions[each.lane], self.id, nothing, started)
-            run = Run(each.job_id, holding.definition.key, each.concurrency_key, self.store.now)
-            self._open[holding.held] = run
+            job = ClaimedJob(each, self._definitions[each.lane], self.id, nothing, started)
+            run = Run(each.job_id, job.definition.key, each.concurrency_key, self.store.now)
+            self._open[job.held] = run
             self.runs.append(run)
-            (self.forked if each.lost else pool).add(holding)
+            (self.forked if each.lost else pool).add(job)
         self._launch()
         return more and pool.room > 0
 
     def _launch(self) -> None:
-        while (holding := self.inlined.next()) is not None:
-            self._start(holding, self.inlined)
-        for holding in self.forked.take():
-            self._start(holding, self.forked)
+        while (job := self.inlined.next()) is not None:
+            self._start(job, self.inlined)
+        for job in self.forked.take():
+            self._start(job, self.forked)
             if self.forked.is_left_alone:
                 self._give_back_waiting()
 
-    def _start(self, holding: Holding, pool: Pool) -> None:
-        pool.running.add(holding)
-        act = self._act(holding.claimed)
-        if not holding.started and self.store.run(ports.jobs.start([holding.held])):
+    def _start(self, job: ClaimedJob, pool: Pool) -> None:
+        pool.running.add(job)
+        act = self._act(job.claimed)
+        if not job.started and self.store.run(ports.jobs.start([job.held])):
             act = Act(0, RELEASED)
         else:
-            self._open[holding.held].started_at = self.store.now
-        ending = _Ending(self.store.now + act.lasts, next(self._numbers), holding, pool, act.outcome)
+            self._open[job.held].started_at = self.store.now
+        ending = _Ending(self.store.now + act.lasts, next(self._numbers), job, pool, act.outcome)
         heapq.heappush(self._endings, ending)
 
     def _end(self, ending: _Ending) -> None:
-        holding = ending.holding
-        ending.pool.running.discard(holding)
+        job = ending.job
+        ending.pool.running.discard(job)
         if ending.outcome is RELEASED:
             self._rests_until = self.store.steady + _REST
-        self._settle(holding, ending.outcome)
+        self._settle(job, ending.outcome)
         self._wake("claim")
         self._launch()
 
     def _give_back_waiting(self) -> None:
         for pool in (self.forked, self.inlined):
-            for holding in pool.give_up():
-                self._settle(holding, RELEASED)
+            for job in pool.give_up():
+                self._settle(job, RELEASED)
 
-    def _settle(self, holding: Holding, outcome: Outcome) -> None:
-        settlement = holding.settlement(outcome, 0.5)
+    def _settle(self, job: ClaimedJob, outcome: Outcome) -> None:
+        settlement = job.settlement(outcome, 0.5)
         self.store.run(ports.jobs.settle(self.id, [settlement]))
-        run = self._open.pop(holding.held)
+        run = self._open.pop(job.held)
         run.ended_at, run.status = self.store.now, settlement.status
         self._ended.append(run)
         if settlement.status is Status.SCHEDULED:

@@ -9,9 +9,9 @@ from penstock.domain.instant import SECOND
 from penstock.domain.job import Claimed, Place
 from penstock.storage import ports
 from penstock.storage.postgres.store import PostgresStore
-from penstock.worker import claimer
-from penstock.worker.claimer import Claims, Mark, Trail
-from penstock.worker.live_config import Controls
+from penstock.worker import claim_requests
+from penstock.worker.claim_requests import ClaimPosition, ClaimRequests, RecentClaims
+from penstock.worker.live_config import LiveConfig
 from penstock.worker.pool import Pool
 from tests.services import PostgresServer
 from tests.storage.kit import Kit
@@ -24,14 +24,14 @@ def _jobs(lane: int, *ranks: int) -> list[Claimed]:
 
 
 def test_quick_claims_begin_at_the_front() -> None:
-    mark = Mark()
+    mark = ClaimPosition()
     for now in (0.0, 0.1, 0.2):
         assert mark.start(now) == {}
         mark.note(_jobs(1, 1, 2), full=True, took=0.002, from_front=True)
 
 
 def test_after_a_slow_one_the_next_go_on_behind_it_for_a_second() -> None:
-    mark = Mark()
+    mark = ClaimPosition()
     mark.start(10.0)
     mark.note([*_jobs(1, 5, 6), *_jobs(2, 7)], full=True, took=0.2, from_front=True)
 
@@ -47,7 +47,7 @@ def test_after_a_slow_one_the_next_go_on_behind_it_for_a_second() -> None:
     [(0.003, 0.010, True), (0.003, 0.0085, False), (0.001, 0.007, False), (0.008, 0.020, False), (0.012, 0.026, True)],
 )
 def test_a_claim_is_slow_beside_the_quickest_of_its_kind(quickest: float, took: float, is_slow: bool) -> None:
-    mark = Mark()
+    mark = ClaimPosition()
     mark.start(10.0)
     mark.note(_jobs(1, *range(100)), full=True, took=quickest, from_front=True)
     assert mark.start(10.0) == {}
@@ -58,7 +58,7 @@ def test_a_claim_is_slow_beside_the_quickest_of_its_kind(quickest: float, took: 
 
 
 def test_a_claim_of_few_jobs_is_not_slow_because_one_of_many_took_less_for_each() -> None:
-    mark = Mark()
+    mark = ClaimPosition()
     mark.start(10.0)
     mark.note(_jobs(1, *range(100)), full=True, took=0.003, from_front=True)
 
@@ -68,7 +68,7 @@ def test_a_claim_of_few_jobs_is_not_slow_because_one_of_many_took_less_for_each(
 
 
 def test_where_nothing_is_left_behind_the_front_is_looked_at_again() -> None:
-    mark = Mark()
+    mark = ClaimPosition()
     mark.start(10.0)
     mark.note(_jobs(1, 5), full=True, took=0.2, from_front=True)
     assert mark.start(10.1)
@@ -78,9 +78,9 @@ def test_where_nothing_is_left_behind_the_front_is_looked_at_again() -> None:
     assert mark.start(10.2) == {}
 
 
-def _long_trail(now: float) -> Trail:
+def _long_trail(now: float) -> RecentClaims:
     """Of a pool that has just claimed very many jobs."""
-    trail = Trail()
+    trail = RecentClaims()
     trail.start(now)
     for _ in range(10):
         trail.note_front([*_jobs(1, *range(10**9, 10**9 + 600)), *_jobs(2, 2 * 10**9)], full=False)
@@ -88,7 +88,7 @@ def _long_trail(now: float) -> Trail:
 
 
 def test_who_has_claimed_few_looks_from_the_front() -> None:
-    trail = Trail()
+    trail = RecentClaims()
     for now in (1000.0, 1000.1, 1000.2):
         assert trail.start(now) == {}
         trail.note_front(_jobs(1, 1, 2), full=False)
@@ -131,7 +131,7 @@ async def test_who_came_just_now_is_found_beside_a_long_trail_and_then_who_is_mo
     store.open()
     kit = Kit(store)
     lane, worker = kit.define(), kit.worker()
-    found = Claims(store, ports.jobs, Controls(store, ports.admin, WorkerSettings(), lambda: None))
+    found = ClaimRequests(store, ports.jobs, LiveConfig(store, ports.admin, WorkerSettings(), lambda: None))
     pool = Pool(slots=10, ahead=0)
     pool.lanes = [lane]
     try:

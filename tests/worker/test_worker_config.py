@@ -18,7 +18,7 @@ from penstock.domain.worker import WorkerRow
 from penstock.domain.worker_config import AlertThresholds, WorkerConfig
 from penstock.storage.commands import admin
 from penstock.storage.sqlite.store import SqliteStore
-from penstock.worker.live_config import Controls
+from penstock.worker.live_config import LiveConfig
 from tests.worker.fleet import JobFolder, Stage, command
 
 LONG = [["sleep", 60]]
@@ -64,7 +64,7 @@ def running(jobs: list[JobHandle[Any]]) -> int:
 def test_the_grace_of_a_cancel_is_the_definitions_the_configurations_or_the_workers(
     own: float, stored: float | None, said: int | None, grace: float
 ) -> None:
-    controls = Controls(SqliteStore(":memory:"), admin, WorkerSettings(cancel_grace=own), lambda: None)
+    controls = LiveConfig(SqliteStore(":memory:"), admin, WorkerSettings(cancel_grace=own), lambda: None)
     controls.settings = configured(controls.settings, WorkerConfig(cancel_grace=stored), LIVE)
     declared = Definition(key="a") if said is None else Definition(key="a", cancel_grace=said * SECOND)
 

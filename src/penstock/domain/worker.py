@@ -66,7 +66,7 @@ class WorkerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class HeartbeatAnswer:
     """The answer to a heartbeat: the lease goes on, and these jobs shall be cancelled."""
 
     cancels: list[Held]

@@ -19,7 +19,7 @@ _MOST_WAITING = 16
 """A child waits for the answer to each question; what asks on without that is no longer our code."""
 
 
-class Answers:
+class ChildRequests:
     """Does what one child asks for, one after the other, and tells it what came of it."""
 
     def __init__(

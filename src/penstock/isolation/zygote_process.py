@@ -392,7 +392,7 @@ def _wait_for(pids: list[int]) -> None:
 Listener = Callable[[Frame], None]
 
 
-class Ear:
+class FrameReader:
     """Reads what a child says; what is no frame ends the attempt, not the worker."""
 
     def __init__(self, line: socket.socket, hear: Listener, broken: Callable[[str], None]) -> None:

@@ -11,7 +11,7 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 """Upper bounds in seconds; one more bucket holds whatever is longer."""
 
 
-class Laps:
+class DurationHistogram:
     """A histogram of one process; it is written by one thread and may be read by others."""
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from penstock.domain.worker import Pulse
+from penstock.domain.worker import HeartbeatAnswer
 
 _TIMES = 4.0
 _LONGEST = 60.0
@@ -25,19 +25,19 @@ class Pace:
         self.leads: bool = True
         """Whether none of them has been there longer."""
 
-    def hear(self, pulse: Pulse) -> bool:
+    def update(self, answer: HeartbeatAnswer) -> bool:
         """What a worker has learned of the fleet; True when it leads from now on."""
-        took_over = pulse.leads and not self.leads
-        self.workers, self.leads = pulse.workers, pulse.leads
+        took_over = answer.leads and not self.leads
+        self.workers, self.leads = answer.workers, answer.leads
         return took_over
 
     def rest(self, seconds: float) -> float:
         """How long to rest between looks at what anybody may do, where one that is alone would rest so long."""
         return seconds if self.leads else self._stretched(seconds, _LONGEST)
 
-    def rest_unasked(self, seconds: float, *, hears: bool) -> float:
+    def rest_between_claims(self, seconds: float, *, notified: bool) -> float:
         """The same between looks for work of one's own, which is stretched only while the doorbell is heard."""
-        return self._stretched(seconds, _LONGEST_UNASKED) if hears else seconds
+        return self._stretched(seconds, _LONGEST_UNASKED) if notified else seconds
 
     def behind(self) -> float:
         """How long after the moment at which something is due to look for it: the one that leads shall be first."""

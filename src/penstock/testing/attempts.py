@@ -29,7 +29,7 @@ from penstock.isolation.declared_secrets import DeclaredSecrets
 from penstock.runtime.service import log
 from penstock.storage import ports
 from penstock.worker import hooks
-from penstock.worker.claimed_job import Holding, Means
+from penstock.worker.claimed_job import ClaimedJob, JobDependencies
 from penstock.worker.recorder import Recorder
 
 _SECRETS = DeclaredSecrets(SecretPolicy())
@@ -84,20 +84,22 @@ class Runner:
         self._settings = settings
         self._loop = loop
         self._recorder = Recorder(store, ports.jobs, lambda held: None)
-        self._means = Means(store, ports.jobs, ports.admin, self._recorder, errands, settings, _SECRETS)
+        self._dependencies = JobDependencies(
+            store, ports.jobs, ports.admin, self._recorder, errands, settings, _SECRETS
+        )
 
     def attempt(self, claimed: Claimed, handle: Handle) -> None:
         """One attempt from its start to its settlement."""
-        holding = Holding(claimed, _with_schema(handle), self._worker, self._means, started=not claimed.lost)
-        self._loop.run(holding.start())
-        task = self._loop.run(holding.task())
+        job = ClaimedJob(claimed, _with_schema(handle), self._worker, self._dependencies, started=not claimed.lost)
+        self._loop.run(job.start())
+        task = self._loop.run(job.task())
         if hooks.ON_START in handle.hooks:
             self._call_hook(handle, hooks.start_task(task))
-        outcome = self._outcome(holding, handle, task)
-        holding.leave_phase(outcome)
-        self._loop.run(self._recorder.finish(holding.held))
+        outcome = self._outcome(job, handle, task)
+        job.leave_phase(outcome)
+        self._loop.run(self._recorder.finish(job.held))
         # Without jitter, so that a test can say how far to move the clock.
-        self._store.run(ports.jobs.settle(self._worker, [holding.settlement(outcome, 0.0)]))
+        self._store.run(ports.jobs.settle(self._worker, [job.settlement(outcome, 0.0)]))
 
     def call_hooks(self, handles: Mapping[int, Handle]) -> None:
         """Call the hooks that are due; those that they make due in turn included."""
@@ -111,16 +113,16 @@ class Runner:
                         task = hooks.hook_task(call, handle.definition, name, jobs.get(call.job_id))
                         self._call_hook(handle, task)
 
-    def _outcome(self, holding: Holding, handle: Handle, task: Task) -> Outcome:
+    def _outcome(self, job: ClaimedJob, handle: Handle, task: Task) -> Outcome:
         only = handle.steps[0].name if len(handle.steps) == 1 else None
         if only is not None and self._crashes.strikes(task.key, only, When.BEGUN):
             return _lost()
-        reporter = AttemptReporter(holding, task, self._loop, self._crashes)
+        reporter = AttemptReporter(job, task, self._loop, self._crashes)
         with self._inside(handle, task, reporter) as ctx, _kept_logs(reporter, ctx, handle.definition):
             outcome = handler_run.run(handle, task, ctx, reporter)
         if only is not None and outcome.trigger is Trigger.SUCCEED:
             reporter.crashed = self._crashes.strikes(task.key, only, When.KEPT)
-        return _lost() if reporter.crashed else holding.without_secrets(outcome)
+        return _lost() if reporter.crashed else job.without_secrets(outcome)
 
     def _call_hook(self, handle: Handle, task: Task) -> None:
         what = f"{task.hook} of {task.key} for job {task.job_id}"
@@ -170,10 +172,10 @@ class OwnErrands:
 class AttemptReporter(OwnErrands):
     """Keeps what an attempt says, and ends it where it is to die."""
 
-    def __init__(self, holding: Holding, task: Task, loop: asyncio.Runner, crashes: Crashes) -> None:
-        super().__init__(task, holding.errands)
+    def __init__(self, job: ClaimedJob, task: Task, loop: asyncio.Runner, crashes: Crashes) -> None:
+        super().__init__(task, job.errands)
         self.crashed: bool = False
-        self._holding = holding
+        self._holding = job
         self._loop = loop
         self._crashes = crashes
 

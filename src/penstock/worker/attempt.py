@@ -20,16 +20,16 @@ from penstock.domain.states import Trigger
 from penstock.domain.task import Task
 from penstock.isolation import message_validation
 from penstock.isolation.child import outcome_from_json
-from penstock.isolation.child_requests import Answers
+from penstock.isolation.child_requests import ChildRequests
 from penstock.isolation.confinement import Rules
 from penstock.isolation.output import Output
 from penstock.isolation.wire import Frame
-from penstock.isolation.zygote_process import Ear, Exit, Fork, ZygoteProcess
+from penstock.isolation.zygote_process import Exit, Fork, FrameReader, ZygoteProcess
 from penstock.runtime import processes, stamps
 from penstock.runtime.service import log
 from penstock.runtime.stop_signals import ASK
-from penstock.worker.claimed_job import Holding
-from penstock.worker.job_environment import Surroundings
+from penstock.worker.claimed_job import ClaimedJob
+from penstock.worker.job_environment import JobEnvironment
 
 _LEVELS = frozenset({"debug", "info", "warning", "error"})
 _LONGEST_LINE = 500
@@ -54,11 +54,11 @@ class Stop(StrEnum):
 class Attempt:
     """Supervises one child from fork to settlement."""
 
-    def __init__(self, holding: Holding, zygote: ZygoteProcess, surroundings: Surroundings) -> None:
-        self.holding = holding
-        self.held: Held = holding.held
+    def __init__(self, job: ClaimedJob, zygote: ZygoteProcess, environment: JobEnvironment) -> None:
+        self.job = job
+        self.held: Held = job.held
         self._zygote = zygote
-        self._surroundings = surroundings
+        self._environment = environment
         self._rules: Rules
         self._fork: Fork | None = None
         self._begun = 0
@@ -67,7 +67,7 @@ class Attempt:
         self._stop: Stop | None = None
         self._detail = ""
         self._timers: list[asyncio.TimerHandle] = []
-        self._answers: Answers | None = None
+        self._answers: ChildRequests | None = None
         self._helpers: set[asyncio.Future[None]] = set()
         self._outputs: tuple[Output, ...] = ()
         self._watched = False
@@ -83,16 +83,16 @@ class Attempt:
     async def run(self) -> Outcome:
         """Run the attempt to its end; what came of it."""
         try:
-            task = await self.holding.task()
+            task = await self.job.task()
         except LeaseLost:
             return Outcome(Trigger.RELEASE, Cause.RELEASED)
         if self._stop is not None:
             return self._stopped(Exit(), Usage())
-        self._rules = self._surroundings.job_rules(self.holding)
+        self._rules = self._environment.job_rules(self.job)
         fork = self._launch(task)
         exit = await self._watch(fork)
         await self._clean_up()
-        return await self.holding.cleaned(self._conclude(exit))
+        return await self.job.cleaned(self._conclude(exit))
 
     def stop(self, why: Stop, grace: float) -> None:
         """Ask the handler to stop; when the grace is over, kill it."""
@@ -116,7 +116,7 @@ class Attempt:
         self._begun = stamps.now()
         fork = self._zygote.fork({"task": task.to_json(), "rules": self._rules.to_json()})
         self._fork = fork
-        definition = self.holding.definition
+        definition = self.job.definition
         if definition.timeout is not None:
             grace = definition.cancel_grace / 1e6
             self._later(definition.timeout / 1e6, lambda: self.stop(Stop.TIMEOUT, grace))
@@ -124,12 +124,12 @@ class Attempt:
 
     async def _watch(self, fork: Fork) -> Exit:
         """Listen to the child and to what it prints until it and all its processes are gone."""
-        secrets = self.holding.secrets
-        ear = Ear(fork.line, self._hear, lambda problem: self.kill(Stop.PROTOCOL, problem))
+        secrets = self.job.secrets
+        reader = FrameReader(fork.line, self._hear, lambda problem: self.kill(Stop.PROTOCOL, problem))
         output = Output(fork.output, lambda line: self._printed("info", line, "stdout"), secrets)
         errors = Output(fork.errors, lambda line: self._printed("warning", line, "stderr"), secrets)
         lost = partial(self.kill, Stop.LOST_FENCE)
-        answers = self._answers = Answers(fork.line, self.holding.do, lost, f"job {self.held.job_id}")
+        answers = self._answers = ChildRequests(fork.line, self.job.do, lost, f"job {self.held.job_id}")
         self._outputs = output, errors
         self._later(_WATCH_FIRST, self._guard)
         try:
@@ -140,18 +140,18 @@ class Attempt:
             for helper in self._helpers:
                 helper.cancel()
             answers.close()
-            self._half_said = ear.close()
+            self._half_said = reader.close()
             output.close()
             errors.close()
 
     def _hear(self, frame: Frame) -> None:
-        holding = self.holding
+        job = self.job
         if not self._watched and frame["say"] not in ("done", "outcome"):
             self._watch_output()
         match frame["say"]:
             case "progress":
                 message, phase = frame["message"], message_validation.maybe_name(frame["phase"])
-                holding.progress(message_validation.percent(frame["percent"]), message, phase)
+                job.progress(message_validation.percent(frame["percent"]), message, phase)
             case "log":
                 level = frame["level"] if frame["level"] in _LEVELS else "info"
                 details, phase = (
@@ -159,12 +159,12 @@ class Attempt:
                     message_validation.maybe_name(frame["phase"]),
                 )
                 duration = message_validation.duration(frame.get("duration"))
-                holding.log(level, frame["message"], details, phase, stamp=self._stamp(frame), duration=duration)
+                job.log(level, frame["message"], details, phase, stamp=self._stamp(frame), duration=duration)
             case "event":
-                holding.event(message_validation.name(frame["kind"]), message_validation.json_text(frame["data"]))
+                job.event(message_validation.name(frame["kind"]), message_validation.json_text(frame["data"]))
             case "phase":
                 name, position = message_validation.name(frame["name"]), message_validation.position(frame["position"])
-                holding.enter_phase(name, position, self._stamp(frame))
+                job.enter_phase(name, position, self._stamp(frame))
             case "ask":
                 if self._answers is not None:
                     # It waits: what it has printed so far belongs to what it did so far.
@@ -174,7 +174,7 @@ class Attempt:
                 self._said = RETURNED_NOTHING
             case "outcome":
                 self._said = outcome_from_json(frame)
-                holding.ended = self._stamp(frame)
+                job.ended = self._stamp(frame)
             case other:
                 raise ValueError(f"a child said {other!r:.40}")
 
@@ -220,8 +220,8 @@ class Attempt:
     def _printed(self, level: str, line: str, stream: str) -> None:
         if stream == "stderr" and line.strip():
             self._last_error = line.strip()
-        phase = self.holding.phase or self.holding.definition.phases[0]
-        self.holding.log(level, line, _STREAM_DETAILS[stream], phase)
+        phase = self.job.phase or self.job.definition.phases[0]
+        self.job.log(level, line, _STREAM_DETAILS[stream], phase)
 
     def _later(self, seconds: float, call: Any) -> None:
         self._timers.append(asyncio.get_running_loop().call_later(seconds, call))
@@ -229,7 +229,7 @@ class Attempt:
     async def _clean_up(self) -> None:
         """Give the private folder back; what goes wrong with that does not change how the attempt ended."""
         try:
-            await self._surroundings.give_back(self._rules)
+            await self._environment.give_back(self._rules)
         except Exception:
             log.exception("the folder %s of job %s cannot be removed", self._rules.folder, self.held.job_id)
 
@@ -282,7 +282,7 @@ class Attempt:
                 how = "was killed after its grace" if self._killed else "stopped when it was asked to"
                 return _failed(Cause.CANCELLED, "Cancelled", f"The job was cancelled; the attempt {how}.", usage)
             case Stop.TIMEOUT:
-                seconds = (self.holding.definition.timeout or 0) / 1e6
+                seconds = (self.job.definition.timeout or 0) / 1e6
                 how = " It did not stop when asked, and was killed." if self._killed else ""
                 return _failed(Cause.TIMED_OUT, "Timeout", f"The attempt took longer than {seconds:g} s.{how}", usage)
             case Stop.MEMORY:

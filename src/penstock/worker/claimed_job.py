@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Means:
+class JobDependencies:
     """What whatever a worker holds is served with."""
 
     store: Store
@@ -57,15 +57,15 @@ class Means:
     secrets: DeclaredSecrets
 
 
-class Holding:
+class ClaimedJob:
     """One claimed job and its definition, with the store behind it.
 
     Whatever an attempt says goes through here on its way to the store, and leaves the values of secret parameters here.
     """
 
     __slots__ = (
+        "_dependencies",
         "_errands",
-        "_means",
         "_reached",
         "_secrets",
         "claimed",
@@ -77,7 +77,9 @@ class Holding:
         "worker",
     )
 
-    def __init__(self, claimed: Claimed, definition: Definition, worker: str, means: Means, started: bool) -> None:
+    def __init__(
+        self, claimed: Claimed, definition: Definition, worker: str, dependencies: JobDependencies, started: bool
+    ) -> None:
         """`started`: it is on record already that the attempt begins."""
         self.claimed: Claimed = claimed
         self.definition: Definition = definition
@@ -88,7 +90,7 @@ class Holding:
         self.started: bool = started
         self.is_large: bool = len(claimed.params) > message_validation.LARGE
         """Whether the secrets should be found in a thread, see `find_secrets`."""
-        self._means = means
+        self._dependencies = dependencies
         self._secrets: Scrubber | None = None
         self._errands: Errands | None = None
         self._reached: tuple[float, str | None] = (0.0, None)
@@ -103,25 +105,25 @@ class Holding:
         if self._errands is None:
             claimed, definition = self.claimed, self.definition
             asker = Asker(claimed.job_id, definition.key, self._reference, definition.reach, claimed.traceparent)
-            self._errands = self._means.errands.of(asker)
+            self._errands = self._dependencies.errands.of(asker)
         return self._errands
 
     @property
     def secrets(self) -> Scrubber:
         """Takes the values of secret parameters out of texts."""
         if self._secrets is None:
-            self._secrets = self._means.secrets.scrubber(self.definition, self.claimed.params)
+            self._secrets = self._dependencies.secrets.scrubber(self.definition, self.claimed.params)
         return self._secrets
 
     async def find_secrets(self) -> None:
-        """Find the secrets in large parameters now, without holding others up."""
+        """Find the secrets in large parameters now in a thread, so that nothing else waits."""
         if self.is_large and self._secrets is None:
             await asyncio.to_thread(lambda: self.secrets)
 
     def progress(self, percent: float, message: object, phase: str | None) -> None:
         shown = None if message is None else self._text(message, _LONGEST_PROGRESS)
         self._reached = percent, self._reached[1] if shown is None else shown
-        self._means.recorder.progress(self.held, percent, shown, self._name(phase))
+        self._dependencies.recorder.progress(self.held, percent, shown, self._name(phase))
 
     def log(
         self,
@@ -140,16 +142,16 @@ class Holding:
             shown = None if details is None else self.secrets.clean_json(details)
             return LogLine(level, self._text(text), at, self._name(phase), shown, duration)
 
-        self._means.recorder.log(self.held, _apart(line, len(text) + len(details or "")))
+        self._dependencies.recorder.log(self.held, _apart(line, len(text) + len(details or "")))
 
     def event(self, kind: str, data: str | None) -> None:
-        if not self._means.recorder.may_tell(self.held, len(data or "")):
+        if not self._dependencies.recorder.may_tell(self.held, len(data or "")):
             return
 
         def event() -> tuple[str, str | None]:
             return self.secrets.clean(kind), None if data is None else self.secrets.clean_json(data)
 
-        self._means.recorder.event(self.held, _apart(event, len(data or "")))
+        self._dependencies.recorder.event(self.held, _apart(event, len(data or "")))
 
     def without_secrets(self, outcome: Outcome) -> Outcome:
         """An outcome as it may be kept: its result, its error, its review."""
@@ -174,7 +176,7 @@ class Holding:
         )
 
     async def cleaned(self, outcome: Outcome) -> Outcome:
-        """The same without holding others up, however long its texts are."""
+        """The same; texts that are long are searched in a thread, so that nothing else waits."""
         if is_long(outcome):
             return await asyncio.to_thread(self.without_secrets, outcome)
         return self.without_secrets(outcome)
@@ -202,7 +204,7 @@ class Holding:
             schedule=claimed.schedule,
             traceparent=traceparent,
             tracestate=tracestate,
-            settings=self._means.settings,
+            settings=self._dependencies.settings,
             results=results,
             review=review,
             log_level=None if definition.log_level == "info" else definition.log_level,
@@ -220,8 +222,8 @@ class Holding:
     def enter_phase(self, name: str, position: int, stamp: int | None = None) -> None:
         """A phase begins."""
         self.phase = name = self.secrets.clean(name)
-        self._means.recorder.phase(self.held, name, position, stamps.now() if stamp is None else stamp)
-        self._means.recorder.progress(self.held, self._share(position), None, name)
+        self._dependencies.recorder.phase(self.held, name, position, stamps.now() if stamp is None else stamp)
+        self._dependencies.recorder.progress(self.held, self._share(position), None, name)
         self._reached = self._share(position), None
 
     def leave_phase(self, outcome: Outcome) -> None:
@@ -230,7 +232,7 @@ class Holding:
         if outcome.trigger is Trigger.FAIL and outcome.failure is not None and len(names) > 1 and self.phase in names:
             position = names.index(self.phase)
             percent, message = self._reached
-            self._means.recorder.phase(
+            self._dependencies.recorder.phase(
                 self.held,
                 self.phase,
                 position,
@@ -246,12 +248,14 @@ class Holding:
         stamp = stamps.now() if stamp is None else stamp
         clean = self.secrets.clean_result
         kept = clean(result) if len(result) <= message_validation.LARGE else await asyncio.to_thread(clean, result)
-        await self._means.recorder.flush(self.held)
-        at = await self._means.recorder.time(self.held, stamp)
-        await self._means.store.arun(
-            self._means.jobs.save_phase(self.held, name, position, "completed", progress=100.0, result=kept, at=at)
+        await self._dependencies.recorder.flush(self.held)
+        at = await self._dependencies.recorder.time(self.held, stamp)
+        await self._dependencies.store.arun(
+            self._dependencies.jobs.save_phase(
+                self.held, name, position, "completed", progress=100.0, result=kept, at=at
+            )
         )
-        self._means.recorder.progress(self.held, self._share(position + 1), None, name)
+        self._dependencies.recorder.progress(self.held, self._share(position + 1), None, name)
         return kept
 
     def _share(self, done: int) -> float:
@@ -261,7 +265,7 @@ class Holding:
     async def start(self) -> None:
         """Record that the attempt begins, if the claim did not; `LeaseLost` when it may not any more."""
         if not self.started:
-            refused = await self._means.store.arun(self._means.jobs.start([self.held]))
+            refused = await self._dependencies.store.arun(self._dependencies.jobs.start([self.held]))
             if refused:
                 raise LeaseLost(f"Job {self.claimed.job_id} is not this worker's any more.")
             self.started = True
@@ -289,11 +293,13 @@ class Holding:
         job_id = self.claimed.job_id
         reviews = [
             each
-            for each in await self._means.store.arun(self._means.admin.reviews(job_id))
+            for each in await self._dependencies.store.arun(self._dependencies.admin.reviews(job_id))
             if each.decision is not None
         ]
         phases = (
-            await self._means.store.arun(self._means.jobs.phases(job_id)) if len(self.definition.phases) > 1 else []
+            await self._dependencies.store.arun(self._dependencies.jobs.phases(job_id))
+            if len(self.definition.phases) > 1
+            else []
         )
         results = {each.name: each.result_text or "null" for each in phases if each.status == "completed"}
         if not reviews:

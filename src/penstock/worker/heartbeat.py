@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.errors import LeaseLost, PenstockError
-from penstock.domain.worker import Pulse
+from penstock.domain.worker import HeartbeatAnswer
 from penstock.runtime.processes import boot_time
 from penstock.worker.loop_progress import LoopProgress
 
@@ -36,11 +36,11 @@ class Heartbeat(threading.Thread):
 
     def __init__(
         self,
-        beat: Callable[[float], Pulse],
+        beat: Callable[[float], HeartbeatAnswer],
         settings: WorkerSettings,
         progress: LoopProgress,
         *,
-        trusted: Callable[[float, Pulse], None],
+        trusted: Callable[[float, HeartbeatAnswer], None],
         distrusted: Callable[[str], None],
         failed: Callable[[], None],
         unkillable: Callable[[], bool],

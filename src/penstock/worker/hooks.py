@@ -18,13 +18,13 @@ from penstock.domain.trace_context import kept_trace
 from penstock.domain.worker import HookCall
 from penstock.isolation import message_validation
 from penstock.isolation.child import outcome_from_json
-from penstock.isolation.child_requests import Answers, run_errand
+from penstock.isolation.child_requests import ChildRequests, run_errand
 from penstock.isolation.output import Output
 from penstock.isolation.wire import Frame
-from penstock.isolation.zygote_process import Ear, Exit, Fork, ZygoteProcess
+from penstock.isolation.zygote_process import Exit, Fork, FrameReader, ZygoteProcess
 from penstock.runtime.log_lines import JOB, about
 from penstock.runtime.service import log
-from penstock.worker.job_environment import Surroundings
+from penstock.worker.job_environment import JobEnvironment
 
 ON_START = "on_start"
 BY_EVENT: Mapping[str, tuple[str, ...]] = {
@@ -49,7 +49,7 @@ class Hooks:
         jobs: JobsPort,
         admin: AdminPort,
         zygote: Callable[[], ZygoteProcess],
-        surroundings: Surroundings,
+        environment: JobEnvironment,
         errands: ErrandsByJob,
         timeout: float,
         in_force: Callable[[int, Definition], Definition],
@@ -58,7 +58,7 @@ class Hooks:
         self._jobs = jobs
         self._admin = admin
         self._zygote = zygote
-        self._surroundings = surroundings
+        self._environment = environment
         self._errands = errands
         self._timeout = timeout
         self._in_force = in_force
@@ -126,12 +126,12 @@ class Hooks:
     async def _call(self, definition: Definition, name: str, task: Task) -> None:
         JOB.set(task)
         what = f"{name} of {definition.key} for job {task.job_id}"
-        find = partial(self._surroundings.secrets.scrubber, definition, task.params)
+        find = partial(self._environment.secrets.scrubber, definition, task.params)
         secrets = await asyncio.to_thread(find) if len(task.params) > message_validation.LARGE else find()
         problem = ""
         zygote = self._zygote()
         try:
-            rules = self._surroundings.rules(definition, task.job_id)
+            rules = self._environment.rules(definition, task.job_id)
             fork = zygote.fork({"task": task.to_json(), "rules": rules.to_json()})
         except Exception:
             log.exception("%s could not be called", what)
@@ -158,8 +158,8 @@ class Hooks:
                 )
 
         errands = self._errands.of(asker_of(task, definition))
-        answers = Answers(fork.line, partial(run_errand, errands), lambda _: zygote.kill(fork), what)
-        ear = Ear(fork.line, hear, lambda _: zygote.kill(fork))
+        answers = ChildRequests(fork.line, partial(run_errand, errands), lambda _: zygote.kill(fork), what)
+        reader = FrameReader(fork.line, hear, lambda _: zygote.kill(fork))
         printed = partial(log.info, "%s: %s", what)
         outputs = [Output(each, printed, secrets) for each in (fork.output, fork.errors)]
         for output in outputs:
@@ -172,13 +172,13 @@ class Hooks:
                 problem = f"it took longer than {self._timeout:g} s and was killed"
         finally:
             answers.close()
-            ear.close()
+            reader.close()
             for output in outputs:
                 output.close()
         if problem or exit.code != 0:
             how = "its zygote died" if exit.lost else f"exit code {exit.code}, signal {exit.signal}"
             log.warning("%s failed: %s", what, problem or how)
-        await self._surroundings.give_back(rules)
+        await self._environment.give_back(rules)
 
 
 async def _ended(zygote: ZygoteProcess, fork: Fork, seconds: float | None = None) -> Exit | None:

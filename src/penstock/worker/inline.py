@@ -19,8 +19,8 @@ from penstock.execution import handler_run
 from penstock.execution.context import AttemptContext
 from penstock.execution.log_capture import Inline, JobRecords
 from penstock.worker.attempt import Stop
-from penstock.worker.claimed_job import Holding, is_long
-from penstock.worker.loaded_code import Loaded
+from penstock.worker.claimed_job import ClaimedJob, is_long
+from penstock.worker.loaded_code import LoadedCode
 
 RECORDS = JobRecords()
 
@@ -45,21 +45,21 @@ class InlineAttempt(Inline):
     _ctx: AttemptContext | None = None
     _reporter: DirectReporter | None = None
 
-    def __init__(self, holding: Holding, loaded: Loaded, task: asyncio.Task[None] | None) -> None:
+    def __init__(self, job: ClaimedJob, loaded: LoadedCode, task: asyncio.Task[None] | None) -> None:
         """`task`: the one that calls it."""
-        self.holding = holding
+        self.job = job
         self.task = task
         self._loaded = loaded
-        self._handle = loaded.handles[holding.claimed.lane]
+        self._handle = loaded.handles[job.claimed.lane]
 
     @property
     def job_id(self) -> str:
-        return self.holding.claimed.job_id
+        return self.job.claimed.job_id
 
     @property
     def key(self) -> str:
         """The key of its definition."""
-        return self.holding.definition.key
+        return self.job.definition.key
 
     @property
     def over(self) -> bool:
@@ -68,7 +68,7 @@ class InlineAttempt(Inline):
     @property
     def reporter(self) -> DirectReporter:
         if self._reporter is None:
-            self._reporter = DirectReporter(self.holding)
+            self._reporter = DirectReporter(self.job)
         return self._reporter
 
     @property
@@ -77,12 +77,12 @@ class InlineAttempt(Inline):
 
     @property
     def secrets(self) -> Scrubber:
-        return self.holding.secrets
+        return self.job.secrets
 
     def step(self) -> Outcome | None:
         """Begin an attempt that is plain: what came of it, when there was nothing to wait for; else `run` goes on."""
         here = self.task
-        self._begun = outcome = handler_run.step_plain(self._handle, self.holding.claimed.params, self._context)
+        self._begun = outcome = handler_run.step_plain(self._handle, self.job.claimed.params, self._context)
         if not isinstance(outcome, Outcome) or here is None or here.cancelling():
             return None
         if outcome is not RETURNED_NOTHING and is_long(outcome):
@@ -91,22 +91,22 @@ class InlineAttempt(Inline):
         if outcome is RETURNED_NOTHING:
             return outcome
         try:
-            return self.holding.without_secrets(outcome)
+            return self.job.without_secrets(outcome)
         except Exception:
             # The same happens to `run`, where it is told.
             return None
 
     async def run(self) -> Outcome:
         """Run the attempt to its end; what came of it."""
-        holding, handle = self.holding, self._handle
+        job, handle = self.job, self._handle
         task = None
-        if self._begun is None and not handler_run.is_plain(handle, holding.claimed.fence):
+        if self._begun is None and not handler_run.is_plain(handle, job.claimed.fence):
             try:
-                task = await holding.task()
+                task = await job.task()
             except LeaseLost:
                 return Outcome(Trigger.RELEASE, Cause.RELEASED)
         elif self._begun is None:
-            await holding.find_secrets()
+            await job.find_secrets()
         if self._stop is not None:
             return self._stopped()
         here = self._work = self.task
@@ -116,7 +116,7 @@ class InlineAttempt(Inline):
             if self._begun is not None:
                 outcome = await handler_run.go_on(handle, self._begun)
             elif task is None:
-                outcome = await handler_run.arun_plain(handle, holding.claimed.params, self._context)
+                outcome = await handler_run.arun_plain(handle, job.claimed.params, self._context)
             else:
                 outcome = await handler_run.arun(handle, task, self._context(task), self.reporter)
         finally:
@@ -133,7 +133,7 @@ class InlineAttempt(Inline):
             # Not in answer to a request: the handler has raised that for reasons of its own.
             outcome = replace(outcome, cause=Cause.RAISED)
         if self._stop is None or (outcome.cause is not Cause.CANCELLED and self._stop is not Stop.TIMEOUT):
-            return await holding.cleaned(outcome)
+            return await job.cleaned(outcome)
         return self._stopped()
 
     def _context(self, task: Task | None = None) -> AttemptContext:
@@ -141,7 +141,7 @@ class InlineAttempt(Inline):
         loaded, steps = self._loaded, self._handle.steps
         if loaded.inline is None:
             raise RuntimeError("inline definitions were loaded without an application")
-        known = task or self.holding.first_task()
+        known = task or self.job.first_task()
         self._ctx = AttemptContext(known, loaded.inline, self.reporter, loaded.resources, len(steps))
         self._ctx.phase = steps[0].name
         return self._ctx
@@ -153,12 +153,12 @@ class InlineAttempt(Inline):
             self._begin_time()
 
     def _begin_time(self) -> None:
-        if self.holding.definition.timeout is not None:
-            self._timed = self.holding.definition.timeout / 1e6
+        if self.job.definition.timeout is not None:
+            self._timed = self.job.definition.timeout / 1e6
             self._loaded.timeouts.begin(self, self._timed)
 
     def time_out(self) -> None:
-        self.stop(Stop.TIMEOUT, self.holding.definition.cancel_grace / 1e6)
+        self.stop(Stop.TIMEOUT, self.job.definition.cancel_grace / 1e6)
 
     def stop(self, why: Stop, grace: float) -> None:
         """Cancel the task; one that does not listen goes on, and only the worker's end ends it."""
@@ -183,7 +183,7 @@ class InlineAttempt(Inline):
                     Cause.CANCELLED, "Cancelled", "The job was cancelled; the attempt stopped when asked to."
                 )
             case Stop.TIMEOUT:
-                seconds = (self.holding.definition.timeout or 0) / 1e6
+                seconds = (self.job.definition.timeout or 0) / 1e6
                 return _failed(Cause.TIMED_OUT, "Timeout", f"The attempt took longer than {seconds:g} s.")
             case _:
                 return Outcome(Trigger.RELEASE, Cause.RELEASED)
@@ -192,8 +192,8 @@ class InlineAttempt(Inline):
 class DirectReporter:
     """Keeps what an inline attempt says."""
 
-    def __init__(self, holding: Holding) -> None:
-        self._holding = holding
+    def __init__(self, job: ClaimedJob) -> None:
+        self._holding = job
 
     def progress(self, percent: float, message: str | None, phase: str) -> None:
         self._holding.progress(percent, message, phase)

@@ -18,12 +18,12 @@ from penstock.isolation.confinement import Rules, allowed_environment
 from penstock.isolation.declared_secrets import DeclaredSecrets
 from penstock.isolation.job_folders import WorkerFolder, remove_tree
 from penstock.runtime.service import log
-from penstock.worker.claimed_job import Holding
+from penstock.worker.claimed_job import ClaimedJob
 
 _PRIVATE = 0o700
 
 
-class Surroundings:
+class JobEnvironment:
     """Makes the rules under which the children of one worker run."""
 
     def __init__(self, settings: WorkerSettings, definitions: Iterable[Definition]) -> None:
@@ -67,11 +67,11 @@ class Surroundings:
             group=group,
         )
 
-    def job_rules(self, holding: Holding) -> Rules:
+    def job_rules(self, job: ClaimedJob) -> Rules:
         """The rules of one attempt."""
-        claimed = holding.claimed
+        claimed = job.claimed
         numbers = {"PENSTOCK_FENCE": str(claimed.fence), "PENSTOCK_ATTEMPT": str(claimed.attempt)}
-        return self.rules(holding.definition, claimed.job_id, numbers)
+        return self.rules(job.definition, claimed.job_id, numbers)
 
     async def give_back(self, rules: Rules) -> None:
         """Take a child's folder back: an empty one serves again, any other is removed with all that is in it."""

@@ -12,7 +12,7 @@ from typing import Any
 from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.errors import SchemaNewer, StoreUnavailable
 from penstock.domain.ports.store import JobsPort, Store
-from penstock.domain.worker import Duty, Pulse, WorkerInfo
+from penstock.domain.worker import Duty, HeartbeatAnswer, WorkerInfo
 from penstock.isolation.zygote_process import LOAD_SECONDS
 from penstock.runtime import processes
 from penstock.runtime.service import log
@@ -48,7 +48,7 @@ class Lease:
         settings: WorkerSettings,
         *,
         trust: Callable[[float], None],
-        pulse: Callable[[Pulse], None],
+        pulse: Callable[[HeartbeatAnswer], None],
         lost: Callable[[str, str], object],
         outdated: Callable[[], object],
         unkillable: Callable[[], bool],
@@ -79,7 +79,7 @@ class Lease:
         self._failed = -_AFTER_OUTAGE
         self._lanes: tuple[int, ...] | None = None
         self._slots: int | None = None
-        self._last: Pulse | None = None
+        self._last: HeartbeatAnswer | None = None
         """The last answer to a heartbeat."""
         self._heartbeat: Heartbeat | None = None
         self._progress: LoopProgress | None = None
@@ -118,7 +118,7 @@ class Lease:
             self._progress = LoopProgress(every, resumed=self.poke, occupant=self._occupant)
             self._progress.start()
 
-        def trusted(until: float, pulse: Pulse) -> None:
+        def trusted(until: float, pulse: HeartbeatAnswer) -> None:
             # In the heartbeat's thread: the zygote must hear of it even while the loop is blocked.
             self._trust(until)
             _tell(loop, self._hear, worker.id, pulse)
@@ -192,7 +192,7 @@ class Lease:
         if self._own is not self._store:
             await asyncio.to_thread(self._own.close)
 
-    def _beat(self, worker: str, seconds: float) -> Pulse:
+    def _beat(self, worker: str, seconds: float) -> HeartbeatAnswer:
         """In the heartbeat's thread: extend the lease to `seconds` from now; now and then report the duties."""
         due = self.beats > 0 and (self._reports_now or processes.boot_time() - self._reported >= _REPORT_EVERY)
         self._reports_now = False
@@ -213,7 +213,7 @@ class Lease:
             self._reported = processes.boot_time()
         return pulse
 
-    def _extend(self, worker: str, length: int, error: StoreUnavailable) -> Pulse:
+    def _extend(self, worker: str, length: int, error: StoreUnavailable) -> HeartbeatAnswer:
         """Extend the lease although no heartbeat can be written; the answer is the last one, without its cancels."""
         if self._last is None or not self._own.extend_lease(worker, length):
             raise error
@@ -227,7 +227,7 @@ class Lease:
     def _note_failure(self) -> None:
         self._failed = processes.boot_time()
 
-    def _hear(self, worker: str, pulse: Pulse) -> None:
+    def _hear(self, worker: str, pulse: HeartbeatAnswer) -> None:
         if worker == self.worker:
             self.beats += 1
             if pulse.newest_schema > self._store.known_schema and self._newer is None:

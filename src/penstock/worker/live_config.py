@@ -20,7 +20,7 @@ _PLAIN = Definition(key="plain")
 """What a definition has that says nothing."""
 
 
-class Controls:
+class LiveConfig:
     """The last that was read; `version` is that of the heartbeat which told of it."""
 
     def __init__(self, store: Store, admin: AdminPort, own: WorkerSettings, changed: Callable[[], None]) -> None:

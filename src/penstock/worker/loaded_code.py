@@ -14,7 +14,7 @@ from penstock.runtime.timeouts import Timeouts
 from penstock.worker.hooks import ON_START
 
 
-class Loaded:
+class LoadedCode:
     """What can be run; replaced as a whole when code is loaded anew."""
 
     def __init__(self, definitions: Mapping[int, Definition], inline: Application | None) -> None:
@@ -54,7 +54,7 @@ class Loaded:
             logger = logging.getLogger(f"penstock.job.{definition.key}")
             logger.setLevel(logging.NOTSET if definition.log_level == "info" else definition.log_level.upper())
 
-    def follow(self, earlier: Loaded, in_force: Callable[[int, Definition], Definition]) -> None:
+    def follow(self, earlier: LoadedCode, in_force: Callable[[int, Definition], Definition]) -> None:
         """Come after another: what that one has opened serves on for the same code, and is closed at last for other."""
         self.set_log_levels(in_force)
         self._earlier = earlier._earlier
@@ -75,7 +75,7 @@ class Loaded:
 
 async def register(
     store: Store, admin: AdminPort, definitions: Sequence[Definition], inline: Application | None
-) -> Loaded:
+) -> LoadedCode:
     """Make definitions known to the store, and learn their lanes."""
     lanes = await store.arun(admin.register(definitions))
-    return Loaded({lanes[each.key, each.version]: each for each in definitions}, inline)
+    return LoadedCode({lanes[each.key, each.version]: each for each in definitions}, inline)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import takewhile
 
 from penstock.domain.job import FRONT, Claimed, Held
-from penstock.worker.claimed_job import Holding
+from penstock.worker.claimed_job import ClaimedJob
 
 _LAST_CHANCE = 2
 """After so many losses one more would end the job: it runs with nobody beside it, so that guilt is certain."""
@@ -36,8 +36,8 @@ class Pool:
         self._losses = losses
         self._clock = clock
         self.lanes: list[int] = []
-        self.waiting: deque[Holding] = deque()
-        self.running: set[Holding] = set()
+        self.waiting: deque[ClaimedJob] = deque()
+        self.running: set[ClaimedJob] = set()
         self.closed = False
         """Whether nothing more is to be claimed for it."""
         self.limited: Set[int] = frozenset()
@@ -45,7 +45,7 @@ class Pool:
         self._ask_limited_at = 0.0
         self._overtook = _FIRST_RANK
         self._waits_since: dict[Held, float] = {}
-        self._waited_for: set[Holding] = set()
+        self._waited_for: set[ClaimedJob] = set()
         """Those that run and that a job has waited for in vain: no other one waits for them again."""
 
     @property
@@ -76,13 +76,13 @@ class Pool:
         self._overtook = max(ranks, default=_FIRST_RANK)
         self._ask_limited_at = self._clock() + (0.0 if ranks else _ASK_LIMITED)
 
-    def add(self, holding: Holding) -> None:
+    def add(self, job: ClaimedJob) -> None:
         """Let a claimed job wait for a slot; one with a limit before those that were claimed ahead."""
-        if self.ahead and holding.claimed.lane in self.limited:
+        if self.ahead and job.claimed.lane in self.limited:
             before = takewhile(lambda each: each.claimed.lane in self.limited, self.waiting)
-            self.waiting.insert(sum(1 for _ in before), holding)
+            self.waiting.insert(sum(1 for _ in before), job)
         else:
-            self.waiting.append(holding)
+            self.waiting.append(job)
 
     @property
     def busy(self) -> bool:
@@ -113,30 +113,30 @@ class Pool:
         """How many of those that wait have a slot, where none has a loss behind it."""
         return min(len(self.waiting), self._fillable)
 
-    def next(self) -> Holding | None:
+    def next(self) -> ClaimedJob | None:
         """The first of them; the caller puts it into `running`."""
         # Not by `_fillable`: many small inline jobs would notice that.
         idle = self.slots - len(self.running)
         return self.waiting.popleft() if self.waiting and (idle > 1 or (idle == 1 and not self.keeps_slot)) else None
 
-    def take(self) -> Iterator[Holding]:
+    def take(self) -> Iterator[ClaimedJob]:
         """What may start now, in its order; the caller puts each into `running`."""
         if not self.waiting or self.is_left_alone:
             return
         while self.waiting and not self.waiting[0].claimed.lost and self._fillable > 0:
             yield self.waiting.popleft()
-        for holding in list(self.waiting):
+        for job in list(self.waiting):
             if self._fillable < 1:
                 return
-            last_chance = _has_last_chance(holding)
-            if self._may_start(holding):
-                self.waiting.remove(holding)
-                self._waits_since.pop(holding.held, None)
-                yield holding
+            last_chance = _has_last_chance(job)
+            if self._may_start(job):
+                self.waiting.remove(job)
+                self._waits_since.pop(job.held, None)
+                yield job
             if last_chance:
                 return
 
-    def give_up_others(self) -> list[Holding]:
+    def give_up_others(self) -> list[ClaimedJob]:
         """Whatever else waits while a job waits to be alone waits no longer."""
         if not self.waits_for_solitude:
             return []
@@ -147,7 +147,7 @@ class Pool:
         self.waiting = deque(each for each in self.waiting if each is kept)
         return gone
 
-    def give_up(self, held: Held | None = None) -> list[Holding]:
+    def give_up(self, held: Held | None = None) -> list[ClaimedJob]:
         """Whatever waits, or that one, waits no longer."""
         gone = [each for each in self.waiting if held is None or each.held == held]
         for each in gone:
@@ -162,20 +162,20 @@ class Pool:
         idle = self.idle
         return idle - 1 if idle == 1 and self.keeps_slot else idle
 
-    def _may_start(self, holding: Holding) -> bool:
-        lost = holding.claimed.lost
+    def _may_start(self, job: ClaimedJob) -> bool:
+        lost = job.claimed.lost
         if lost == 0 or not self.running:
             return True
         self._waited_for &= self.running
         in_the_way = self.running if lost >= _LAST_CHANCE else {each for each in self.running if each.claimed.lost}
         if in_the_way <= self._waited_for:
             return True
-        since = self._waits_since.setdefault(holding.held, self._clock())
+        since = self._waits_since.setdefault(job.held, self._clock())
         if self._clock() - since <= _PATIENCE:
             return False
         self._waited_for |= in_the_way
         return True
 
 
-def _has_last_chance(holding: Holding) -> bool:
-    return holding.claimed.lost >= _LAST_CHANCE
+def _has_last_chance(job: ClaimedJob) -> bool:
+    return job.claimed.lost >= _LAST_CHANCE

@@ -12,7 +12,7 @@ _MOST = 10_000
 """What comes beyond that is not acknowledged, and a broker delivers it again."""
 
 
-class Messages:
+class QueueMessages:
     """Collects what the queue announces."""
 
     def __init__(self, queue: Queue, seconds: Callable[[], float], arrived: Callable[[], None]) -> None:

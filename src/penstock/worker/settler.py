@@ -15,7 +15,7 @@ from penstock.domain.states import Trigger
 from penstock.domain.worker import SettleReport
 from penstock.runtime.log_lines import about
 from penstock.runtime.service import log
-from penstock.worker.claimed_job import Holding
+from penstock.worker.claimed_job import ClaimedJob
 
 _BATCH = 1000
 """More endings than this are written in two transactions at the same time, where the store can do that."""
@@ -27,7 +27,7 @@ _BUSY_MOMENT = 0.02
 """The same while one batch follows another, so that each of them holds more."""
 
 
-Ending = tuple[str, Settlement, Holding | None]
+Ending = tuple[str, Settlement, ClaimedJob | None]
 """How an attempt of a worker ended, and what was held for it, unless somebody wants to know no more of that."""
 
 
@@ -87,7 +87,7 @@ class Settler:
     @property
     def held(self) -> list[Held]:
         """The attempts whose endings are not on record yet."""
-        return [holding.held for _, _, holding in self._waiting if holding is not None]
+        return [job.held for _, _, job in self._waiting if job is not None]
 
     @property
     def behind(self) -> bool:

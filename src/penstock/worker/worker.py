@@ -17,7 +17,7 @@ from penstock.domain.job import Held
 from penstock.domain.outcome import Cause, Outcome
 from penstock.domain.ports.store import AdminPort, JobsPort, Queue, Store
 from penstock.domain.states import Status, Trigger
-from penstock.domain.worker import Duty, Pulse, SettleReport
+from penstock.domain.worker import Duty, HeartbeatAnswer, SettleReport
 from penstock.execution.handlers import Application
 from penstock.isolation.zygote_process import ZygoteProcess
 from penstock.runtime import processes, stop_signals
@@ -28,19 +28,19 @@ from penstock.runtime.tasks import Tasks
 from penstock.worker import hooks
 from penstock.worker.attempt import Attempt, Stop
 from penstock.worker.background_services import BackgroundServices
-from penstock.worker.claimed_job import Holding, Means
-from penstock.worker.claimer import Claims
+from penstock.worker.claim_requests import ClaimRequests
+from penstock.worker.claimed_job import ClaimedJob, JobDependencies
 from penstock.worker.inline import InlineAttempt, take_records
-from penstock.worker.inline_turns import Turns
-from penstock.worker.job_environment import Surroundings
+from penstock.worker.inline_runner import InlineRunner
+from penstock.worker.job_environment import JobEnvironment
 from penstock.worker.lease import Lease
-from penstock.worker.live_config import Controls
-from penstock.worker.loaded_code import Loaded, register
+from penstock.worker.live_config import LiveConfig
+from penstock.worker.loaded_code import LoadedCode, register
 from penstock.worker.pool import Pool
-from penstock.worker.queue_messages import Messages
+from penstock.worker.queue_messages import QueueMessages
 from penstock.worker.recorder import Recorder
 from penstock.worker.settler import Ending, Settler
-from penstock.worker.zygote_supervisor import Zygotes
+from penstock.worker.zygote_supervisor import ZygoteSupervisor
 
 _STRAY_EVERY = 10
 _STOP_SECONDS = 10.0
@@ -70,18 +70,18 @@ class Worker:
     ) -> None:
         self.settings: WorkerSettings = settings or WorkerSettings()
         self.store = store
-        self._messages = Messages(queue, lambda: self.settings.poll, self._heed_messages)
+        self._messages = QueueMessages(queue, lambda: self.settings.poll, self._heed_messages)
         self._jobs = jobs
         self._admin = admin
         self._errands = errands
         self._clock = clock
         self._replacing = asyncio.Lock()
-        self._zygotes = Zygotes(zygote, new_zygote, self._heed_zygotes, own_process=self.settings.own_process)
-        self._loaded = Loaded({}, inline)
+        self._zygotes = ZygoteSupervisor(zygote, new_zygote, self._heed_zygotes, own_process=self.settings.own_process)
+        self._loaded = LoadedCode({}, inline)
         self._ids = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom)
-        self._surroundings = Surroundings(self.settings, zygote.definitions)
-        self._controls = Controls(store, admin, self.settings, self._heed_controls)
-        self._claims = Claims(store, jobs, self._controls, clock=clock)
+        self._environment = JobEnvironment(self.settings, zygote.definitions)
+        self._controls = LiveConfig(store, admin, self.settings, self._heed_controls)
+        self._claims = ClaimRequests(store, jobs, self._controls, clock=clock)
         self._forked = Pool(self.settings.slots, self.settings.ahead, clock=clock)
         self._inlined = Pool(self.settings.inline_slots, self.settings.ahead, losses=False, clock=clock)
         self.pace: Pace = Pace()
@@ -107,12 +107,12 @@ class Worker:
         )
         self._recorder = Recorder(store, jobs, self._refused, admin.clock)
         self._settler = Settler(store, jobs, self._settled, lambda: self._forked.busy, self._tasks.add, clock=clock)
-        self._turns = Turns(
+        self._turns = InlineRunner(
             self._inlined, self._tasks, self._recorder, self._settler, loaded=lambda: self._loaded, finish=self._finish,
             freed=partial(self._refill, self._inlined), trusted_until=lambda: self.lease.trusted_until,
         )  # fmt: skip
         self._hooks = hooks.Hooks(
-            store, jobs, admin, lambda: self._zygotes.present, self._surroundings, errands, self.settings.hook_timeout,
+            store, jobs, admin, lambda: self._zygotes.present, self._environment, errands, self.settings.hook_timeout,
             self._controls.in_force,
         )  # fmt: skip
         self.claimer: Service = Service("claim", self._claim)
@@ -167,7 +167,7 @@ class Worker:
     async def run(self) -> None:
         """Work until `stop()` was called and everything that ran has ended or was given back."""
         self._zygotes.open()
-        self._surroundings.open()
+        self._environment.open()
         try:
             await self._register()
             processes.settle_in(own=self.settings.own_process)
@@ -182,7 +182,7 @@ class Worker:
         finally:
             await self.close()
             self._loaded.close()
-            await asyncio.to_thread(self._surroundings.close)
+            await asyncio.to_thread(self._environment.close)
             if self._inlined.running:
                 log.critical("%d inline job(s) do not stop", len(self._inlined.running))
                 self.lease.end_own_process()
@@ -196,7 +196,7 @@ class Worker:
     async def adopt(self, zygote: ZygoteProcess, inline: Application | None) -> None:
         """Go on with other code: what runs keeps the old one, what is claimed from now on gets the new."""
         async with self._replacing:
-            self._surroundings.admit(zygote.definitions)
+            self._environment.admit(zygote.definitions)
             loaded = await register(self.store, self._admin, zygote.definitions, inline)
             await self._controls.read(loaded.definitions, self._controls.version)
             self._zygotes.adopt(zygote)
@@ -206,7 +206,7 @@ class Worker:
             self.lease.tell(self.lanes)
             self.claimer.wake()
 
-    def _use(self, loaded: Loaded) -> None:
+    def _use(self, loaded: LoadedCode) -> None:
         loaded.follow(self._loaded, self._controls.in_force)
         self._loaded = loaded
         if loaded.inline is not None:
@@ -226,8 +226,8 @@ class Worker:
             self._stray = False
             log.info("worker %s runs %d definition(s) with %d slot(s)", worker.id, len(worker.lanes), worker.slots)
 
-    def _hear_pulse(self, pulse: Pulse) -> None:
-        for service in self.services if self.pace.hear(pulse) else ():
+    def _hear_pulse(self, pulse: HeartbeatAnswer) -> None:
+        for service in self.services if self.pace.update(pulse) else ():
             service.wake()
         for held in pulse.cancels:
             self._cancel(held)
@@ -289,23 +289,25 @@ class Worker:
         await self._messages.acknowledge(messages)
         if not more and not self.held() and not (self.claiming and self._zygotes.is_expected):
             self.idle.set()
-        rest = self.pace.rest_unasked(self.settings.poll, hears=self._messages.are_pushed)
+        rest = self.pace.rest_between_claims(self.settings.poll, notified=self._messages.are_pushed)
         return 0.0 if more else self._claims.owed or rest
 
     async def _fill(self, worker: str, pool: Pool) -> bool:
         """Claim what the pool has room for; True when there may be more."""
         claimed, more = await self._claims.take(worker, pool)
         self.counts["claimed"] += len(claimed)
-        custom, secrets = self._controls.custom, self._surroundings.secrets
-        means = Means(self.store, self._jobs, self._admin, self._recorder, self._errands, custom, secrets)
+        custom, secrets = self._controls.custom, self._environment.secrets
+        dependencies = JobDependencies(
+            self.store, self._jobs, self._admin, self._recorder, self._errands, custom, secrets
+        )
         definitions = self._controls.all_in_force({each.lane for each in claimed}, self._loaded.definitions)
         for each in claimed:
             if (definition := definitions.get(each.lane)) is None:
                 # Its code was taken away while the claim was under way.
                 self._stray = True
                 continue
-            holding = Holding(each, definition, worker, means, not (pool.ahead or each.lost))
-            (self._forked if each.lost else pool).add(holding)
+            job = ClaimedJob(each, definition, worker, dependencies, not (pool.ahead or each.lost))
+            (self._forked if each.lost else pool).add(job)
         if self._stopping.is_set():
             self._give_back_waiting()
         # Not here: while these run, the next claim should be under way already.
@@ -327,9 +329,9 @@ class Worker:
                 self._claims.pass_over(each.claimed for each in self._forked.waiting)
                 self._give_back_waiting(pools=[self._forked])
             return
-        for holding in self._forked.take():
-            self._running[holding.held] = attempt = Attempt(holding, self._zygotes.present, self._surroundings)
-            self._forked.running.add(holding)
+        for job in self._forked.take():
+            self._running[job.held] = attempt = Attempt(job, self._zygotes.present, self._environment)
+            self._forked.running.add(job)
             self._tasks.add(self._attempt(self._forked, attempt))
             if self._forked.is_left_alone:
                 # The others would wait for its end, held by this worker, while another one may be free.
@@ -337,32 +339,32 @@ class Worker:
         self._give_back(self._forked.give_up_others())
 
     async def _finish(self, attempt: InlineAttempt) -> None:
-        self._running[attempt.holding.held] = attempt
+        self._running[attempt.job.held] = attempt
         await self._attempt(self._inlined, attempt)
 
     # Attempts
 
     async def _attempt(self, pool: Pool, attempt: Running) -> None:
         """One attempt from its start until its ending is handed in."""
-        held = (holding := attempt.holding).held
+        held = (job := attempt.job).held
         try:
-            outcome = await self._outcome(holding, attempt)
+            outcome = await self._outcome(job, attempt)
             # Its process is gone: while the ending is written, the slot can be filled.
-            pool.running.discard(holding)
+            pool.running.discard(job)
             self._refill(pool)
             if outcome.trigger is not Trigger.SUCCEED:
                 outcome = await stop_signals.judge(outcome, self._zygotes.present.signalled, self._stopping)
-                holding.leave_phase(outcome)
+                job.leave_phase(outcome)
                 self.counts["failed"] += outcome.trigger is Trigger.FAIL
             if outcome.trigger is Trigger.RELEASE:
                 # What kept this one from running will keep the next one: no use to claim it at once.
                 self._rests_until = self._clock() + _REST_SECONDS
             if self._recorder.owes(held):
-                await self._recorder.finish_surely(held, lambda: self.id == holding.worker)
-            self._settler.add((holding.worker, holding.settlement(outcome, random.random()), holding))
+                await self._recorder.finish_surely(held, lambda: self.id == job.worker)
+            self._settler.add((job.worker, job.settlement(outcome, random.random()), job))
         except BaseException:
             self._running.pop(held, None)
-            pool.running.discard(holding)
+            pool.running.discard(job)
             raise
 
     def _refill(self, pool: Pool) -> None:
@@ -372,25 +374,25 @@ class Worker:
         else:
             self.claimer.wake()
 
-    async def _outcome(self, holding: Holding, attempt: Running) -> Outcome:
+    async def _outcome(self, job: ClaimedJob, attempt: Running) -> Outcome:
         try:
-            if not holding.started:
-                await holding.start()
-            if hooks.ON_START in holding.definition.hooks:
-                self._hooks.call(holding.definition, hooks.ON_START, hooks.start_task(await holding.task()))
+            if not job.started:
+                await job.start()
+            if hooks.ON_START in job.definition.hooks:
+                self._hooks.call(job.definition, hooks.ON_START, hooks.start_task(await job.task()))
             if isinstance(attempt, InlineAttempt):
                 return await attempt.run()
             JOB.set(attempt)
             return await self._zygotes.run(attempt)
         except (LeaseLost, StoreUnavailable) as error:
-            log.warning("job %s was not run: %s", holding.held.job_id, error)
+            log.warning("job %s was not run: %s", job.held.job_id, error)
         except Exception:
-            log.exception("job %s could not be run", holding.held.job_id)
+            log.exception("job %s could not be run", job.held.job_id)
         return Outcome(Trigger.RELEASE, Cause.RELEASED)
 
     def _cancel(self, held: Held) -> None:
         if (attempt := self._running.get(held)) is not None:
-            attempt.stop(Stop.CANCEL, attempt.holding.definition.cancel_grace / 1e6)
+            attempt.stop(Stop.CANCEL, attempt.job.definition.cancel_grace / 1e6)
         else:
             self._give_back_waiting(held)
 
@@ -398,7 +400,7 @@ class Worker:
         for pool in pools or (self._forked, self._inlined):
             self._give_back(pool.give_up(held))
 
-    def _give_back(self, unstarted: Sequence[Holding]) -> None:
+    def _give_back(self, unstarted: Sequence[ClaimedJob]) -> None:
         for each in unstarted:
             settlement = each.settlement(Outcome(Trigger.RELEASE, Cause.RELEASED), random.random())
             self._settler.add((each.worker, settlement, None))
@@ -417,14 +419,14 @@ class Worker:
         for held in report.refused:
             log.warning("the ending of job %s came too late: another has it", held.job_id, extra=about(held.job_id))
         limited = self._controls.limited
-        for _, settlement, holding in (each for each in endings if limited or self._running or not each[1].lone):
-            if holding is not None and self._running:
-                self._running.pop(holding.held, None)
+        for _, settlement, job in (each for each in endings if limited or self._running or not each[1].lone):
+            if job is not None and self._running:
+                self._running.pop(job.held, None)
             if settlement.status is Status.SCHEDULED:
                 self._background.promote.wake()
-            if holding and (holding.claimed.lane in limited or holding.claimed.concurrency_key is not None):
+            if job and (job.claimed.lane in limited or job.claimed.concurrency_key is not None):
                 # Its ending has made room for another one that stood back.
-                self._refill(self._inlined if holding.definition.isolation == "inline" else self._forked)
+                self._refill(self._inlined if job.definition.isolation == "inline" else self._forked)
         if self._hooks.lanes:
             self._hook_service.wake()
 
@@ -443,7 +445,7 @@ class Worker:
         """Work from now on as operators want it."""
         self.settings = self._controls.settings
         self._forked.slots, self._inlined.slots = self.settings.slots, self.settings.inline_slots
-        self._surroundings.limits = self._controls.config.limits
+        self._environment.limits = self._controls.config.limits
         self._loaded.set_log_levels(self._controls.in_force)
         self.lease.tell_slots(self.settings.slots)
         if not self._controls.config.enabled or self._controls.overridden:

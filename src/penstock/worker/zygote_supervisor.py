@@ -35,7 +35,7 @@ _SHORT_LIFE = 5.0
 _LONGEST_PROBLEM = 300
 
 
-class Zygotes:
+class ZygoteSupervisor:
     """Runs attempts on the present zygote, and starts another one when it dies."""
 
     def __init__(

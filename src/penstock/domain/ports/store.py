@@ -53,7 +53,7 @@ from penstock.domain.ports.undeclared import UndeclaredPort
 from penstock.domain.ports.webhooks import WebhooksPort as WebhooksPort
 from penstock.domain.states import Status
 from penstock.domain.why import Reason
-from penstock.domain.worker import Duty, HookCall, Pulse, Reclaimed, SettleReport, WorkerInfo, WorkerRow
+from penstock.domain.worker import Duty, HeartbeatAnswer, HookCall, Reclaimed, SettleReport, WorkerInfo, WorkerRow
 
 T = TypeVar("T")
 Progress = tuple[Held, float, str | None, str | None]
@@ -175,7 +175,7 @@ class JobsPort(KeysPort, Protocol):
         slots: int | None = None,
         duties: Sequence[Duty] | None = None,
         figures: Mapping[str, float] | None = None,
-    ) -> Plan[Pulse]:
+    ) -> Plan[HeartbeatAnswer]:
         """Extend a live lease and learn which jobs to cancel. A lease that has ended stays ended: `LeaseLost`.
 
         What is given of `lanes`, `slots`, `duties` and `figures` replaces what was known of the worker."""

@@ -16,7 +16,7 @@ from penstock.domain.job import FRONT, Alike, Claimed, Created, Draft, Held, Log
 from penstock.domain.outcome import Settlement
 from penstock.domain.plan import Rows, Statement, Steps, reads, writes, writes_jointly, writes_once
 from penstock.domain.states import BY_CODE, Status
-from penstock.domain.worker import Duty, Pulse, SettleReport, WorkerInfo
+from penstock.domain.worker import Duty, HeartbeatAnswer, SettleReport, WorkerInfo
 from penstock.storage.commands import definition_text as forms
 from penstock.storage.commands import duty_reports as reports
 from penstock.storage.commands import endings, limits, rows
@@ -260,7 +260,7 @@ def heartbeat(
     slots: int | None = None,
     duties: Sequence[Duty] | None = None,
     figures: Mapping[str, float] | None = None,
-) -> Steps[Pulse]:
+) -> Steps[HeartbeatAnswer]:
     values: dict[str, object] = {"worker": worker, "lease": lease, "slots": slots}
     values["lanes"] = None if lanes is None else json.dumps(lanes)
     values["duties"] = None if duties is None else reports.to_text(duties)
@@ -270,7 +270,7 @@ def heartbeat(
         raise LeaseLost(f"The lease of worker {worker} has ended; it must register anew.")
     cancels = [Held(job_id, fence, worker) for job_id, fence, *_ in found if job_id is not None]
     _, _, controls, newest, workers, leader = found[0]
-    return Pulse(cancels, controls, newest, workers, leads=leader is None or worker <= leader)
+    return HeartbeatAnswer(cancels, controls, newest, workers, leads=leader is None or worker <= leader)
 
 
 @reads

@@ -19,7 +19,7 @@ from penstock.runtime.log_lines import JOB
 from penstock.runtime.processes import boot_time
 from penstock.runtime.tasks import Tasks
 from penstock.worker.inline import InlineAttempt
-from penstock.worker.loaded_code import Loaded
+from penstock.worker.loaded_code import LoadedCode
 from penstock.worker.pool import Pool
 from penstock.worker.recorder import Recorder
 from penstock.worker.settler import Ending, Settler
@@ -34,7 +34,7 @@ _MOST_AT_ONCE = 64
 """So many tasks are begun together where attempts do wait."""
 
 
-class Turns:
+class InlineRunner:
     """The tasks in which the attempts of a pool run."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Turns:
         recorder: Recorder,
         settler: Settler,
         *,
-        loaded: Callable[[], Loaded],
+        loaded: Callable[[], LoadedCode],
         finish: Callable[[InlineAttempt], Coroutine[Any, Any, None]],
         freed: Callable[[], None],
         trusted_until: Callable[[], float],
@@ -95,15 +95,15 @@ class Turns:
         pool, now = self._pool, boot_time
         ended: list[Ending] = []
         try:
-            while now() < turn.until and (holding := pool.next()) is not None:
-                self._present = attempt = InlineAttempt(holding, loaded, task)
+            while now() < turn.until and (job := pool.next()) is not None:
+                self._present = attempt = InlineAttempt(job, loaded, task)
                 JOB.set(attempt)
                 before = copy_context()
-                if holding.claimed.lane in plain and (ending := self._ending(attempt)) is not None:
+                if job.claimed.lane in plain and (ending := self._ending(attempt)) is not None:
                     ended.append(ending)
                 else:
                     # Only now anything else runs beside it.
-                    pool.running.add(holding)
+                    pool.running.add(job)
                     self._present = None
                     ended = self._hand_in(ended)
                     turn.attempt = attempt
@@ -122,15 +122,15 @@ class Turns:
 
     def _ending(self, attempt: InlineAttempt) -> Ending | None:
         """Begin an attempt; its ending if it has succeeded without having waited for anything."""
-        holding = attempt.holding
-        if not holding.started or holding.claimed.fence > 1 or holding.is_large:
+        job = attempt.job
+        if not job.started or job.claimed.fence > 1 or job.is_large:
             return None
         outcome = attempt.step()
         if outcome is None or outcome.trigger is not _SUCCEED:
             return None
-        if self._recorder.busy and self._recorder.owes(holding.held):
+        if self._recorder.busy and self._recorder.owes(job.held):
             return None
-        return holding.worker, holding.settlement(outcome, 0.0), holding
+        return job.worker, job.settlement(outcome, 0.0), job
 
     def _hand_in(self, ended: list[Ending]) -> list[Ending]:
         """Have these endings written; those that come next."""

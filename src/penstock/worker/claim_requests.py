@@ -10,9 +10,9 @@ from functools import partial
 from penstock.domain.instant import SECOND
 from penstock.domain.job import FRONT, Claimed, Held, Place
 from penstock.domain.ports.store import JobsPort, Store
-from penstock.runtime.durations import Laps
+from penstock.runtime.durations import DurationHistogram
 from penstock.runtime.service import log
-from penstock.worker.live_config import Controls
+from penstock.worker.live_config import LiveConfig
 from penstock.worker.pool import Pool
 
 _SLOW = 0.025
@@ -42,7 +42,7 @@ _NEAR = 5 * SECOND
 
 
 @dataclass(slots=True)
-class Trail:
+class RecentClaims:
     """What a pool has claimed of late, and where the last job of each lane stood.
 
     The entries of claimed jobs stay at the front of the ready index until the database clears them away, and a look
@@ -77,7 +77,7 @@ class Trail:
 
 
 @dataclass(slots=True)
-class Mark:
+class ClaimPosition:
     """How far a pool has come in its lanes.
 
     Jobs that were claimed leave entries in the ready index until no old transaction can see them. While somebody
@@ -111,22 +111,22 @@ class Mark:
                 self.places[last.lane] = Place(last.rank, last.job_id)
 
 
-class Claims:
+class ClaimRequests:
     """Asks the store for jobs in the name of a worker."""
 
     def __init__(
-        self, store: Store, jobs: JobsPort, controls: Controls, *, clock: Callable[[], float] = time.monotonic
+        self, store: Store, jobs: JobsPort, controls: LiveConfig, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._store = store
         self._jobs = jobs
         self._controls = controls
         self._clock = clock
-        self._marks: dict[Pool, Mark] = {}
+        self._marks: dict[Pool, ClaimPosition] = {}
         # SQLite clears an entry away with the change that takes it out of the index.
-        self._trails: dict[Pool, Trail] | None = {} if store.dialect == "postgres" else None
+        self._trails: dict[Pool, RecentClaims] | None = {} if store.dialect == "postgres" else None
         self._passed_over: dict[int, Place] = {}
         self._passed_until = 0.0
-        self.laps: Laps = Laps()
+        self.durations: DurationHistogram = DurationHistogram()
 
     def pass_over(self, jobs: Iterable[Claimed]) -> None:
         """Leave these jobs, and those in front of them, to other workers for some seconds."""
@@ -137,7 +137,7 @@ class Claims:
 
     def figures(self, forks: int, refused: int) -> dict[str, float]:
         """What the worker has counted, with how long its claims took."""
-        return self.laps.figures("claim", forks=forks, refused=refused)
+        return self.durations.figures("claim", forks=forks, refused=refused)
 
     async def take(self, worker: str, pool: Pool) -> tuple[list[Claimed], bool]:
         """Claim what the pool has room for; True when there may be more."""
@@ -152,10 +152,10 @@ class Claims:
         limit = min(room, startable) if limited else room
         lanes = [*(lane for lane in pool.lanes if lane not in pool.limited), *limited]
         ask = partial(self._ask, worker, lanes, limit, limited, start=pool.ahead == 0)
-        mark = self._marks.setdefault(pool, Mark())
+        mark = self._marks.setdefault(pool, ClaimPosition())
         begun = self._clock()
         behind = mark.start(begun)
-        trail = None if self._trails is None else self._trails.setdefault(pool, Trail())
+        trail = None if self._trails is None else self._trails.setdefault(pool, RecentClaims())
         if trail is not None and not behind and not keeps_slot and (near := trail.start(begun)):
             claimed = await ask(near)
             if claimed:
@@ -195,7 +195,7 @@ class Claims:
                 self._passed_over = {}
             passed = {lane: max(behind.get(lane, place), place) for lane, place in self._passed_over.items()}
             behind = {**behind, **passed}
-        with self.laps.timed():
+        with self.durations.timed():
             return await self._store.arun(
                 self._jobs.claim(worker, lanes, limit, limited=limited, start=start, behind=behind)
             )
