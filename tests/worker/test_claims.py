@@ -9,8 +9,9 @@ from penstock.domain.instant import SECOND
 from penstock.domain.job import Claimed, Place
 from penstock.storage import ports
 from penstock.storage.postgres.store import PostgresStore
-from penstock.worker import claim_requests
-from penstock.worker.claim_requests import ClaimPosition, ClaimRequests, RecentClaims
+from penstock.worker import claim_positions
+from penstock.worker.claim_positions import ClaimPosition, RecentClaims
+from penstock.worker.claim_requests import ClaimRequests
 from penstock.worker.live_config import LiveConfig
 from penstock.worker.pool import Pool
 from tests.services import PostgresServer
@@ -80,52 +81,52 @@ def test_where_nothing_is_left_behind_the_front_is_looked_at_again() -> None:
 
 def _long_trail(now: float) -> RecentClaims:
     """Of a pool that has just claimed very many jobs."""
-    trail = RecentClaims()
-    trail.start(now)
+    recent = RecentClaims()
+    recent.start(now)
     for _ in range(10):
-        trail.note_front([*_jobs(1, *range(10**9, 10**9 + 600)), *_jobs(2, 2 * 10**9)], full=False)
-    return trail
+        recent.note_front([*_jobs(1, *range(10**9, 10**9 + 600)), *_jobs(2, 2 * 10**9)], full=False)
+    return recent
 
 
 def test_who_has_claimed_few_looks_from_the_front() -> None:
-    trail = RecentClaims()
+    recent = RecentClaims()
     for now in (1000.0, 1000.1, 1000.2):
-        assert trail.start(now) == {}
-        trail.note_front(_jobs(1, 1, 2), full=False)
+        assert recent.start(now) == {}
+        recent.note_front(_jobs(1, 1, 2), full=False)
 
 
 def test_after_many_the_last_places_and_the_front_take_turns() -> None:
-    trail, first = _long_trail(1000.0), "00000000-0000-0000-0000-000000000000"
+    recent, first = _long_trail(1000.0), "00000000-0000-0000-0000-000000000000"
 
-    places = trail.start(1001.0)
+    places = recent.start(1001.0)
 
     assert places == {1: Place(10**9 + 599 - 5 * SECOND, first), 2: Place(2 * 10**9 - 5 * SECOND, first)}
-    assert trail.looked
-    assert trail.start(1001.1) == {}
-    trail.note_front([], full=False)
-    assert not trail.looked
-    assert trail.start(1001.2) == places
+    assert recent.skipped_front
+    assert recent.start(1001.1) == {}
+    recent.note_front([], full=False)
+    assert not recent.skipped_front
+    assert recent.start(1001.2) == places
 
 
 def test_while_others_wait_in_front_nobody_is_preferred() -> None:
-    trail = _long_trail(1000.0)
-    trail.note_front(_jobs(1, 10**9), full=True)
+    recent = _long_trail(1000.0)
+    recent.note_front(_jobs(1, 10**9), full=True)
 
-    assert trail.start(1001.0) == {}
+    assert recent.start(1001.0) == {}
 
 
 def test_a_trail_is_forgotten_after_some_minutes() -> None:
-    trail = _long_trail(1000.0)
-    assert trail.start(1170.0)
-    trail.note_front([], full=False)
+    recent = _long_trail(1000.0)
+    assert recent.start(1170.0)
+    recent.note_front([], full=False)
 
-    assert trail.start(1181.0) == {}
+    assert recent.start(1181.0) == {}
 
 
 async def test_who_came_just_now_is_found_beside_a_long_trail_and_then_who_is_more_urgent(
     postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(claimer, "_MANY", 5)
+    monkeypatch.setattr(claim_positions, "_MANY", 5)
     url = postgres.create_database()
     store = PostgresStore(url, migrate=True)
     store.open()

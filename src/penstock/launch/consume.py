@@ -96,11 +96,11 @@ async def _run(node: Node, told: _Once, deadline: float) -> None:
     worker = node.worker
     running = asyncio.ensure_future(worker.run())
     try:
-        while not running.done() and not worker.counts["claimed"] and not worker.idle.is_set():
+        while not running.done() and not worker.counts["claimed"] and not worker.claimer.idle.is_set():
             await asyncio.sleep(_GLANCE)
             if time.monotonic() >= deadline:
                 break
-        if not worker.counts["claimed"] and not worker.idle.is_set():
+        if not worker.counts["claimed"] and not worker.claimer.idle.is_set():
             raise TimeoutError("The job was not claimed in time.")
         await told.acknowledge()
         while worker.held() and not running.done() and time.monotonic() < deadline:  # noqa: ASYNC110 (as in `Node`)

@@ -228,7 +228,7 @@ class Node:
             finished = asyncio.ensure_future(self._work_off(begun))
             await asyncio.wait([working, finished], return_when=asyncio.FIRST_COMPLETED)
             # Nobody waits for jobs beyond the pass itself: each runs to its end.
-            self.worker.claiming = False
+            self.worker.claimer.enabled = False
             while self.worker.held() and not working.done():  # noqa: ASYNC110 (as in `_see_to_the_end`)
                 await asyncio.sleep(_GLANCE)
             self.worker.stop()
@@ -272,10 +272,10 @@ class Node:
 
     async def _claim_was_heard(self) -> None:
         """Until a claim that may be under way is answered: what it brings is held only then."""
-        claimer = self.worker.claimer
-        before = claimer.succeeded_at
-        claimer.wake()
-        while claimer.succeeded_at == before:  # noqa: ASYNC110 (a service says no more than when it succeeded)
+        claims = self.worker.claimer.service
+        before = claims.succeeded_at
+        claims.wake()
+        while claims.succeeded_at == before:  # noqa: ASYNC110 (a service says no more than when it succeeded)
             await asyncio.sleep(_GLANCE)
 
     async def _work_off(self, begun: int) -> None:
@@ -287,13 +287,13 @@ class Node:
         seen: Mapping[str, int] | None = None
         while seen != self.worker.counts:
             seen = dict(self.worker.counts)
-            self.worker.idle.clear()
+            self.worker.claimer.idle.clear()
             await self.app.store.arun(ports.jobs.promote())
-            while not self.worker.idle.is_set():
-                self.worker.claiming = await self.app.store.arun(ports.jobs.claimable(self._lanes, begun))
+            while not self.worker.claimer.idle.is_set():
+                self.worker.claimer.enabled = await self.app.store.arun(ports.jobs.claimable(self._lanes, begun))
                 self.worker.claimer.wake()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self.worker.idle.wait(), _LOOK)
+                    await asyncio.wait_for(self.worker.claimer.idle.wait(), _LOOK)
 
     def duties(self) -> list[Duty]:
         """How it goes with everything that this node does again and again."""

@@ -108,7 +108,7 @@ class Heartbeat(threading.Thread):
         proved = begun - max(0.0, blocked - (self._patience - self._bound))
         self._answered = False
         try:
-            pulse = self._beat(self._settings.lease - (begun - proved))
+            answer = self._beat(self._settings.lease - (begun - proved))
         except LeaseLost as error:
             return str(error)
         except Exception as error:
@@ -122,7 +122,7 @@ class Heartbeat(threading.Thread):
         self._answered = True
         self.trusted_until = proved + self._bound
         self.beats += 1
-        self._trusted(self.trusted_until, pulse)
+        self._trusted(self.trusted_until, answer)
         return None
 
     def _watch_trust(self) -> None:

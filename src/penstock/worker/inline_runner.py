@@ -25,7 +25,7 @@ from penstock.worker.recorder import Recorder
 from penstock.worker.settler import Ending, Settler
 
 _SLICE = 0.005
-"""So long one task runs attempts before the loop gets its turn."""
+"""So long one task runs attempts before the loop gets its run."""
 
 _SUCCEED = Trigger.SUCCEED
 """To look it up takes longer than to compare with it."""
@@ -63,20 +63,20 @@ class InlineRunner:
         """Whoever calls may have another by then."""
         self._present: InlineAttempt | None = None
         """The attempt whose first step runs now."""
-        self._open: set[_Turn] = set()
+        self._open: set[_Run] = set()
         self._at_once = 1
         self._begun = 0
 
-    def run_something(self) -> bool:
+    def runs_something(self) -> bool:
         """Whether attempts run in this process; from any thread."""
         return self._present is not None or bool(self._pool.running)
 
-    def occupant(self, task: asyncio.Task[Any] | None) -> InlineAttempt | None:
+    def attempt_in(self, task: asyncio.Task[Any] | None) -> InlineAttempt | None:
         """The attempt that runs in a task; from any thread."""
         others = (each.attempt for each in list(self._open) if each.attempt is not None)
         return self._present or next((each for each in others if each.task is not None and each.task is task), None)
 
-    def go_on(self) -> None:
+    def start_waiting(self) -> None:
         """Have what waits run, as far as there are slots."""
         if boot_time() >= self._trusted_until():
             # Who gave the lease up gives back what waits.
@@ -86,16 +86,16 @@ class InlineRunner:
             self._tasks.add(self._run(), self._clean.copy())
 
     async def _run(self) -> None:
-        task, turn = asyncio.current_task(), _Turn(self._trusted_until())
-        asyncio.get_running_loop().call_soon(self._look, turn)
-        self._open.add(turn)
+        task, run = asyncio.current_task(), _Run(self._trusted_until())
+        asyncio.get_running_loop().call_soon(self._look, run)
+        self._open.add(run)
         self._begun -= 1
         loaded = self._loaded()
         plain = () if tracing.on() else loaded.plain
         pool, now = self._pool, boot_time
         ended: list[Ending] = []
         try:
-            while now() < turn.until and (job := pool.next()) is not None:
+            while now() < run.until and (job := pool.next()) is not None:
                 self._present = attempt = InlineAttempt(job, loaded, task)
                 JOB.set(attempt)
                 before = copy_context()
@@ -106,19 +106,19 @@ class InlineRunner:
                     pool.running.add(job)
                     self._present = None
                     ended = self._hand_in(ended)
-                    turn.attempt = attempt
+                    run.attempt = attempt
                     self._freed()
                     await self._finish(attempt)
                 self._present = None
-                if turn.has_waited or not _is_as_it_was(before):
+                if run.has_waited or not _is_as_it_was(before):
                     break
         finally:
             self._present = None
             self._hand_in(ended)
-            turn.attempt = None
-            self._open.discard(turn)
+            run.attempt = None
+            self._open.discard(run)
             self._freed()
-            self.go_on()
+            self.start_waiting()
 
     def _ending(self, attempt: InlineAttempt) -> Ending | None:
         """Begin an attempt; its ending if it has succeeded without having waited for anything."""
@@ -138,18 +138,18 @@ class InlineRunner:
             self._settler.add(*ended)
         return []
 
-    def _look(self, turn: _Turn) -> None:
+    def _look(self, run: _Run) -> None:
         """The first step of a task is over: with its end, or because an attempt has to wait."""
-        if turn.attempt is None:
+        if run.attempt is None:
             self._at_once = 1
         else:
-            turn.has_waited = True
-            turn.attempt.wait()
+            run.has_waited = True
+            run.attempt.wait()
             self._at_once = min(2 * self._at_once, _MOST_AT_ONCE)
-            self.go_on()
+            self.start_waiting()
 
 
-class _Turn:
+class _Run:
     """One task, and the attempt that it runs."""
 
     __slots__ = ("attempt", "has_waited", "until")

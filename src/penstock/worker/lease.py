@@ -39,7 +39,7 @@ fit into a lease. An extension next to a file of SQLite must last for two."""
 
 
 class Lease:
-    """The present lease of a worker; `worker` is empty while there is none."""
+    """The present lease of a worker; `worker_id` is empty while there is none."""
 
     def __init__(
         self,
@@ -48,15 +48,15 @@ class Lease:
         settings: WorkerSettings,
         *,
         trust: Callable[[float], None],
-        pulse: Callable[[HeartbeatAnswer], None],
+        answered: Callable[[HeartbeatAnswer], None],
         lost: Callable[[str, str], object],
         outdated: Callable[[], object],
         unkillable: Callable[[], bool],
-        occupant: Callable[[asyncio.Task[Any] | None], InlineAttempt | None],
+        attempt_in: Callable[[asyncio.Task[Any] | None], InlineAttempt | None],
         duties: Callable[[], Sequence[Duty]],
         figures: Callable[[], Mapping[str, float]],
     ) -> None:
-        self.worker: str = ""
+        self.worker_id: str = ""
         self.beats: int = 0
         self._store = store
         # Heartbeats must not wait for a connection that others hold.
@@ -65,12 +65,12 @@ class Lease:
         self._jobs = jobs
         self._settings = settings
         self._trust = trust
-        self._pulse = pulse
+        self._answered = answered
         self._lost = lost
         self._outdated = outdated
         self._newer: SchemaNewer | None = None
         self._unkillable = unkillable
-        self._occupant = occupant
+        self._attempt_in = attempt_in
         self._duties = duties
         self._figures = figures
         self._reported = 0.0
@@ -81,7 +81,7 @@ class Lease:
         self._slots: int | None = None
         self._last: HeartbeatAnswer | None = None
         """The last answer to a heartbeat."""
-        self._heartbeat: Heartbeat | None = None
+        self._readtbeat: Heartbeat | None = None
         self._progress: LoopProgress | None = None
 
     @property
@@ -90,7 +90,7 @@ class Lease:
         now = processes.boot_time()
         heard = self.trusted_until - self._settings.lease + self._settings.margin
         return (
-            bool(self.worker)
+            bool(self.worker_id)
             and self.beats > 0
             and now - self._begun >= _SETTLED_IN
             and now - heard <= max(2 * self._settings.heartbeat, _HEARD * self._settings.lease)
@@ -99,7 +99,7 @@ class Lease:
 
     @property
     def trusted_until(self) -> float:
-        return 0.0 if self._heartbeat is None else self._heartbeat.trusted_until
+        return 0.0 if self._readtbeat is None else self._readtbeat.trusted_until
 
     async def begin(self, worker: WorkerInfo) -> None:
         """Register a worker under a new id and keep its lease from now on."""
@@ -107,7 +107,7 @@ class Lease:
         begun = processes.boot_time()
         length = round(self._settings.lease * 1e6)
         await self._store.arun(self._jobs.register_worker(worker, length))
-        self.worker, self.beats, self._begun = worker.id, 0, begun
+        self.worker_id, self.beats, self._begun = worker.id, 0, begun
         self._lanes, self._slots, self._reported = None, None, 0.0
         self._last, self._extended = None, False
         until = begun + self._settings.lease - self._settings.margin
@@ -115,25 +115,25 @@ class Lease:
         loop = asyncio.get_running_loop()
         if self._progress is None:
             every = self._settings.heartbeat / _STAMPS
-            self._progress = LoopProgress(every, resumed=self.poke, occupant=self._occupant)
+            self._progress = LoopProgress(every, resumed=self.poke, attempt_in=self._attempt_in)
             self._progress.start()
 
-        def trusted(until: float, pulse: HeartbeatAnswer) -> None:
+        def trusted(until: float, answer: HeartbeatAnswer) -> None:
             # In the heartbeat's thread: the zygote must hear of it even while the loop is blocked.
             self._trust(until)
-            _tell(loop, self._hear, worker.id, pulse)
+            _call_in_loop(loop, self._read, worker.id, answer)
 
-        self._heartbeat = Heartbeat(
+        self._readtbeat = Heartbeat(
             lambda seconds: self._beat(worker.id, seconds),
             self._settings,
             self._progress,
             trusted=trusted,
-            distrusted=lambda why: _tell(loop, self._lost, worker.id, why),
+            distrusted=lambda why: _call_in_loop(loop, self._lost, worker.id, why),
             failed=self._note_failure,
             unkillable=self._unkillable,
         )
-        self._heartbeat.trusted_until = until
-        self._heartbeat.start()
+        self._readtbeat.trusted_until = until
+        self._readtbeat.start()
 
     async def _connect(self) -> None:
         """Open the connection of the heartbeats: where statements are slow, a lease may end before that is done."""
@@ -148,12 +148,12 @@ class Lease:
 
     def lose(self, why: str) -> None:
         """The store does not know this lease any more."""
-        if self._heartbeat is not None:
-            self._heartbeat.end(why)
+        if self._readtbeat is not None:
+            self._readtbeat.end(why)
 
     def give_up(self) -> None:
         """Hold no lease any more."""
-        self.worker = ""
+        self.worker_id = ""
 
     def check_schema(self) -> None:
         """Raise `SchemaNewer` when a heartbeat has found a schema that this code does not know."""
@@ -169,26 +169,26 @@ class Lease:
         if self._settings.own_process:
             os._exit(EXIT_UNTRUSTED)
 
-    def tell(self, lanes: tuple[int, ...]) -> None:
+    def announce(self, lanes: tuple[int, ...]) -> None:
         """Let the store know with every heartbeat that the worker serves these lanes now, and soon how duties go."""
         self._lanes, self._reports_now = lanes, True
         self.poke()
 
-    def tell_slots(self, slots: int) -> None:
+    def announce_slots(self, slots: int) -> None:
         """Let the store know from the next heartbeat on how many slots the worker has now."""
         self._slots = slots
 
     def poke(self) -> None:
         """Beat soon: there may be something to learn, such as a cancel."""
-        if self._heartbeat is not None:
-            self._heartbeat.poke()
+        if self._readtbeat is not None:
+            self._readtbeat.poke()
 
     async def close(self) -> None:
         if self._progress is not None:
             self._progress.stop()
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
-            await asyncio.to_thread(self._heartbeat.join, self._settings.lease)
+        if self._readtbeat is not None:
+            self._readtbeat.stop()
+            await asyncio.to_thread(self._readtbeat.join, self._settings.lease)
         if self._own is not self._store:
             await asyncio.to_thread(self._own.close)
 
@@ -202,16 +202,16 @@ class Lease:
             worker, length, lanes=self._lanes, slots=self._slots, duties=duties, figures=figures
         )
         try:
-            pulse = self._own.run(plan)
+            answer = self._own.run(plan)
         except StoreUnavailable as error:
             return self._extend(worker, length, error)
         if self._extended:
             self._extended = False
             self._own.forget_extension(worker)
-        self._last = pulse
+        self._last = answer
         if due:
             self._reported = processes.boot_time()
-        return pulse
+        return answer
 
     def _extend(self, worker: str, length: int, error: StoreUnavailable) -> HeartbeatAnswer:
         """Extend the lease although no heartbeat can be written; the answer is the last one, without its cancels."""
@@ -227,16 +227,16 @@ class Lease:
     def _note_failure(self) -> None:
         self._failed = processes.boot_time()
 
-    def _hear(self, worker: str, pulse: HeartbeatAnswer) -> None:
-        if worker == self.worker:
+    def _read(self, worker: str, answer: HeartbeatAnswer) -> None:
+        if worker == self.worker_id:
             self.beats += 1
-            if pulse.newest_schema > self._store.known_schema and self._newer is None:
-                self._newer = SchemaNewer(self._store.place, pulse.newest_schema, self._store.known_schema)
+            if answer.newest_schema > self._store.known_schema and self._newer is None:
+                self._newer = SchemaNewer(self._store.place, answer.newest_schema, self._store.known_schema)
                 log.critical("worker %s stops: %s", worker, self._newer)
                 self._outdated()
-            self._pulse(pulse)
+            self._answered(answer)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *given: Any) -> None:
+def _call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *given: Any) -> None:
     with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
         loop.call_soon_threadsafe(call, *given)

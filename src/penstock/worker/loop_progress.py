@@ -30,15 +30,15 @@ class LoopProgress:
         self,
         every: float,
         resumed: Callable[[], object],
-        occupant: Callable[[asyncio.Task[Any] | None], InlineAttempt | None],
+        attempt_in: Callable[[asyncio.Task[Any] | None], InlineAttempt | None],
     ) -> None:
-        """`resumed` is called in the loop when a stamp comes late. `occupant` finds the attempt that runs in a task,
+        """`resumed` is called in the loop when a stamp comes late. `attempt_in` finds the attempt that runs in a task,
         from any thread."""
         self._at = boot_time()
         self._excused_until = 0.0
         self._every = every
         self._resumed = resumed
-        self._occupant = occupant
+        self._attempt_in = attempt_in
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._timer: asyncio.TimerHandle | None = None
@@ -68,10 +68,10 @@ class LoopProgress:
             self._timer = None
 
     def report(self, level: int, text: str) -> None:
-        """Log a line with the job that occupies the loop and the stack of the loop's thread; from any thread."""
+        """Log a line with the job that runs in the loop and the stack of the loop's thread; from any thread."""
         frame = sys._current_frames().get(self._thread)
         try:
-            found = self._find_occupant()
+            found = self._present_attempt()
         except Exception:
             # What cannot be named must not keep a worker from its end.
             found = None
@@ -82,9 +82,9 @@ class LoopProgress:
         record.exc_text = "\n".join(f"  {line}" for line in _lines(frame))
         log.handle(record)
 
-    def _find_occupant(self) -> InlineAttempt | None:
+    def _present_attempt(self) -> InlineAttempt | None:
         task = asyncio.current_task(self._loop)
-        if (found := self._occupant(task)) is not None:
+        if (found := self._attempt_in(task)) is not None:
             return found
         # A task that the handler has made: from Python 3.12 on its context can be read.
         context: Mapping[ContextVar[Any], Any] = getattr(task, "get_context", dict)()

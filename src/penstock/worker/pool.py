@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import takewhile
 
+from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.job import FRONT, Claimed, Held
 from penstock.worker.claimed_job import ClaimedJob
 
@@ -175,6 +176,25 @@ class Pool:
             return False
         self._waited_for |= in_the_way
         return True
+
+
+class Pools:
+    """The slots of both kinds of isolation."""
+
+    def __init__(self, settings: WorkerSettings, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.process: Pool = Pool(settings.slots, settings.ahead, clock=clock)
+        self.inline: Pool = Pool(settings.inline_slots, settings.ahead, losses=False, clock=clock)
+        self.all: tuple[Pool, Pool] = (self.process, self.inline)
+
+    def resize(self, settings: WorkerSettings) -> None:
+        self.process.slots, self.inline.slots = settings.slots, settings.inline_slots
+
+    def close(self, closed: bool) -> None:
+        """Let nothing more be claimed, or let it be claimed again."""
+        self.process.closed = self.inline.closed = closed
+
+    def waiting(self) -> list[ClaimedJob]:
+        return [job for pool in self.all for job in pool.waiting]
 
 
 def _has_last_chance(job: ClaimedJob) -> bool:
