@@ -23,7 +23,7 @@ from tests.http.raw import RawServer
 HEAVY = (
     "fastapi", "starlette", "pydantic", "uvicorn", "httpx2", "anyio", "prometheus_client", "watchfiles",
     "penstock.http.application", "penstock.http.routes", "penstock.http.schemas", "penstock.http.server",
-    "penstock.worker.worker", "penstock.isolation.zygote_process", "penstock.launch.worker_process",
+    "penstock.worker.worker", "penstock.isolation.zygote_process", "penstock.launch.worker_host",
     "penstock.launch.services", "penstock.launch.serve",
     "rich", "psycopg", "redis", "nats", "numpy",
 )  # fmt: skip

@@ -84,7 +84,7 @@ def test_the_project_that_init_makes_runs_and_follows_its_files(tmp_path: Path, 
     assert {row.schedule.key for row in app.schedules()} == {"import_prices"}
 
     (folder / "jobs" / "second.py").write_text("def run(ctx):\n    return 2\n")
-    dev.until("loaded anew: 3 definition")
+    dev.until("reloaded: 3 definition")
     assert app.wait_for(app.enqueue("second").id, PATIENCE).result == 2
     app.close()
     assert dev.stop() == 0, dev.output

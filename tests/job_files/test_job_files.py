@@ -16,7 +16,7 @@ def gives(value: object, *lines: str) -> str:
 
 
 def reloads(worker: WorkerProcess) -> int:
-    return worker.output.count("INFO loaded anew: ")
+    return worker.output.count("INFO reloaded: ")
 
 
 def errors(worker: WorkerProcess, words: str) -> list[str]:
@@ -157,7 +157,7 @@ def test_a_file_that_is_removed_while_its_job_runs(stage: Stage) -> None:
 
     (jobs.path / "long.py").unlink()
     stage.eventually(lambda: keys(stage) == ["by hand"], "its schedule is gone, and the operator's stays")
-    stage.eventually(lambda: reloads(worker), "the others are loaded anew")
+    stage.eventually(lambda: reloads(worker), "the others are reloaded")
     later = stage.app.enqueue("long")
     gate.open()
 
@@ -179,7 +179,7 @@ def test_a_jobs_folder_may_be_made_later_and_go_and_come_again(quiet_stage: Stag
     assert jobs.result("greet") == "hello"
 
     jobs.path.rename(quiet_stage.folder / "aside")
-    quiet_stage.eventually(lambda: "loaded anew: 0 definition(s)" in worker.output, "it is seen to be gone")
+    quiet_stage.eventually(lambda: "reloaded: 0 definition(s)" in worker.output, "it is seen to be gone")
     jobs.save("greet.py", gives("here again"))
     jobs.comes_to_give("greet", "here again")
 

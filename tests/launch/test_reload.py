@@ -35,7 +35,7 @@ def held_up(gate: Gate, value: str) -> str:
 
 
 def reloaded(stage: Stage, worker: WorkerProcess, times: int = 1) -> None:
-    stage.eventually(lambda: worker.output.count("INFO loaded anew: ") >= times, f"{times} time(s) loaded anew")
+    stage.eventually(lambda: worker.output.count("INFO reloaded: ") >= times, f"{times} reload(s)")
 
 
 def test_an_attempt_keeps_its_old_code_over_reloads(stage: Stage) -> None:
@@ -166,7 +166,7 @@ def test_what_is_saved_while_the_store_is_away_is_loaded_when_it_is_back(
 
     with outage(stage, lambda: request.getfixturevalue("postgres")):
         jobs.save("second.py", gives(2, "schedule = '0 3 * * *'"))
-        stage.eventually(lambda: "WARNING not loaded anew: " in worker.output, "it could not be made known")
+        stage.eventually(lambda: "WARNING not reloaded: " in worker.output, "it could not be made known")
 
     stage.eventually(lambda: "second" in _known(stage), "the new file is registered")
     stage.eventually(lambda: [row.schedule.key for row in stage.app.schedules()] == ["second"], "and its schedule")
@@ -195,7 +195,7 @@ def test_what_a_reload_brings_does_not_run_as_root_unless_that_is_allowed(stage:
     jobs.save("who.py", "import os\ndef run(ctx):\n    return os.getuid()\n")
     stage.eventually(lambda: "anew: " in worker.output, "the file was seen")
 
-    assert "not loaded anew: This worker runs as root, and so would its jobs" in worker.output
+    assert "not reloaded: This worker runs as root, and so would its jobs" in worker.output
     assert _known(stage) == ["quick"]
     (jobs.path / "who.py").unlink()
     jobs.save("quick.py", quick.format(2))
@@ -211,7 +211,7 @@ def test_an_application_is_loaded_anew_and_a_mistake_in_it_is_said(quiet_stage: 
     assert quiet_stage.app.enqueue("greet").result(30) == "old"
 
     module.write_text("def broken(:\n")
-    quiet_stage.eventually(lambda: "not loaded anew: " in worker.output, "the mistake is said")
+    quiet_stage.eventually(lambda: "not reloaded: " in worker.output, "the mistake is said")
     assert quiet_stage.app.enqueue("greet").result(30) == "old"
 
     module.write_text(body.format(value="a new result"))
@@ -229,7 +229,7 @@ def test_inline_jobs_of_an_application_get_the_new_code_of_all_its_modules(quiet
     assert quiet_stage.app.enqueue("greet").result(30) == "old"
 
     helper.write_text("WORD = 'broken'\nraise RuntimeError('only where jobs run inline')\n")
-    quiet_stage.eventually(lambda: "not loaded anew: " in worker.output, "the mistake is said")
+    quiet_stage.eventually(lambda: "not reloaded: " in worker.output, "the mistake is said")
     assert quiet_stage.app.enqueue("greet").result(30) == "old"
 
     helper.write_text("WORD = 'a new one'\n")

@@ -38,7 +38,7 @@ def dev(
     log_format: LogFormat = "console",
     log_level: LogLevel = "info",
 ) -> None:
-    """Serve, work and tick in one process on this host; changed files are loaded anew, and each attempt is told of.
+    """Serve, work and tick in one process on this host; changed files are reloaded, and each attempt is logged.
 
     As serve --watch, but with less patience at the end, with root allowed, and with jobs/ and jobs.db where nothing is
     said.

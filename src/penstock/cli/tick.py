@@ -34,7 +34,7 @@ def tick(
 
     What was done is printed as one line of JSON.
     """
-    from penstock.launch import worker_process
+    from penstock.launch import one_pass
 
     processes.refuse_inspection()
     configure(log_format, log_level)
@@ -42,8 +42,6 @@ def tick(
     settings = chosen_settings(found, slots=slots, user=user, allow_root=allow_root, poll=0.2)
     source = chosen_source(found, target, jobs, store)
     with asyncio.Runner(loop_factory=new_loop) as runner:
-        done = runner.run(
-            worker_process.tick(source, store=store, settings=settings, drain=drain, **chosen_outward(found))
-        )
+        done = runner.run(one_pass.tick(source, store=store, settings=settings, drain=drain, **chosen_outward(found)))
     print(json.dumps(asdict(done)))
     sys.exit(1 if done.errors else 0)

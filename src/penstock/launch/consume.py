@@ -28,7 +28,7 @@ from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.states import Status
 from penstock.job_files.discovery import FilesApp
 from penstock.launch.sources import AppSource, FilesSource, Source
-from penstock.launch.worker_process import Node
+from penstock.launch.worker_host import WorkerHost
 from penstock.operations.session import not_inside_a_job
 from penstock.runtime.service import log
 from penstock.storage import ports
@@ -74,26 +74,26 @@ async def consume(
         configured, stop_grace=min(configured.stop_grace, seconds / 4),
         slots=1, inline_slots=1, ahead=0, drain=0.0, own_process=False, poll=0.1,
     )  # fmt: skip
-    node = Node(
+    host = WorkerHost(
         source, settings=chosen, ticking=False, jobs=cast("JobsPort", only), timed=False,
         store=None if app.address is None else app.address["store"], queue=app.queue if app.has_own_queue else None,
         secrets=SecretPolicy(found.secret_patterns),
     )  # fmt: skip
     try:
         async with asyncio.timeout_at(asyncio.get_running_loop().time() + max(0.0, deadline - time.monotonic())):
-            await node.load()
-        only.claimed = lambda: node.counts.get("claimed", 0) > 0
-        await _run(node, told, deadline - chosen.stop_grace)
+            await host.load()
+        only.claimed = lambda: host.counts.get("claimed", 0) > 0
+        await _run(host, told, deadline - chosen.stop_grace)
     finally:
-        await node.close()
-    if not node.counts["claimed"]:
+        await host.close()
+    if not host.counts["claimed"]:
         return None
     return await _afterwards(app, job_id)
 
 
-async def _run(node: Node, told: _Once, deadline: float) -> None:
+async def _run(host: WorkerHost, told: _Once, deadline: float) -> None:
     """Run the worker until its only attempt has ended, or the time is over."""
-    worker = node.worker
+    worker = host.worker
     running = asyncio.ensure_future(worker.run())
     try:
         while not running.done() and not worker.counts["claimed"] and not worker.claimer.idle.is_set():
@@ -103,7 +103,7 @@ async def _run(node: Node, told: _Once, deadline: float) -> None:
         if not worker.counts["claimed"] and not worker.claimer.idle.is_set():
             raise TimeoutError("The job was not claimed in time.")
         await told.acknowledge()
-        while worker.held() and not running.done() and time.monotonic() < deadline:  # noqa: ASYNC110 (as in `Node`)
+        while worker.held() and not running.done() and time.monotonic() < deadline:  # noqa: ASYNC110 (as in `one_pass`)
             await asyncio.sleep(_GLANCE)
     finally:
         worker.stop()

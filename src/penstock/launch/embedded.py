@@ -17,13 +17,14 @@ from penstock.domain.errors import InvalidInput, NotFound
 from penstock.domain.job import Job
 from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.unknown_names import refuse_unknown
+from penstock.launch.code_watch import file_stamps
 from penstock.launch.consume import is_zygote, source_of
-from penstock.launch.sources import FilesSource, stamp
-from penstock.launch.worker_process import Node
+from penstock.launch.sources import FilesSource
+from penstock.launch.worker_host import WorkerHost
 from penstock.operations.session import not_inside_a_job
 
 _ENDLESS = float("inf")
-_GLANCE = 0.02
+_POLL_SECONDS = 0.02
 
 
 class WorkerOptions(TypedDict, total=False):
@@ -59,7 +60,7 @@ class EmbeddedWorker:
         self._options = options
 
     def __enter__(self) -> Self:
-        self._node = _node_of(self._app, self._options)
+        self._host = _host_of(self._app, self._options)
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
         begun: Future[None] = Future()
@@ -80,7 +81,7 @@ class EmbeddedWorker:
         self._ended.result()
 
     async def __aenter__(self) -> Self:
-        self._block = _at_work(_node_of(self._app, self._options))
+        self._block = _at_work(_host_of(self._app, self._options))
         await self._block.__aenter__()
         return self
 
@@ -92,7 +93,7 @@ class EmbeddedWorker:
             runner.run(self._until_stopped(begun))
 
     async def _until_stopped(self, begun: Future[None]) -> None:
-        async with _at_work(self._node) as running:
+        async with _at_work(self._host) as running:
             begun.set_result(None)
             stopping: asyncio.Future[Any] = asyncio.ensure_future(self._stopping.wait())
             await asyncio.wait([running, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -105,7 +106,7 @@ class EmbeddedWorker:
             wait([self._ended])
         except BaseException:
             self._call(self._stopping.set)
-            self._call(self._node.stop)
+            self._call(self._host.stop)
             wait([self._ended])
             raise
 
@@ -114,8 +115,8 @@ class EmbeddedWorker:
             self._loop.call_soon_threadsafe(function)
 
 
-def _node_of(app: Penstock, options: WorkerOptions) -> Node:
-    """A node for the application; what the options do not say is as `penstock.toml` and the environment say."""
+def _host_of(app: Penstock, options: WorkerOptions) -> WorkerHost:
+    """A host for the application; what the options do not say is as `penstock.toml` and the environment say."""
     if app._errands is not None:
         raise not_inside_a_job("app.worker")
     if is_zygote():
@@ -130,7 +131,7 @@ def _node_of(app: Penstock, options: WorkerOptions) -> Node:
         )
     found = load()
     secrets = SecretPolicy(found.secret_patterns)
-    return Node(
+    return WorkerHost(
         source_of(app),
         # The code may be loaded in another folder, in which a relative path would name another file.
         store=app.address["store"],
@@ -142,21 +143,21 @@ def _node_of(app: Penstock, options: WorkerOptions) -> Node:
 
 
 @contextlib.asynccontextmanager
-async def _at_work(node: Node) -> AsyncGenerator[asyncio.Future[None]]:
-    """A node whose worker is registered; at the end of the block the worker stops."""
+async def _at_work(host: WorkerHost) -> AsyncGenerator[asyncio.Future[None]]:
+    """A host whose worker is registered; at the end of the block the worker stops."""
     try:
-        worker = await node.load()
+        worker = await host.load()
         running = asyncio.ensure_future(worker.run())
         try:
             while not worker.id and not running.done():  # noqa: ASYNC110 (registration has no event of its own)
-                await asyncio.sleep(_GLANCE)
+                await asyncio.sleep(_POLL_SECONDS)
             if not running.done():
                 yield running
         finally:
-            node.stop()
+            host.stop()
             await running
     finally:
-        await node.close()
+        await host.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +195,7 @@ class Engine:
         """`archive` is a folder to which jobs are written before retention deletes them."""
         source = FilesSource(jobs, {"store": store, **options}, name=name, resources=resources)
         # Other children of this process are not orphans of jobs, and stopping waits until it is told otherwise.
-        self._node = Node(
+        self._host = WorkerHost(
             source,
             settings=replace(settings or WorkerSettings(), own_process=False, drain=_ENDLESS),
             archive=None if archive is None else Archive(archive),
@@ -206,24 +207,24 @@ class Engine:
         """Load the files and begin to work; what there is."""
         if self._tasks:
             raise InvalidInput("The job files are loaded already.", hint="Call reload().")
-        seen = await asyncio.to_thread(stamp, self._node.source.watched) if self._watch else {}
-        worker = await self._node.load()
+        seen = await asyncio.to_thread(file_stamps, self._host.source.watched) if self._watch else {}
+        worker = await self._host.load()
         self._tasks = [asyncio.ensure_future(worker.run())]
         if self._watch:
-            self._tasks.append(asyncio.ensure_future(self._node.watch(seen)))
+            self._tasks.append(asyncio.ensure_future(self._host.watch(seen)))
         return self.list()
 
     async def reload(self) -> Found:
         """Load the files anew; attempts that run keep their code."""
-        await self._node.reload()
+        await self._host.reload()
         return self.list()
 
     def list(self) -> Found:
         """All job files, those that cannot be loaded included."""
-        zygote = self._node.worker.zygote
+        zygote = self._host.worker.zygote
         schedules = {each.key: each for each in zygote.schedules}
         paths: Mapping[str, str] = zygote.extras["paths"]
-        problems = {each["file"]: each for each in self._node.problems}
+        problems = {each["file"]: each for each in self._host.problems}
         found = []
         for each in zygote.definitions:
             when, problem = schedules.get(each.key), problems.pop(paths[each.key], None)
@@ -240,22 +241,22 @@ class Engine:
         """The newest jobs of a file, the newest first."""
         if name not in {each.name for each in self.list()}:
             raise NotFound("job file", name)
-        return (await self._node.app.ajobs(definition_key=name, limit=limit)).jobs
+        return (await self._host.app.ajobs(definition_key=name, limit=limit)).jobs
 
     async def shutdown(self, timeout: float | None = None) -> None:
         """Claim nothing more and wait for what runs, without bound unless told; then it is stopped and given back."""
         if not self._tasks:
             return
         worker, *others = self._tasks
-        self._node.worker.stop()
+        self._host.worker.stop()
         if timeout is not None:
             await asyncio.wait([worker], timeout=timeout)
             if not worker.done():
-                self._node.worker.stop()
+                self._host.worker.stop()
         await worker
         for each in others:
             each.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await each
         self._tasks = []
-        await self._node.close()
+        await self._host.close()

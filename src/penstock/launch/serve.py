@@ -19,9 +19,11 @@ from penstock.http.application import create
 from penstock.http.server import Server, bound, is_loopback, make_room
 from penstock.http.setup_code import new_setup_code
 from penstock.launch import services
+from penstock.launch.code_watch import FileStamps, file_stamps
+from penstock.launch.one_pass import Pass, dispatch, run_pass
 from penstock.launch.services import ServicesWithoutWorker, TimedWork
-from penstock.launch.sources import Source, Stamp, stamp
-from penstock.launch.worker_process import Node, Pass
+from penstock.launch.sources import Source
+from penstock.launch.worker_host import WorkerHost
 from penstock.runtime import stop_signals
 
 _TRIGGER_SECONDS = 25.0
@@ -53,11 +55,11 @@ class Plan:
         if self.watch and self.source is None:
             raise InvalidInput("There is no code to watch.", hint="Give module:app or --jobs DIR.")
 
-    def node(self, settings: WorkerSettings, *, timed: bool = True) -> Node:
-        """A node for the code, which there must be."""
+    def host(self, settings: WorkerSettings, *, timed: bool = True) -> WorkerHost:
+        """A host for the code; the plan must name code."""
         if self.source is None:
             raise InvalidInput("This server has no code.", hint="Give module:app or --jobs DIR.")
-        return Node(
+        return WorkerHost(
             self.source, store=self.store, settings=settings, timed=timed, webhooks=self.webhooks,
             secrets=self.secrets, archive=self.archive,
         )  # fmt: skip
@@ -106,30 +108,30 @@ class _Worker:
     """It runs jobs."""
 
     def __init__(self, plan: Plan) -> None:
-        self._node = plan.node(plan.worker)
+        self._host = plan.host(plan.worker)
         self._watch = plan.watch
-        self._seen: Stamp = {}
+        self._seen: FileStamps = {}
 
     async def open(self) -> Penstock:
         if self._watch:
-            self._seen = await asyncio.to_thread(stamp, self._node.source.watched)
-        await self._node.load()
-        return self._node.app
+            self._seen = await asyncio.to_thread(file_stamps, self._host.source.watched)
+        await self._host.load()
+        return self._host.app
 
     async def run(self) -> None:
         async with contextlib.AsyncExitStack() as beside:
             if self._watch:
-                beside.push_async_callback(_cancel, asyncio.ensure_future(self._node.watch(self._seen)))
-            await self._node.worker.run()
+                beside.push_async_callback(_cancel, asyncio.ensure_future(self._host.watch(self._seen)))
+            await self._host.worker.run()
 
     def stop(self) -> None:
-        self._node.stop()
+        self._host.stop()
 
     async def close(self) -> None:
-        await self._node.close()
+        await self._host.close()
 
     async def trigger(self) -> Pass:
-        return await self._node.dispatch(_TRIGGER_SECONDS)
+        return await dispatch(self._host, _TRIGGER_SECONDS)
 
 
 class _Duties:
@@ -137,29 +139,29 @@ class _Duties:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._node = None if plan.source is None else plan.node(plan.worker)
+        self._host = None if plan.source is None else plan.host(plan.worker)
         self._app: Penstock | None = None
-        self._seen: Stamp = {}
+        self._seen: FileStamps = {}
         self._passes = _Passes(plan)
         self._stopping = asyncio.Event()
 
     async def open(self) -> Penstock:
-        if self._node is None:
+        if self._host is None:
             app = self._app = Penstock(**(self._plan.address or {}))
             app.webhook_settings = self._plan.webhooks
             await asyncio.to_thread(lambda: app.store)
             return app
         if self._plan.watch:
-            self._seen = await asyncio.to_thread(stamp, self._node.source.watched)
-        self._app = await self._node.declare()
+            self._seen = await asyncio.to_thread(file_stamps, self._host.source.watched)
+        self._app = await self._host.declare()
         return self._app
 
     async def run(self) -> None:
         work = TimedWork(self._plan.webhooks, self._plan.secrets, self._plan.archive)
         services_run = ServicesWithoutWorker(self._opened, work).run()
         tasks = [asyncio.ensure_future(services_run), asyncio.ensure_future(self._stopping.wait())]
-        if self._node is not None and self._plan.watch:
-            tasks.append(asyncio.ensure_future(self._node.watch(self._seen)))
+        if self._host is not None and self._plan.watch:
+            tasks.append(asyncio.ensure_future(self._host.watch(self._seen)))
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for each in ended:
@@ -175,8 +177,8 @@ class _Duties:
 
     async def close(self) -> None:
         await self._passes.wait()
-        if self._node is not None:
-            await self._node.close()
+        if self._host is not None:
+            await self._host.close()
         elif self._app is not None:
             await self._app.aclose()
 
@@ -184,7 +186,7 @@ class _Duties:
         config, _ = await self._opened.aworker_config()
         if not config.enabled:
             return Pass(0, 0, 0)
-        if self._node is not None:
+        if self._host is not None:
             return await self._passes.trigger()
         done = await services.once(self._opened)
         return Pass(0, done.errors, done.ticks)
@@ -201,7 +203,7 @@ class _Passes:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._node: Node | None = None
+        self._host: WorkerHost | None = None
         self._running: asyncio.Future[Pass] | None = None
 
     async def trigger(self) -> Pass:
@@ -209,8 +211,8 @@ class _Passes:
         if self._running is None or self._running.done():
             settings = replace(self._plan.worker, poll=0.2, own_process=False)
             # The server's own duties send webhooks: a pass that did would wait for every receiver.
-            self._node = self._plan.node(settings, timed=False)
-            self._running = asyncio.ensure_future(_one_pass(self._node))
+            self._host = self._plan.host(settings, timed=False)
+            self._running = asyncio.ensure_future(_one_pass(self._host))
         before = self._so_far
         await asyncio.wait([self._running], timeout=_TRIGGER_SECONDS)
         done = self._running.result() if self._running.done() else self._so_far
@@ -218,12 +220,12 @@ class _Passes:
 
     @property
     def _so_far(self) -> Pass:
-        counts = self._node.counts if self._node is not None else {}
+        counts = self._host.counts if self._host is not None else {}
         return Pass(counts.get("settled", 0), counts.get("failed", 0), 0)
 
     def stop(self) -> None:
-        if self._running is not None and not self._running.done() and self._node is not None:
-            self._node.stop()
+        if self._running is not None and not self._running.done() and self._host is not None:
+            self._host.stop()
 
     async def wait(self) -> None:
         """Until nothing runs any more."""
@@ -231,12 +233,12 @@ class _Passes:
             await asyncio.wait([self._running])
 
 
-async def _one_pass(node: Node) -> Pass:
+async def _one_pass(host: WorkerHost) -> Pass:
     try:
-        await node.load()
-        return await node.tick(drain=True)
+        await host.load()
+        return await run_pass(host, drain=True)
     finally:
-        await node.close()
+        await host.close()
 
 
 async def _refuse_strangers(app: Penstock, host: str) -> None:

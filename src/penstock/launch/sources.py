@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import importlib
 import os
 import sys
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,38 +15,31 @@ from penstock.execution import handlers
 from penstock.execution.handlers import Application
 from penstock.isolation.zygote_process import ZygoteProcess
 
-_DEBOUNCE = 200
-_LOOK = 1000
-"""How often to see whether the watched folder itself is still the same, in milliseconds."""
-
-Stamp = Mapping[str, tuple[int, int, int]]
-"""What tells a file from its earlier self, by its path."""
-
 
 class Source(Protocol):
-    """Code that can be loaded, and loaded anew."""
+    """Code that can be loaded any number of times."""
 
     @property
     def origin(self) -> str:
-        """Who declares its schedules."""
+        """The name under which its schedules are declared."""
         ...
 
     @property
     def watched(self) -> str:
-        """The folder whose files it is made of."""
+        """The folder that holds its files."""
         ...
 
     async def zygote(self, allow_threads: bool) -> ZygoteProcess:
-        """A new process that has it loaded."""
+        """Start a process that has the code loaded."""
         ...
 
     def inline(self, definitions: Sequence[Definition]) -> Application | None:
-        """The same in this process, if one of the definitions is inline."""
+        """Load the code in this process too, if one of the definitions is inline."""
         ...
 
 
 class AppSource:
-    """An application that a module holds: `module:name`, seen from a folder."""
+    """An application in a module: `module:name`, imported from a folder."""
 
     def __init__(self, target: str, folder: str | None = None, loaded: Application | None = None) -> None:
         """`loaded` is the application itself, where this process has it: its inline jobs share its variables."""
@@ -72,15 +64,15 @@ class AppSource:
             return None
         if self._loaded is not None:
             return self._loaded
-        with _imported_anew(self.folder) if self._was_loaded else contextlib.nullcontext():
+        with _fresh_imports(self.folder) if self._was_loaded else contextlib.nullcontext():
             found = handlers.load(self.target, self.folder)
         self._was_loaded = True
         return found
 
 
 @contextlib.contextmanager
-def _imported_anew(folder: str) -> Generator[None]:
-    """Have the modules of a folder imported again where they are asked for; all are as before when that fails."""
+def _fresh_imports(folder: str) -> Generator[None]:
+    """Import the modules of a folder again when they are needed; restore all of them when that fails."""
     before = {name: module for name, module in list(sys.modules.items()) if _is_in(folder, module)}
     for name in before:
         del sys.modules[name]
@@ -95,7 +87,7 @@ def _imported_anew(folder: str) -> Generator[None]:
 
 
 def _is_in(folder: str, module: object) -> bool:
-    """Whether a module is a file of the folder, and not of an environment that happens to lie in it, or our own."""
+    """Whether a module is a file of the folder, and not of an environment inside it or of penstock."""
     file = getattr(module, "__file__", None) or ""
     others = (sys.prefix, sys.base_prefix, os.path.dirname(os.path.abspath(__file__)))
     return (
@@ -106,7 +98,7 @@ def _is_in(folder: str, module: object) -> bool:
 
 
 class FilesSource:
-    """A folder of job files; of each the text that last loaded is remembered."""
+    """A folder of job files; remembers the last text of each that could be loaded."""
 
     def __init__(
         self,
@@ -142,53 +134,5 @@ class FilesSource:
 
     @property
     def _place(self) -> str:
-        """The folder that holds the one of the files, or, while it is missing too, the nearest one above."""
+        """The folder that contains the folder of job files, or the nearest one above it that exists."""
         return str(next(each for each in Path(self.folder).parents if each.is_dir()))
-
-
-def stamp(folder: str) -> Stamp:
-    """How the Python files below a folder stand; of one that is missing, nothing."""
-    found: dict[str, tuple[int, int, int]] = {}
-    for place, inner, names in os.walk(folder):
-        inner[:] = [each for each in inner if not each.startswith(".") and each not in ("__pycache__", "node_modules")]
-        for path in (os.path.join(place, each) for each in names if each.endswith(".py")):
-            with contextlib.suppress(OSError):
-                facts = os.stat(path)
-                found[path] = (facts.st_ino, facts.st_mtime_ns, facts.st_size)
-    return found
-
-
-async def changes(folder: str, seen: Stamp) -> AsyncGenerator[None]:
-    """Yields whenever the Python files below a folder are not as last seen; it may come and go itself."""
-    import watchfiles
-
-    while True:
-        identity = _identity(folder)
-        if identity is None:
-            await asyncio.sleep(_LOOK / 1000)
-        else:
-            watching = watchfiles.awatch(
-                folder, debounce=_DEBOUNCE, watch_filter=watchfiles.PythonFilter(),
-                rust_timeout=_LOOK, yield_on_timeout=True,
-            )  # fmt: skip
-            # What changed before anybody watched makes no event.
-            unsure = True
-            async with contextlib.aclosing(watching):
-                async for changed in watching:
-                    if (changed or unsure) and (now := await asyncio.to_thread(stamp, folder)) != seen:
-                        seen = now
-                        yield
-                    unsure = False
-                    if _identity(folder) != identity:
-                        break
-        if (now := await asyncio.to_thread(stamp, folder)) != seen:
-            seen = now
-            yield
-
-
-def _identity(folder: str) -> tuple[int, int] | None:
-    try:
-        facts = os.stat(folder)
-    except OSError:
-        return None
-    return facts.st_dev, facts.st_ino
