@@ -26,10 +26,10 @@ from penstock.execution import coroutines
 from penstock.execution.context import AttemptContext, Reporter
 from penstock.execution.handlers import Handle, Step
 from penstock.runtime import tracing
+from penstock.runtime.own_frames import is_own
 
 _LONGEST_ERROR = 8_000
 _LONGEST_TRACEBACK = 32_000
-_ENGINE = os.path.dirname(__file__)
 _ASYNCIO = os.path.dirname(asyncio.__file__)
 Steps = Generator[Any, Any, str | None]
 
@@ -147,7 +147,7 @@ def ending(handle: Handle | None, error: BaseException) -> Outcome:
 
 def failure(error: BaseException) -> Failure:
     """An exception as it is kept: without locals, without our own frames and those of the loop on top."""
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith(_ENGINE)]
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not is_own(each.filename)]
     frames = list(dropwhile(lambda frame: frame.filename.startswith(_ASYNCIO), frames))
     kind = type(error).__qualname__
     module = type(error).__module__

@@ -18,6 +18,7 @@ from penstock.domain.schedule.schedule import Kind, Missed, Overlap, Schedule
 from penstock.execution.handlers import Application
 from penstock.isolation.opened_files import OpenedFiles, is_datagram, open_numbers, opened_since
 from penstock.runtime import processes
+from penstock.runtime.own_frames import is_own
 
 _WHY = "A process that is copied while it has threads or connections leaves broken ones in every copy."
 _HINT = (
@@ -115,11 +116,11 @@ def definition_from(data: dict[str, Any]) -> Definition:
 
 
 def _place() -> str:
-    """The first line of somebody else's code that led here."""
+    """The innermost line of this stack that is neither ours nor of the standard library."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        ours = "penstock/engine" in name or name.startswith("<frozen")
+        ours = is_own(name) or name.startswith("<frozen")
         if not ours and ("site-packages" in name or not name.startswith(os.path.dirname(threading.__file__))):
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back  # type: ignore[assignment]

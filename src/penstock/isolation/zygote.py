@@ -29,6 +29,7 @@ from penstock.isolation.opened_files import OpenedFiles
 from penstock.isolation.rehearsal import rehearse
 from penstock.isolation.wire import FORKS_AT_ONCE, Frame, Unpacker, pack, pack_text
 from penstock.runtime import processes, stop_signals
+from penstock.runtime.own_frames import is_own
 
 _SWEEP_SECONDS = 0.005
 _ANNOUNCE_SECONDS = 0.02
@@ -297,6 +298,6 @@ def _problem(error: BaseException) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    frames = [each for each in traceback.extract_tb(error.__traceback__) if "penstock/engine" not in each.filename]
+    frames = [each for each in traceback.extract_tb(error.__traceback__) if not is_own(each.filename)]
     shown: list[Any] = [each for each in frames if "importlib" not in each.filename]
     return "".join(traceback.format_list(shown))

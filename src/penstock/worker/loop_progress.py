@@ -15,10 +15,11 @@ from types import FrameType
 from typing import Any
 
 from penstock.runtime.log_lines import JOB, about, logger
+from penstock.runtime.own_frames import is_own
 from penstock.runtime.processes import boot_time
 from penstock.worker.inline import InlineAttempt
 
-_OWN = (os.path.dirname(__file__), os.path.dirname(asyncio.__file__))
+_ASYNCIO = os.path.dirname(asyncio.__file__)
 
 log: logging.Logger = logger("penstock.worker")
 
@@ -104,7 +105,7 @@ def _lines(frame: FrameType | None) -> list[str]:
     if frame is None:
         return []
     frames = traceback.extract_stack(frame)
-    own = [each.filename.startswith(_OWN) for each in frames]
+    own = [is_own(each.filename) or each.filename.startswith(_ASYNCIO) for each in frames]
     # What is above the first frame of ours has started the worker.
     theirs = [each for place, each in enumerate(frames) if not own[place] and any(own[:place])]
     return "".join(traceback.format_list(theirs or frames)).rstrip("\n").split("\n")
