@@ -242,7 +242,7 @@ LIES = {
 def test_a_forged_frame_ends_its_own_attempt(prison: Prison) -> None:
     ended = prison.attack_with_each("forge", {what: [True, data] for what, data in LIES.items()})
 
-    broken = "The attempt broke the rules of its line"
+    broken = "The attempt broke the protocol of its line"
     assert {
         what: (job.status, job.error)
         for what, job in ended.items()

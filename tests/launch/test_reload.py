@@ -265,7 +265,7 @@ def test_a_worker_that_begins_anew_goes_on_with_what_its_inline_jobs_have_opened
     first, second = LoadedCode({}, app), LoadedCode({}, app)
     assert first.resources["word"] == "word"
 
-    second.follow(first, lambda lane, code: code)
+    second.replace(first, lambda lane, code: code)
 
     assert second.resources is first.resources
 

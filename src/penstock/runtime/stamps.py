@@ -1,8 +1,8 @@
-"""When things happen in attempts: stamped where they happen, turned into the store's time where they are written.
+"""Stamps: when something happens in an attempt; converted into the store's time when it is written.
 
 A stamp counts microseconds of the clock since boot, which a worker and its children share and which only rises. The
 difference to the store's clock is measured once for an attempt: its times keep their order and their distances,
-whatever happens to either clock meanwhile.
+whatever happens to either clock in between.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def now() -> int:
     return time.clock_gettime_ns(_CLOCK) // 1000
 
 
-def told(value: Any, earliest: int) -> int:
-    """A stamp that a child gave; it cannot be outside of the time of its attempt."""
+def within(value: Any, earliest: int) -> int:
+    """A stamp that a child has sent, forced into the time of its attempt."""
     latest = now()
     if isinstance(value, bool) or not isinstance(value, int):
         return latest

@@ -1,4 +1,4 @@
-"""One attempt in a process of its own: prepare, launch, watch, conclude.
+"""One attempt in a child process: prepare, launch, watch, conclude.
 
 Every way it can end, the crash included, passes through the same last step.
 """
@@ -39,7 +39,7 @@ _WATCH = 0.1
 
 
 class Stop(StrEnum):
-    """Why an attempt has to end before it ends by itself."""
+    """Why an attempt is stopped."""
 
     CANCEL = "cancel"
     TIMEOUT = "timeout"
@@ -62,8 +62,8 @@ class Attempt:
         self._rules: Rules
         self._fork: Fork | None = None
         self._begun = 0
-        """The stamp of the moment before its process began."""
-        self._said: Outcome | None = None
+        """When its process began, as a stamp, or just before."""
+        self._reported: Outcome | None = None
         self._stop: Stop | None = None
         self._detail = ""
         self._timers: list[asyncio.TimerHandle] = []
@@ -74,14 +74,14 @@ class Attempt:
         self._killed = False
         self._last_error = ""
         """The last line that it has written to stderr."""
-        self._half_said = False
+        self._broke_off = False
 
     @property
     def job_id(self) -> str:
         return self.held.job_id
 
     async def run(self) -> Outcome:
-        """Run the attempt to its end; what came of it."""
+        """Run the attempt to its end and return its outcome."""
         try:
             task = await self.job.task()
         except LeaseLost:
@@ -103,7 +103,7 @@ class Attempt:
                 self._later(grace, lambda: self.kill(why))
 
     def kill(self, why: Stop, detail: str = "") -> None:
-        """End every process of the attempt at once; the first reason stands."""
+        """Kill every process of the attempt; the first reason is kept."""
         if self._stop is None:
             self._stop, self._detail = why, detail
         elif self._stop is Stop.CANCEL and why is Stop.UNTRUSTED:
@@ -123,13 +123,13 @@ class Attempt:
         return fork
 
     async def _watch(self, fork: Fork) -> Exit:
-        """Listen to the child and to what it prints until it and all its processes are gone."""
+        """Read the child's frames and output until it and all its processes are gone."""
         secrets = self.job.secrets
-        reader = FrameReader(fork.line, self._hear, lambda problem: self.kill(Stop.PROTOCOL, problem))
+        reader = FrameReader(fork.line, self._read, lambda problem: self.kill(Stop.PROTOCOL, problem))
         output = Output(fork.output, lambda line: self._printed("info", line, "stdout"), secrets)
         errors = Output(fork.errors, lambda line: self._printed("warning", line, "stderr"), secrets)
         lost = partial(self.kill, Stop.LOST_FENCE)
-        answers = self._answers = ChildRequests(fork.line, self.job.do, lost, f"job {self.held.job_id}")
+        answers = self._answers = ChildRequests(fork.line, self.job.answer, lost, f"job {self.held.job_id}")
         self._outputs = output, errors
         self._later(_WATCH_FIRST, self._guard)
         try:
@@ -140,11 +140,11 @@ class Attempt:
             for helper in self._helpers:
                 helper.cancel()
             answers.close()
-            self._half_said = reader.close()
+            self._broke_off = reader.close()
             output.close()
             errors.close()
 
-    def _hear(self, frame: Frame) -> None:
+    def _read(self, frame: Frame) -> None:
         job = self.job
         if not self._watched and frame["say"] not in ("done", "outcome"):
             self._watch_output()
@@ -167,22 +167,22 @@ class Attempt:
                 job.enter_phase(name, position, self._stamp(frame))
             case "ask":
                 if self._answers is not None:
-                    # It waits: what it has printed so far belongs to what it did so far.
+                    # The child waits now: its output so far belongs before this request.
                     self._take_output()
                     self._answers.ask({**frame, "at": self._stamp(frame)})
             case "done":
-                self._said = RETURNED_NOTHING
+                self._reported = RETURNED_NOTHING
             case "outcome":
-                self._said = outcome_from_json(frame)
+                self._reported = outcome_from_json(frame)
                 job.ended = self._stamp(frame)
             case other:
-                raise ValueError(f"a child said {other!r:.40}")
+                raise ValueError(f"a child sent {other!r:.40}")
 
     def _stamp(self, frame: Frame) -> int:
-        return stamps.told(frame.get("at"), self._begun)
+        return stamps.within(frame.get("at"), self._begun)
 
     def _guard(self) -> None:
-        """Look what the processes of the attempt use together, and end them when it is too much."""
+        """Measure what the processes of the attempt use together, and kill them when it is too much."""
         if not self._watched:
             self._watch_output()
         if self._fork is not None and self._fork.pid is not None:
@@ -191,11 +191,11 @@ class Attempt:
             if most is not None and len(below) >= most and (alive := len(processes.living(below))) >= most:
                 self.kill(Stop.PROCESSES, f"{alive + 1} processes, {most} are allowed")
             if self._rules.memory is not None:
-                self._help(self._weigh([self._fork.pid, *below], self._rules.memory))
+                self._help(self._check_memory([self._fork.pid, *below], self._rules.memory))
         self._later(_WATCH, self._guard)
 
-    async def _weigh(self, pids: list[int], most: int) -> None:
-        # What all share with the zygote is not theirs; a single process meets its own limit before this one.
+    async def _check_memory(self, pids: list[int], most: int) -> None:
+        # Memory shared with the zygote does not count; a single process reaches its own limit before this one.
         used = await asyncio.to_thread(processes.memory, pids) - self._zygote.memory
         if used > most:
             self.kill(Stop.MEMORY, f"{used} bytes were used, {most} are allowed")
@@ -207,7 +207,7 @@ class Attempt:
         return helper
 
     def _watch_output(self) -> None:
-        """Most attempts end at once and say nothing meanwhile: what they print is read when they have ended."""
+        """Read output as it comes. Most attempts end soon and send nothing before: their output is read at the end."""
         self._watched = True
         self._take_output()
         for output in self._outputs:
@@ -227,14 +227,14 @@ class Attempt:
         self._timers.append(asyncio.get_running_loop().call_later(seconds, call))
 
     async def _clean_up(self) -> None:
-        """Give the private folder back; what goes wrong with that does not change how the attempt ended."""
+        """Give the private folder back; an error there does not change the outcome of the attempt."""
         try:
             await self._environment.give_back(self._rules)
         except Exception:
             log.exception("the folder %s of job %s cannot be removed", self._rules.folder, self.held.job_id)
 
     def _conclude(self, exit: Exit) -> Outcome:
-        """One outcome of whatever has happened."""
+        """The one outcome of all that has happened."""
         usage = Usage(exit.code, exit.signal, exit.peak_memory, exit.cpu_seconds)
         if exit.untrusted:
             self._stop = Stop.UNTRUSTED
@@ -243,34 +243,34 @@ class Attempt:
         if exit.unforked is not None:
             log.error("no process could be made for job %s: %s", self.held.job_id, exit.unforked)
             return Outcome(Trigger.RELEASE, Cause.RELEASED)
-        if self._said is not None and self._said.cause is Cause.CANCELLED and self._stop is None:
-            # Nobody had asked it to stop: it raised that by itself.
-            self._said = replace(self._said, cause=Cause.RAISED)
-        if self._said is not None and self._counts(self._said):
-            return replace(self._with_limit(self._said), usage=usage)
-        if self._stop is None and self._half_said and exit.code == 0:
-            self._stop, self._detail = Stop.PROTOCOL, "its last words were no whole frame"
+        if self._reported is not None and self._reported.cause is Cause.CANCELLED and self._stop is None:
+            # It was not asked to stop: the handler has raised that itself.
+            self._reported = replace(self._reported, cause=Cause.RAISED)
+        if self._reported is not None and self._is_valid(self._reported):
+            return replace(self._with_limit(self._reported), usage=usage)
+        if self._stop is None and self._broke_off and exit.code == 0:
+            self._stop, self._detail = Stop.PROTOCOL, "its last frame is incomplete"
         if self._stop is not None:
             return self._stopped(exit, usage)
         return replace(_died(exit, self._last_error), usage=usage)
 
-    def _with_limit(self, said: Outcome) -> Outcome:
+    def _with_limit(self, reported: Outcome) -> Outcome:
         """A failed allocation with how much memory was allowed."""
         most = self._rules.memory
-        if said.cause is not Cause.OUT_OF_MEMORY or said.failure is None or most is None:
-            return said
-        text = f"{said.failure.message} {most} bytes are allowed."
-        return replace(said, failure=replace(said.failure, message=text))
+        if reported.cause is not Cause.OUT_OF_MEMORY or reported.failure is None or most is None:
+            return reported
+        text = f"{reported.failure.message} {most} bytes are allowed."
+        return replace(reported, failure=replace(reported.failure, message=text))
 
-    def _counts(self, said: Outcome) -> bool:
-        """Whether what the handler said is how the attempt ended, although it may have been asked to stop."""
+    def _is_valid(self, reported: Outcome) -> bool:
+        """Whether the handler's outcome is valid, although the attempt may have been asked to stop."""
         match self._stop:
             case None:
                 return True
             case Stop.CANCEL | Stop.PROTOCOL:
-                return said.cause is not Cause.CANCELLED
+                return reported.cause is not Cause.CANCELLED
             case Stop.SHUTDOWN:
-                return said.trigger is not Trigger.FAIL
+                return reported.trigger is not Trigger.FAIL
             case _:
                 return False
 
@@ -290,12 +290,12 @@ class Attempt:
             case Stop.PROCESSES:
                 return _failed(Cause.SIGNALLED, "TooManyProcesses", f"Too many processes: {self._detail}.", usage)
             case _:
-                text = f"The attempt broke the rules of its line to the worker: {self._detail}."
+                text = f"The attempt broke the protocol of its line to the worker: {self._detail}."
                 return _failed(Cause.SIGNALLED, "ProtocolError", text, usage)
 
 
 def _died(exit: Exit, last_error: str) -> Outcome:
-    """What the death of a process that sent no outcome means; `last_error` is the last line that it wrote to stderr."""
+    """The outcome of a process that ended without sending one; `last_error` is its last line on stderr."""
     if exit.signal is not None:
         name = _signal_name(exit.signal)
         if exit.signal == signal.SIGXCPU:
@@ -304,8 +304,8 @@ def _died(exit: Exit, last_error: str) -> Outcome:
             text = "Something killed the attempt (SIGKILL); when memory is short, that is the kernel."
             return _failed(Cause.SIGNALLED, "Killed", text)
         return _failed(Cause.SIGNALLED, "Signal", f"The attempt died of {name}.")
-    said = f" Its last line on stderr: {last_error[:_LONGEST_LINE]}" if last_error else ""
-    return _failed(Cause.EXITED, "Exit", f"The process ended with exit code {exit.code} and gave no result.{said}")
+    detail = f" Its last line on stderr: {last_error[:_LONGEST_LINE]}" if last_error else ""
+    return _failed(Cause.EXITED, "Exit", f"The process ended with exit code {exit.code} and gave no result.{detail}")
 
 
 def _failed(cause: Cause, kind: str, text: str, usage: Usage | None = None) -> Outcome:

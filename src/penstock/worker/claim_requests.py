@@ -64,26 +64,26 @@ class ClaimRequests:
         ask = partial(self._ask, worker, lanes, limit, limited, start=pool.ahead == 0)
         position = self._positions.setdefault(pool, ClaimPosition())
         begun = self._clock()
-        behind = position.start(begun)
+        start_after = position.start(begun)
         recent = None if self._recent is None else self._recent.setdefault(pool, RecentClaims())
-        if recent is not None and not behind and not keeps_slot and (near := recent.start(begun)):
+        if recent is not None and not start_after and not keeps_slot and (near := recent.start(begun)):
             claimed = await ask(near)
             if claimed:
                 recent.note(claimed)
                 return claimed, len(claimed) == limit
             begun = self._clock()
-        claimed = await ask(behind)
+        claimed = await ask(start_after)
         full = len(claimed) == limit
-        position.note(claimed, full=full, took=self._clock() - begun, from_front=not behind)
+        position.note(claimed, full=full, took=self._clock() - begun, from_front=not start_after)
         if recent is not None:
-            recent.note_front(claimed, full=full or bool(behind))
+            recent.note_front(claimed, full=full or bool(start_after))
         admits = False
         if limited:
             pool.note_limited(claimed)
             # The start of a job admits the next of its key.
             admits = any(each.concurrency_key is not None and each.lane in pool.limited for each in claimed)
         # Jobs from a later position say nothing about the front.
-        return claimed, full or bool(behind) or admits
+        return claimed, full or bool(start_after) or admits
 
     @property
     def owed(self) -> float:

@@ -1,4 +1,4 @@
-"""A job that this worker holds: what it was claimed with, and what may be done in its name."""
+"""A job that this worker has claimed, and the writes that its attempt makes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ log: logging.Logger = logger("penstock.jobs")
 _LONGEST_ERROR = 65_536
 _LONGEST_PROGRESS = 500
 _settlement: Callable[[tuple[Any, ...]], Settlement] = partial(tuple.__new__, Settlement)
-"""For the most common of all: its own way takes twice as long."""
+"""For the most common settlement: the constructor takes twice as long."""
 _SUCCEEDED = Status.SUCCEEDED
 _NO_RESULTS: Mapping[str, str] = {}
 
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class JobDependencies:
-    """What whatever a worker holds is served with."""
+    """What claimed jobs read and write through."""
 
     store: Store
     jobs: JobsPort
@@ -58,9 +58,9 @@ class JobDependencies:
 
 
 class ClaimedJob:
-    """One claimed job and its definition, with the store behind it.
+    """One claimed job with its definition.
 
-    Whatever an attempt says goes through here on its way to the store, and leaves the values of secret parameters here.
+    All records of an attempt pass through here on their way to the store, and lose the values of secret parameters.
     """
 
     __slots__ = (
@@ -80,13 +80,13 @@ class ClaimedJob:
     def __init__(
         self, claimed: Claimed, definition: Definition, worker: str, dependencies: JobDependencies, started: bool
     ) -> None:
-        """`started`: it is on record already that the attempt begins."""
+        """`started`: the start of the attempt is on record already."""
         self.claimed: Claimed = claimed
         self.definition: Definition = definition
         self.worker: str = worker
         self.phase: str | None = None
         self.ended: int | None = None
-        """The stamp of the moment at which the handler ended, where it said so."""
+        """When the handler ended, as a stamp, where it has reported that."""
         self.started: bool = started
         self.is_large: bool = len(claimed.params) > message_validation.LARGE
         """Whether the secrets should be found in a thread, see `find_secrets`."""
@@ -94,7 +94,7 @@ class ClaimedJob:
         self._secrets: Scrubber | None = None
         self._errands: Errands | None = None
         self._reached: tuple[float, str | None] = (0.0, None)
-        """What the present phase has said last: how far the job is in percent, and its message."""
+        """The last progress of the present phase: percent of the job, and message."""
 
     @property
     def held(self) -> Held:
@@ -110,7 +110,7 @@ class ClaimedJob:
 
     @property
     def secrets(self) -> Scrubber:
-        """Takes the values of secret parameters out of texts."""
+        """Removes the values of secret parameters from texts."""
         if self._secrets is None:
             self._secrets = self._dependencies.secrets.scrubber(self.definition, self.claimed.params)
         return self._secrets
@@ -142,16 +142,16 @@ class ClaimedJob:
             shown = None if details is None else self.secrets.clean_json(details)
             return LogLine(level, self._text(text), at, self._name(phase), shown, duration)
 
-        self._dependencies.recorder.log(self.held, _apart(line, len(text) + len(details or "")))
+        self._dependencies.recorder.log(self.held, _maybe_in_thread(line, len(text) + len(details or "")))
 
     def event(self, kind: str, data: str | None) -> None:
-        if not self._dependencies.recorder.may_tell(self.held, len(data or "")):
+        if not self._dependencies.recorder.may_emit(self.held, len(data or "")):
             return
 
         def event() -> tuple[str, str | None]:
             return self.secrets.clean(kind), None if data is None else self.secrets.clean_json(data)
 
-        self._dependencies.recorder.event(self.held, _apart(event, len(data or "")))
+        self._dependencies.recorder.event(self.held, _maybe_in_thread(event, len(data or "")))
 
     def without_secrets(self, outcome: Outcome) -> Outcome:
         """An outcome as it may be kept: its result, its error, its review."""
@@ -182,12 +182,12 @@ class ClaimedJob:
         return self.without_secrets(outcome)
 
     async def task(self) -> Task:
-        """What the handler has to know; for jobs that ran before, with what is left of that."""
+        """The task for the handler; with results and review when the job has run before."""
         await self.find_secrets()
         return self.first_task() if self.claimed.fence == 1 else self.first_task(*await self._earlier())
 
     def first_task(self, results: Mapping[str, str] = _NO_RESULTS, review: dict[str, Any] | None = None) -> Task:
-        """The same for a job that has not run before."""
+        """The task of a job that has not run before."""
         claimed, definition = self.claimed, self.definition
         traceparent, tracestate = split_trace(claimed.traceparent)
         return Task(
@@ -210,8 +210,8 @@ class ClaimedJob:
             log_level=None if definition.log_level == "info" else definition.log_level,
         )
 
-    async def do(self, ask: Frame) -> Any:
-        """Carry out what the handler asks for."""
+    async def answer(self, ask: Frame) -> Any:
+        """Carry out a request of the handler."""
         match ask["ask"]:
             case "phase":
                 stamp = ask.get("at")
@@ -227,7 +227,7 @@ class ClaimedJob:
         self._reached = self._share(position), None
 
     def leave_phase(self, outcome: Outcome) -> None:
-        """An attempt has ended: the phase that it failed in says so."""
+        """Record the phase in which the attempt has failed."""
         names = self.definition.phases
         if outcome.trigger is Trigger.FAIL and outcome.failure is not None and len(names) > 1 and self.phase in names:
             position = names.index(self.phase)
@@ -244,7 +244,7 @@ class ClaimedJob:
             )
 
     async def keep_phase(self, name: str, position: int, result: str, stamp: int | None = None) -> str:
-        """Keep the result of a phase; what later phases are given is what was kept."""
+        """Keep the result of a phase; later phases get the kept result."""
         stamp = stamps.now() if stamp is None else stamp
         clean = self.secrets.clean_result
         kept = clean(result) if len(result) <= message_validation.LARGE else await asyncio.to_thread(clean, result)
@@ -263,7 +263,7 @@ class ClaimedJob:
         return min(100.0, max(0.0, 100 * done / len(self.definition.phases)))
 
     async def start(self) -> None:
-        """Record that the attempt begins, if the claim did not; `LeaseLost` when it may not any more."""
+        """Record the start of the attempt, unless the claim did; `LeaseLost` when the job is not ours any more."""
         if not self.started:
             refused = await self._dependencies.store.arun(self._dependencies.jobs.start([self.held]))
             if refused:
@@ -271,7 +271,7 @@ class ClaimedJob:
             self.started = True
 
     def settlement(self, outcome: Outcome, random: float) -> Settlement:
-        """What the outcome means for the job."""
+        """The settlement that an outcome leads to."""
         claimed = self.claimed
         if outcome is RETURNED_NOTHING or outcome.trigger is Trigger.SUCCEED:
             lone = claimed.concurrency_key is None and not self.definition.hooks
@@ -280,7 +280,7 @@ class ClaimedJob:
             standing = Standing(claimed.attempt, claimed.max_attempts, claimed.lost)
             settlement = decide(claimed.job_id, claimed.fence, outcome, standing, self.definition.backoff, random)
         if log.isEnabledFor(logging.INFO):
-            self._tell(settlement)
+            self._log_ending(settlement)
         return settlement
 
     @property
@@ -289,7 +289,7 @@ class ClaimedJob:
         return None if claimed.reference_type is None else (claimed.reference_type, claimed.reference_id or "")
 
     async def _earlier(self) -> tuple[dict[str, str], dict[str, Any] | None]:
-        """Results of phases, and the last decision about a review with the phase that had asked for it."""
+        """The results of phases, and the last decision about a review with the phase that had asked for it."""
         job_id = self.claimed.job_id
         reviews = [
             each
@@ -315,7 +315,7 @@ class ClaimedJob:
             "phase": asked[-1] if asked else None,
         }
 
-    def _tell(self, settlement: Settlement) -> None:
+    def _log_ending(self, settlement: Settlement) -> None:
         """Log how the attempt ended; an error only by its kind, for its text may hold parameters."""
         claimed, outcome = self.claimed, settlement.outcome
         kind = "" if outcome.failure is None else f" ({outcome.failure.type})"
@@ -326,7 +326,7 @@ class ClaimedJob:
         )  # fmt: skip
 
     def _text(self, text: object, longest: int = message_validation.LONGEST_LINE) -> str:
-        """A text that may be kept; secrets go first, so that no cut leaves a part of one."""
+        """A text that may be kept; secrets are removed before it is cut, so that no part of one is left."""
         return message_validation.text(
             self.secrets.clean(message_validation.text(text, message_validation.MOST_READ)), longest
         )
@@ -336,7 +336,7 @@ class ClaimedJob:
 
 
 def is_long(outcome: Outcome) -> bool:
-    """Whether an outcome has more text than should be searched for secrets while others wait."""
+    """Whether an outcome has too much text to be searched for secrets in the loop."""
     failure = outcome.failure
     said = () if failure is None else (failure.type, failure.message, failure.traceback)
     return (
@@ -344,8 +344,8 @@ def is_long(outcome: Outcome) -> bool:
     )
 
 
-def _apart(clean: Callable[[], T], size: int) -> T | asyncio.Future[T]:
-    """What a call gives, or will give when it takes long and others would have to wait for it."""
+def _maybe_in_thread(clean: Callable[[], T], size: int) -> T | asyncio.Future[T]:
+    """The result of a call; a future of it when the call takes long and would hold up the loop."""
     if size <= message_validation.LARGE:
         return clean()
     try:

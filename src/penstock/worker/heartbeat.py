@@ -22,17 +22,17 @@ from penstock.worker.loop_progress import LoopProgress
 _SHORTEST_PAUSE = 0.25
 _POLLS = 20
 _SHORTEST_PATIENCE = 6.0
-"""A busy machine may keep a loop from running for some seconds: with a very short lease that costs none."""
+"""A busy machine may keep a loop from running for some seconds: that must not end a very short lease."""
 _SHORTEST_GRACE = 2.0
 _LAST_WORDS_SECONDS = 1.0
 EXIT_UNTRUSTED = 75
-"""The exit status of a worker that had to end: nothing else ends its inline jobs, or its loop is blocked."""
+"""The exit status of a worker that lost its lease while inline jobs ran, or while its loop was blocked."""
 
 log: logging.Logger = logging.getLogger("penstock.worker")
 
 
 class Heartbeat(threading.Thread):
-    """Beats until it is stopped or the lease is gone."""
+    """Sends heartbeats until it is stopped or the lease is lost."""
 
     def __init__(
         self,
@@ -65,21 +65,21 @@ class Heartbeat(threading.Thread):
         self.beats: int = 0
 
     def poke(self) -> None:
-        """Beat soon: there may be something to learn."""
+        """Send a heartbeat soon."""
         self._poked.set()
 
     def stop(self) -> None:
         self._closed.set()
-        self._cease()
+        self._stop_threads()
 
     def end(self, why: str) -> None:
-        """The lease is lost: say so, once; where nothing else would end what runs, end the process."""
+        """Report once that the lease is lost; end the process where inline jobs could not be ended otherwise."""
         with self._ending:
             if self._stopped.is_set():
                 return
             if self._unkillable():
                 self._exit(f"{why}; jobs run inside of this process")
-            self._cease()
+            self._stop_threads()
         self._distrusted(why)
 
     def run(self) -> None:
@@ -91,15 +91,15 @@ class Heartbeat(threading.Thread):
             if why is not None:
                 self.end(why)
                 return
-            # Pokes are answered, but not in a stampede; and a store that does not answer is not asked all the time. A
-            # slow one is asked again immediately: the lease has to outlast two answers.
+            # Pokes are limited in number, and a store that does not answer is asked only now and then. A slow store is
+            # asked again immediately: the lease has to outlast two answers.
             took = boot_time() - begun if self._answered else 0.0
             self._stopped.wait(max(0.0, _SHORTEST_PAUSE - took))
             if self._answered:
                 self._poked.wait(max(0.0, self._settings.heartbeat - max(took, _SHORTEST_PAUSE)))
 
     def _once(self) -> str | None:
-        """Beat; why the lease is lost, if it is."""
+        """Send a heartbeat; the reason if the lease is lost."""
         begun = boot_time()
         blocked = begun - self._progress.at
         if blocked >= self._patience / 2:
@@ -135,10 +135,10 @@ class Heartbeat(threading.Thread):
                     else "no heartbeat was answered in time"
                 )
         if not self._closed.is_set():
-            self._see_that_the_loop_runs()
+            self._end_blocked_process()
 
-    def _see_that_the_loop_runs(self) -> None:
-        """The loop has to act on the loss of the lease: where it is blocked, end the process if it is the worker's."""
+    def _end_blocked_process(self) -> None:
+        """End the worker's own process if its loop is blocked and does not act on the loss of the lease."""
         lost_at, grace = boot_time(), max(_SHORTEST_GRACE, self._settings.margin)
         # Counted, because a process that was stopped and continued finds the time over before its loop has run.
         for _ in range(_POLLS):
@@ -149,7 +149,7 @@ class Heartbeat(threading.Thread):
         self._progress.report(logging.CRITICAL, "the lease is lost and the event loop of this process is blocked")
 
     def _warn(self, seconds: float) -> None:
-        """Say once for each time that the loop is blocked."""
+        """Log once for each time that the loop is blocked."""
         if self._warned_at != self._progress.at:
             self._warned_at = self._progress.at
             self._progress.report(logging.WARNING, f"the event loop has not run for {seconds:.1f} s")
@@ -162,7 +162,7 @@ class Heartbeat(threading.Thread):
         last.join(_LAST_WORDS_SECONDS)
         os._exit(EXIT_UNTRUSTED)
 
-    def _cease(self) -> None:
+    def _stop_threads(self) -> None:
         self._stopped.set()
         self._poked.set()
 

@@ -1,4 +1,4 @@
-"""Hooks: after the state is saved, in a fresh fork, at most once, and whatever they do changes nothing."""
+"""Hooks: called after the state is saved, in a fresh fork, at most once; their failure changes nothing."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ BY_EVENT: Mapping[str, tuple[str, ...]] = {
     kinds.DELETED: ("on_delete",),
 }
 _IDLE = 5.0
-_AT_ONCE = 32
-"""Hooks that are called at the same time: each has a process, and descriptors in the worker."""
+_MOST_RUNNING = 32
+"""How many hooks run at the same time: each has a process, and descriptors in the worker."""
 
 
 class Hooks:
@@ -63,7 +63,7 @@ class Hooks:
         self._timeout = timeout
         self._in_force = in_force
         self._running: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._room = asyncio.Semaphore(_MOST_RUNNING)
         self.lanes: dict[int, Definition] = {}
         """The definitions with hooks that this worker has loaded."""
         self.errors: int = 0
@@ -73,23 +73,23 @@ class Hooks:
     async def tick(self) -> float:
         if not self.lanes or not self._zygote().alive:
             return _IDLE
-        while len(self._running) >= _AT_ONCE:
-            # What was taken and not called would be lost with this worker: the others wait in the store.
+        while len(self._running) >= _MOST_RUNNING:
+            # A hook that was taken and not called is lost with this worker, so the others wait in the store.
             await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
-        calls = await self._store.arun(self._jobs.take_hooks(list(self.lanes), _AT_ONCE))
+        calls = await self._store.arun(self._jobs.take_hooks(list(self.lanes), _MOST_RUNNING))
         found = await self._store.arun(self._admin.get([call.job_id for call in calls])) if calls else []
         jobs = {job.id: job for job in found}
         for call in calls:
             try:
                 self._call_all(call, jobs.get(call.job_id))
             except Exception as error:
-                # They are taken: what is wrong with one must not cost the others.
+                # They are taken already: a fault of one must not cost the others.
                 self.errors += 1
                 self.last_error = f"job {call.job_id}, {call.kind}: {error}"
                 log.exception(
                     "hooks of job %s for %s could not be called", call.job_id, call.kind, extra=about(call.job_id)
                 )
-        return 0.0 if len(calls) == _AT_ONCE else _IDLE
+        return 0.0 if len(calls) == _MOST_RUNNING else _IDLE
 
     def _call_all(self, call: HookCall, job: Job | None) -> None:
         definition = self._in_force(call.lane, self.lanes[call.lane])
@@ -137,7 +137,7 @@ class Hooks:
             log.exception("%s could not be called", what)
             return
 
-        def hear(frame: Frame) -> None:
+        def read(frame: Frame) -> None:
             nonlocal problem
             if frame["say"] == "log":
                 log.info(
@@ -159,7 +159,7 @@ class Hooks:
 
         errands = self._errands.of(asker_of(task, definition))
         answers = ChildRequests(fork.line, partial(run_errand, errands), lambda _: zygote.kill(fork), what)
-        reader = FrameReader(fork.line, hear, lambda _: zygote.kill(fork))
+        reader = FrameReader(fork.line, read, lambda _: zygote.kill(fork))
         printed = partial(log.info, "%s: %s", what)
         outputs = [Output(each, printed, secrets) for each in (fork.output, fork.errors)]
         for output in outputs:

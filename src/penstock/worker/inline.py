@@ -1,4 +1,4 @@
-"""An attempt inside of the worker's own loop: fast, for trusted coroutines. What kills it is the end of the worker."""
+"""An attempt inside the worker's own loop: fast, for trusted coroutines. Only the end of the worker can kill it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from penstock.worker.loaded_code import LoadedCode
 RECORDS = JobRecords()
 
 
-def take_records() -> None:
-    """From now on what inline attempts log is kept with them, and only then seen by others, without secrets."""
+def keep_records() -> None:
+    """Keep what inline attempts log with their jobs; other handlers then get it without secrets."""
     root = logging.getLogger()
     if RECORDS not in root.handlers:
         root.handlers.insert(0, RECORDS)
@@ -35,9 +35,9 @@ def take_records() -> None:
 class InlineAttempt(Inline):
     """Runs one coroutine handler in the loop, as a part of the task that calls it."""
 
-    # What most attempts never need is set in those that do.
+    # Most attempts never need these; those that do set them.
     _begun: Outcome | Awaitable[Any] | None = None
-    """What came of its first step, when that was taken: how it ended, or what is to be awaited."""
+    """The result of its first step, when that was taken: its outcome, or what is to be awaited."""
     _stop: Stop | None = None
     _work: asyncio.Task[None] | None = None
     _waits = False
@@ -80,7 +80,7 @@ class InlineAttempt(Inline):
         return self.job.secrets
 
     def step(self) -> Outcome | None:
-        """Begin an attempt that is plain: what came of it, when there was nothing to wait for; else `run` goes on."""
+        """Begin a plain attempt; its outcome if it never had to wait, else None, and `run` continues it."""
         here = self.task
         self._begun = outcome = handler_run.step_plain(self._handle, self.job.claimed.params, self._context)
         if not isinstance(outcome, Outcome) or here is None or here.cancelling():
@@ -93,11 +93,11 @@ class InlineAttempt(Inline):
         try:
             return self.job.without_secrets(outcome)
         except Exception:
-            # The same happens to `run`, where it is told.
+            # The same happens in `run`, which reports it.
             return None
 
     async def run(self) -> Outcome:
-        """Run the attempt to its end; what came of it."""
+        """Run the attempt to its end and return its outcome."""
         job, handle = self.job, self._handle
         task = None
         if self._begun is None and not handler_run.is_plain(handle, job.claimed.fence):
@@ -125,19 +125,19 @@ class InlineAttempt(Inline):
             if self._timed is not None:
                 self._loaded.timeouts.end(self, self._timed)
             while here is not None and here.cancelling():
-                # Meant for the handler: what comes after it goes on.
+                # The cancellation was meant for the handler, not for the code after it.
                 with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.sleep(0)
                 here.uncancel()
         if self._stop is None and outcome.cause is Cause.CANCELLED:
-            # Not in answer to a request: the handler has raised that for reasons of its own.
+            # Nothing had asked it to stop: the handler has raised that itself.
             outcome = replace(outcome, cause=Cause.RAISED)
         if self._stop is None or (outcome.cause is not Cause.CANCELLED and self._stop is not Stop.TIMEOUT):
             return await job.cleaned(outcome)
         return self._stopped()
 
     def _context(self, task: Task | None = None) -> AttemptContext:
-        """What the handler is given, when it takes one."""
+        """The context for a handler that takes one."""
         loaded, steps = self._loaded, self._handle.steps
         if loaded.inline is None:
             raise RuntimeError("inline definitions were loaded without an application")
@@ -147,7 +147,7 @@ class InlineAttempt(Inline):
         return self._ctx
 
     def wait(self) -> None:
-        """It has to wait for something: only now it can come to the end of its time."""
+        """The attempt has to wait for something: its timeout begins to matter."""
         self._waits = True
         if self._work is not None:
             self._begin_time()
@@ -161,7 +161,7 @@ class InlineAttempt(Inline):
         self.stop(Stop.TIMEOUT, self.job.definition.cancel_grace / 1e6)
 
     def stop(self, why: Stop, grace: float) -> None:
-        """Cancel the task; one that does not listen goes on, and only the worker's end ends it."""
+        """Cancel the task; only the end of the worker ends one that ignores it."""
         if self._stop is None:
             self._stop = why
             if self._ctx is not None:
@@ -170,7 +170,7 @@ class InlineAttempt(Inline):
                 self._work.cancel()
 
     def kill(self, why: Stop, detail: str = "") -> None:
-        """All that can be done is to ask once more."""
+        """Cancel the task once more; nothing else is possible."""
         if self._stop is None:
             self.stop(why, 0)
         elif self._work is not None:
@@ -190,7 +190,7 @@ class InlineAttempt(Inline):
 
 
 class DirectReporter:
-    """Keeps what an inline attempt says."""
+    """Records the progress, logs, events and phases of an inline attempt."""
 
     def __init__(self, job: ClaimedJob) -> None:
         self._holding = job

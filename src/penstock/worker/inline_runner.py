@@ -1,9 +1,9 @@
-"""Inline attempts take turns in one task for as long as none of them has to wait.
+"""Runs inline attempts one after the other in one task, for as long as none of them has to wait.
 
-A task and a context of its own for each would cost more than most of them do. So one task runs what waits for a slot,
-one after the other, each by a plain call. The first attempt that has to wait keeps the task for itself, and the others
-go on in a new one; so they do when an attempt leaves context variables changed behind it, or after a while, for the
-loop to do other things.
+A task and a context for each attempt would cost more than most attempts do. So one task runs the jobs that have a slot,
+each by a plain call. The first attempt that has to wait keeps the task, and the others continue in a new one. A new
+task also begins after an attempt that has changed context variables, and after a while, so that the loop can do other
+work.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from penstock.worker.recorder import Recorder
 from penstock.worker.settler import Ending, Settler
 
 _SLICE = 0.005
-"""So long one task runs attempts before the loop gets its run."""
+"""Seconds for which one task runs attempts before the loop does other work."""
 
 _SUCCEED = Trigger.SUCCEED
-"""To look it up takes longer than to compare with it."""
+"""Looking it up takes longer than comparing with it."""
 
 _MOST_AT_ONCE = 64
-"""So many tasks are begun together where attempts do wait."""
+"""How many tasks are begun together where attempts do wait."""
 
 
 class InlineRunner:
@@ -49,7 +49,7 @@ class InlineRunner:
         freed: Callable[[], None],
         trusted_until: Callable[[], float],
     ) -> None:
-        """`finish` runs an attempt that has to wait and hands in how it ended; `freed`: there may be free slots.
+        """`finish` runs an attempt that has to wait to its ending; `freed` is called when there may be free slots.
         Nothing begins after `trusted_until`, by the boot clock."""
         self._pool = pool
         self._tasks = tasks
@@ -60,7 +60,7 @@ class InlineRunner:
         self._freed = freed
         self._trusted_until = trusted_until
         self._clean = copy_context()
-        """Whoever calls may have another by then."""
+        """The context for new tasks: the context of a caller may be another."""
         self._present: InlineAttempt | None = None
         """The attempt whose first step runs now."""
         self._open: set[_Run] = set()
@@ -77,9 +77,9 @@ class InlineRunner:
         return self._present or next((each for each in others if each.task is not None and each.task is task), None)
 
     def start_waiting(self) -> None:
-        """Have what waits run, as far as there are slots."""
+        """Start tasks for the jobs that wait and have a slot."""
         if boot_time() >= self._trusted_until():
-            # Who gave the lease up gives back what waits.
+            # Giving up the lease returns the jobs that wait.
             return
         for _ in range(min(self._at_once, self._pool.startable) - self._begun):
             self._begun += 1
@@ -87,7 +87,7 @@ class InlineRunner:
 
     async def _run(self) -> None:
         task, run = asyncio.current_task(), _Run(self._trusted_until())
-        asyncio.get_running_loop().call_soon(self._look, run)
+        asyncio.get_running_loop().call_soon(self._after_first_step, run)
         self._open.add(run)
         self._begun -= 1
         loaded = self._loaded()
@@ -102,7 +102,7 @@ class InlineRunner:
                 if job.claimed.lane in plain and (ending := self._ending(attempt)) is not None:
                     ended.append(ending)
                 else:
-                    # Only now anything else runs beside it.
+                    # Only from now on other attempts run next to it.
                     pool.running.add(job)
                     self._present = None
                     ended = self._hand_in(ended)
@@ -110,7 +110,7 @@ class InlineRunner:
                     self._freed()
                     await self._finish(attempt)
                 self._present = None
-                if run.has_waited or not _is_as_it_was(before):
+                if run.has_waited or not _is_unchanged(before):
                     break
         finally:
             self._present = None
@@ -128,18 +128,18 @@ class InlineRunner:
         outcome = attempt.step()
         if outcome is None or outcome.trigger is not _SUCCEED:
             return None
-        if self._recorder.busy and self._recorder.owes(job.held):
+        if self._recorder.busy and self._recorder.has_unwritten(job.held):
             return None
         return job.worker, job.settlement(outcome, 0.0), job
 
     def _hand_in(self, ended: list[Ending]) -> list[Ending]:
-        """Have these endings written; those that come next."""
+        """Hand endings to the settler; an empty list for the next ones."""
         if ended:
             self._settler.add(*ended)
         return []
 
-    def _look(self, run: _Run) -> None:
-        """The first step of a task is over: with its end, or because an attempt has to wait."""
+    def _after_first_step(self, run: _Run) -> None:
+        """The first step of a task is over: it has ended, or its attempt has to wait."""
         if run.attempt is None:
             self._at_once = 1
         else:
@@ -160,10 +160,10 @@ class _Run:
         self.has_waited = False
 
 
-def _is_as_it_was(before: Context) -> bool:
-    """Whether no context variable has another value than before the last attempt."""
+def _is_unchanged(before: Context) -> bool:
+    """Whether all context variables have the values from before the last attempt."""
     try:
         return copy_context() == before
     except Exception:
-        # Values that cannot be compared are others.
+        # Values that cannot be compared count as changed.
         return False

@@ -1,4 +1,4 @@
-"""Where and as whom jobs run: their folders, their user, what they see of the environment."""
+"""The environment of jobs: their folders, their user, and the variables that they see."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class JobEnvironment:
 
     def __init__(self, settings: WorkerSettings, definitions: Iterable[Definition]) -> None:
         self.limits: DefaultLimits = DefaultLimits()
-        """What holds for definitions that say nothing."""
+        """The limits of definitions that set none."""
         self.secrets: DeclaredSecrets = DeclaredSecrets(settings.secrets, settings.environment)
-        """What must not be seen of parameters and of the environment."""
+        """The secrets in parameters and in the environment."""
         self._settings = settings
         self._user = _user(settings, definitions)
         self._folder = WorkerFolder(settings.folder)
@@ -46,11 +46,11 @@ class JobEnvironment:
         self._folder.close()
 
     def admit(self, definitions: Iterable[Definition]) -> None:
-        """Raise when code that is loaded later would run as root, and nobody has allowed that."""
+        """Raise when reloaded code would run as root without permission."""
         _user(self._settings, definitions)
 
     def rules(self, definition: Definition, job_id: str, more: Mapping[str, str] | None = None) -> Rules:
-        """What a child may use that runs this definition; its folder is to be given back."""
+        """The rules for a child that runs this definition; its folder must be given back."""
         user, group = self._user
         folder = self._private_folder()
         own = {"HOME": folder, "TMPDIR": folder, "PENSTOCK_JOB_ID": job_id}
@@ -74,10 +74,10 @@ class JobEnvironment:
         return self.rules(job.definition, claimed.job_id, numbers)
 
     async def give_back(self, rules: Rules) -> None:
-        """Take a child's folder back: an empty one serves again, any other is removed with all that is in it."""
+        """Take a child's folder back: an empty one is used again, any other is removed with its contents."""
         folder = rules.folder
         try:
-            # Whatever is done to a folder or put into it changes this time, and nobody can set it back.
+            # Any change of a folder or of its entries changes this time, and no program can reset it.
             untouched = os.lstat(folder).st_ctime_ns == self._stamps[folder]
             if untouched or not os.listdir(folder):
                 self._spare.append(folder)
@@ -88,7 +88,7 @@ class JobEnvironment:
         await asyncio.to_thread(_remove, folder)
 
     def _private_folder(self) -> str:
-        """A folder of nobody else's, empty. Making and removing one for each job would cost more than its process."""
+        """An empty folder for one child. Making and removing one for each job would cost more than its process."""
         while self._spare:
             folder = self._spare.pop()
             with contextlib.suppress(OSError):
@@ -102,7 +102,7 @@ class JobEnvironment:
         try:
             folder = self._new_folder()
         except FileNotFoundError:
-            # Whoever tidies up among temporary files has removed the folder that holds them all.
+            # A cleanup of temporary files has removed the folder that holds them all.
             self._folder.open()
             folder = self._new_folder()
         user, group = self._user
@@ -112,13 +112,13 @@ class JobEnvironment:
         return folder
 
     def _new_folder(self) -> str:
-        # No name that a job of the worker's own user could take before.
+        # A name that a job of the worker's own user cannot guess and take.
         folder = os.path.join(self._folder.path, os.urandom(8).hex())
         os.mkdir(folder, _PRIVATE)
         return folder
 
     def _visible(self, definition: Definition) -> dict[str, str]:
-        """What jobs of a definition see of the worker's environment."""
+        """The variables of the worker's environment that jobs of a definition see."""
         names = definition.visible
         if names not in self._seen:
             self._seen[names] = allowed_environment((*self._settings.environment, *names), os.environ)
@@ -130,7 +130,7 @@ def _first(limit: int | None, otherwise: int | None) -> int | None:
 
 
 def _remove(folder: str) -> None:
-    """Remove the folder of a job; what cannot be removed stays, and the log names it."""
+    """Remove the folder of a job; log what cannot be removed."""
     try:
         remove_tree(folder)
     except OSError as error:
@@ -138,7 +138,7 @@ def _remove(folder: str) -> None:
 
 
 def _user(settings: WorkerSettings, definitions: Iterable[Definition]) -> tuple[int | None, int | None]:
-    """The user and group of jobs; root only when that was said in so many words."""
+    """The user and group of jobs; root only with explicit permission."""
     if settings.user is not None:
         try:
             found = pwd.getpwuid(int(settings.user)) if settings.user.isdigit() else pwd.getpwnam(settings.user)
@@ -152,7 +152,7 @@ def _user(settings: WorkerSettings, definitions: Iterable[Definition]) -> tuple[
             "This worker runs as root, and so would its jobs.",
             hint=Hint(
                 'Name a user for them: user="nobody"; or allow it: allow_root=True.',
-                cli="Name a user for them (--user nobody), or say --allow-root.",
+                cli="Name a user for them (--user nobody), or allow it (--allow-root).",
                 http="The operator of this server has to name a user for jobs, or to allow root.",
             ),
         )

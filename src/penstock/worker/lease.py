@@ -1,4 +1,4 @@
-"""A worker's right to its jobs: begun by registration, kept by heartbeats, gone when they are not answered."""
+"""A worker's right to its jobs: begun by registration, kept by heartbeats, lost when they are not answered."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from penstock.worker.inline import InlineAttempt
 from penstock.worker.loop_progress import LoopProgress
 
 _SETTLED_IN = 2.0
-"""So long a worker's own heartbeats must have been answered before it takes others for dead."""
+"""Seconds for which a worker's own heartbeats must have been answered before it takes other workers for dead."""
 _AFTER_OUTAGE = 15.0
-"""So long after a heartbeat has failed the others may not have found their way back to the store either."""
-_HEARD = 0.6
+"""Seconds after a failed heartbeat in which other workers may not have reconnected to the store either."""
+_RECENT = 0.6
 """A heartbeat that began this part of a lease ago is recent enough: where statements are slow, none is more recent."""
 
 _CONNECTED_IN = 20.0
-"""So long a worker tries to connect before it registers. Each try ends with the patience of its heartbeats."""
+"""Seconds for which a worker tries to connect before it registers. Each try lasts as long as a heartbeat may."""
 _REPORT_EVERY = 10.0
 _STAMPS = 4
 """How often the loop proves that it runs between two heartbeats."""
@@ -59,7 +59,7 @@ class Lease:
         self.worker_id: str = ""
         self.beats: int = 0
         self._store = store
-        # Heartbeats must not wait for a connection that others hold.
+        # Heartbeats must not wait for a connection that is in use.
         self._own = store.reserve(settings.lease / _WAITS[store.dialect])
         self._extended = False
         self._jobs = jobs
@@ -86,14 +86,14 @@ class Lease:
 
     @property
     def settled_in(self) -> bool:
-        """Whether this worker has been in touch with the store for long enough to call others dead."""
+        """Whether this worker has been in touch with the store for long enough to take others for dead."""
         now = processes.boot_time()
-        heard = self.trusted_until - self._settings.lease + self._settings.margin
+        answered_at = self.trusted_until - self._settings.lease + self._settings.margin
         return (
             bool(self.worker_id)
             and self.beats > 0
             and now - self._begun >= _SETTLED_IN
-            and now - heard <= max(2 * self._settings.heartbeat, _HEARD * self._settings.lease)
+            and now - answered_at <= max(2 * self._settings.heartbeat, _RECENT * self._settings.lease)
             and now - self._failed >= _AFTER_OUTAGE
         )
 
@@ -102,7 +102,7 @@ class Lease:
         return 0.0 if self._readtbeat is None else self._readtbeat.trusted_until
 
     async def begin(self, worker: WorkerInfo) -> None:
-        """Register a worker under a new id and keep its lease from now on."""
+        """Register a worker under a new id and keep its lease."""
         await self._connect()
         begun = processes.boot_time()
         length = round(self._settings.lease * 1e6)
@@ -119,7 +119,7 @@ class Lease:
             self._progress.start()
 
         def trusted(until: float, answer: HeartbeatAnswer) -> None:
-            # In the heartbeat's thread: the zygote must hear of it even while the loop is blocked.
+            # In the heartbeat's thread: the zygote must get it even while the loop is blocked.
             self._trust(until)
             _call_in_loop(loop, self._read, worker.id, answer)
 
@@ -136,7 +136,7 @@ class Lease:
         self._readtbeat.start()
 
     async def _connect(self) -> None:
-        """Open the connection of the heartbeats: where statements are slow, a lease may end before that is done."""
+        """Open the connection of the heartbeats first: where that is slow, a lease might end before it is open."""
         end = processes.boot_time() + _CONNECTED_IN
         while True:
             try:
@@ -147,12 +147,12 @@ class Lease:
                     raise
 
     def lose(self, why: str) -> None:
-        """The store does not know this lease any more."""
+        """End the lease, because the store does not know it any more."""
         if self._readtbeat is not None:
             self._readtbeat.end(why)
 
     def give_up(self) -> None:
-        """Hold no lease any more."""
+        """Have no lease until the next registration."""
         self.worker_id = ""
 
     def check_schema(self) -> None:
@@ -161,25 +161,25 @@ class Lease:
             raise self._newer
 
     def excused(self) -> contextlib.AbstractContextManager[None]:
-        """Keep the lease although the loop is blocked: it loads code, which its zygote has loaded in bounded time."""
+        """Keep the lease while the loop is blocked by loading code, which its zygote has loaded in bounded time."""
         return contextlib.nullcontext() if self._progress is None else self._progress.excused(LOAD_SECONDS)
 
     def end_own_process(self) -> None:
-        """End the process, where it is the worker's own: nothing else ends inline jobs that do not stop."""
+        """End the process, where it is the worker's own: inline jobs that do not stop end only with it."""
         if self._settings.own_process:
             os._exit(EXIT_UNTRUSTED)
 
     def announce(self, lanes: tuple[int, ...]) -> None:
-        """Let the store know with every heartbeat that the worker serves these lanes now, and soon how duties go."""
+        """Send these lanes with every heartbeat, and the duties with the next one."""
         self._lanes, self._reports_now = lanes, True
         self.poke()
 
     def announce_slots(self, slots: int) -> None:
-        """Let the store know from the next heartbeat on how many slots the worker has now."""
+        """Send this number of slots with every heartbeat."""
         self._slots = slots
 
     def poke(self) -> None:
-        """Beat soon: there may be something to learn, such as a cancel."""
+        """Send a heartbeat soon: its answer may have news, such as a cancel."""
         if self._readtbeat is not None:
             self._readtbeat.poke()
 
@@ -193,7 +193,7 @@ class Lease:
             await asyncio.to_thread(self._own.close)
 
     def _beat(self, worker: str, seconds: float) -> HeartbeatAnswer:
-        """In the heartbeat's thread: extend the lease to `seconds` from now; now and then report the duties."""
+        """In the heartbeat's thread: extend the lease to `seconds` from now; from time to time report the duties."""
         due = self.beats > 0 and (self._reports_now or processes.boot_time() - self._reported >= _REPORT_EVERY)
         self._reports_now = False
         duties, figures = (self._duties(), self._figures()) if due else (None, None)
@@ -238,5 +238,5 @@ class Lease:
 
 
 def _call_in_loop(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *given: Any) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+    with contextlib.suppress(RuntimeError):  # the loop is closed already
         loop.call_soon_threadsafe(call, *given)

@@ -1,4 +1,4 @@
-"""What operators have said and a worker must look at: limits of definitions and the configuration of all workers."""
+"""The settings that operators change while a worker runs: limits of definitions, configuration of workers."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from penstock.domain.worker_config import SETTING, WorkerConfig, from_text
 from penstock.runtime.service import log
 
 _PLAIN = Definition(key="plain")
-"""What a definition has that says nothing."""
+"""A definition with all defaults."""
 
 
 class LiveConfig:
-    """The last that was read; `version` is that of the heartbeat which told of it."""
+    """The last values read; `version` is the one that a heartbeat has announced."""
 
     def __init__(self, store: Store, admin: AdminPort, own: WorkerSettings, changed: Callable[[], None]) -> None:
         self.version: int = -1
         self.limited: set[int] = set()
-        """The lanes with a limit that a claim must look at."""
+        """The lanes with a limit that a claim must check."""
         self.config: WorkerConfig = WorkerConfig()
         self.settings: WorkerSettings = own
-        """The worker's own settings, with what the configuration says instead."""
+        """The worker's own settings, with the configured values in their place."""
         self.custom: Mapping[str, Any] = {}
         self.overridden: bool = False
-        """Whether the last look has found other overrides: what was claimed before it has the old ones."""
+        """Whether the last read found other overrides: jobs that were claimed before have the old ones."""
         self._overrides: Mapping[int, Mapping[str, object]] = {}
         self._store = store
         self._admin = admin
@@ -40,8 +40,8 @@ class LiveConfig:
         self._changed = changed
 
     async def read(self, lanes: Mapping[int, Definition], version: int = -1) -> None:
-        """Learn what holds for these definitions now. One that was retired or removed while this worker started is
-        declared again: what is retired or removed has no live worker."""
+        """Read the settings of these definitions. A definition that was retired or removed while this worker started is
+        registered again: only definitions without a live worker are retired or removed."""
         rows = await self._store.arun(self._admin.definitions())
         gone = [lanes[row.lane] for row in rows if row.lane in lanes and (row.removed or row.retired is not None)]
         if gone:
@@ -52,14 +52,14 @@ class LiveConfig:
         self.overridden, self._overrides = overrides != self._overrides, overrides
         config = await stored_config(self._store, self._admin, self.config)
         if config.enabled is not self.config.enabled:
-            log.warning("the worker configuration says: take %s", "jobs again" if config.enabled else "no jobs")
+            log.warning("the worker configuration has %s this worker", "enabled" if config.enabled else "disabled")
         self.config, self.custom = config, json.loads(config.custom)
         self.settings = configured(self._own, config, LIVE)
         self.version = version
         self._changed()
 
     def in_force(self, lane: int, definition: Definition) -> Definition:
-        """A definition as an attempt that begins now shall see it: with what operators want in place of the code's."""
+        """The definition for an attempt that begins now: the code's values, replaced by the operators' overrides."""
         grace = round(self.settings.cancel_grace * SECOND)
         if definition.cancel_grace == _PLAIN.cancel_grace != grace:
             definition = replace(definition, cancel_grace=grace)
@@ -71,15 +71,15 @@ class LiveConfig:
         return {lane: self.in_force(lane, definitions[lane]) for lane in lanes & definitions.keys()}
 
     async def catch_up(self, lanes: Mapping[int, Definition], version: int) -> None:
-        """The same, unless the store does not answer; the next heartbeat asks for it again."""
+        """Read, unless the store does not answer; the next heartbeat tries again."""
         try:
             await self.read(lanes, version)
         except StoreUnavailable as error:
-            log.warning("what operators have changed is read with the next heartbeat: %s", error)
+            log.warning("changed settings are read after the next heartbeat: %s", error)
 
 
 async def stored_config(store: Store, admin: AdminPort, otherwise: WorkerConfig) -> WorkerConfig:
-    """The configuration of all workers; `otherwise` when what is stored cannot be used, which is said."""
+    """The configuration of all workers; `otherwise`, with an error in the log, when the stored one is invalid."""
     stored = (await store.arun(admin.settings())).get(SETTING)
     try:
         return from_text(None if stored is None else stored.value)
@@ -91,7 +91,7 @@ async def stored_config(store: Store, admin: AdminPort, otherwise: WorkerConfig)
 def _limited(rows: Sequence[DefinitionRow]) -> set[str]:
     """The keys of definitions with a limit. The newest version's limits hold for all versions of a definition."""
     newest = {row.definition.key: row for row in sorted(rows, key=lambda row: row.definition.version)}
-    # The limits of a definition that cannot be read are unknown. The claim looks at them, which is never wrong.
+    # The limits of an unreadable definition are unknown. Checking them in the claim is always correct.
     return {key for key, row in newest.items() if row.error is not None or _limits(row.definition, row.overrides)}
 
 

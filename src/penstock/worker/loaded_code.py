@@ -1,4 +1,4 @@
-"""The code that a worker has at present: its definitions by lane, and the application behind the inline ones."""
+"""The code that a worker has loaded: its definitions by lane, and the application of the inline ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.worker.hooks import ON_START
 
 
 class LoadedCode:
-    """What can be run; replaced as a whole when code is loaded anew."""
+    """The definitions and handlers that can be run; replaced as a whole by a reload."""
 
     def __init__(self, definitions: Mapping[int, Definition], inline: Application | None) -> None:
         self.definitions = definitions
@@ -33,7 +33,7 @@ class LoadedCode:
             for lane, each in self.handles.items()
             if len(each.steps) == 1 and ON_START not in each.definition.hooks
         )
-        """Those whose first attempts need nothing but a call."""
+        """The lanes whose first attempts need nothing but a call."""
 
     @property
     def inline_lanes(self) -> list[int]:
@@ -48,24 +48,24 @@ class LoadedCode:
         return {lane: each for lane, each in self.definitions.items() if each.hooks}
 
     def set_log_levels(self, in_force: Callable[[int, Definition], Definition]) -> None:
-        """Let the loggers of inline definitions keep what the definitions in force ask for."""
+        """Set the loggers of inline definitions to the levels of the definitions in force."""
         for lane, handle in self.handles.items():
             definition = in_force(lane, handle.definition)
             logger = logging.getLogger(f"penstock.job.{definition.key}")
             logger.setLevel(logging.NOTSET if definition.log_level == "info" else definition.log_level.upper())
 
-    def follow(self, earlier: LoadedCode, in_force: Callable[[int, Definition], Definition]) -> None:
-        """Come after another: what that one has opened serves on for the same code, and is closed at last for other."""
+    def replace(self, earlier: LoadedCode, in_force: Callable[[int, Definition], Definition]) -> None:
+        """Replace earlier code; the same code goes on with its resources, other code closes them at the end."""
         self.set_log_levels(in_force)
         self._earlier = earlier._earlier
         if self.inline is earlier.inline:
             self.resources = earlier.resources
         else:
-            # Attempts that run keep the old code, and what it has opened.
+            # Running attempts keep the old code, and the resources that it has opened.
             self._earlier = [*earlier._earlier, earlier.resources]
 
     def close(self) -> None:
-        """Close what inline jobs have opened."""
+        """Close the resources of inline jobs."""
         for each in (self.resources, *reversed(self._earlier)):
             try:
                 each.close()
@@ -76,6 +76,6 @@ class LoadedCode:
 async def register(
     store: Store, admin: AdminPort, definitions: Sequence[Definition], inline: Application | None
 ) -> LoadedCode:
-    """Make definitions known to the store, and learn their lanes."""
+    """Register definitions in the store, and read their lanes."""
     lanes = await store.arun(admin.register(definitions))
     return LoadedCode({lanes[each.key, each.version]: each for each in definitions}, inline)

@@ -1,4 +1,4 @@
-"""Proof for other threads that the event loop runs, and what keeps it from running."""
+"""Proof for other threads that the event loop runs, and a report of what blocks it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LoopProgress:
 
     @contextmanager
     def excused(self, seconds: float) -> Iterator[None]:
-        """Count what is done meanwhile as progress, for at most these seconds; only from the loop's thread."""
+        """Count the enclosed work as progress, for at most these seconds; only from the loop's thread."""
         self._excused_until = boot_time() + seconds
         try:
             yield
@@ -74,7 +74,7 @@ class LoopProgress:
         try:
             found = self._present_attempt()
         except Exception:
-            # What cannot be named must not keep a worker from its end.
+            # An attempt that cannot be named must not keep the worker from ending.
             found = None
         by = "" if found is None else f"; inline job {found.job_id} of {found.key} runs in it"
         record = log.makeRecord(

@@ -1,4 +1,4 @@
-"""The slots of one kind of isolation: what waits for one, what has one, and who must be alone."""
+"""The slots of one kind of isolation: which jobs wait for one, have one, or must run alone."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from penstock.domain.job import FRONT, Claimed, Held
 from penstock.worker.claimed_job import ClaimedJob
 
 _LAST_CHANCE = 2
-"""After so many losses one more would end the job: it runs with nobody beside it, so that guilt is certain."""
+"""Losses after which one more ends the job: it runs alone, so that another crash is certainly its own."""
 
 _PATIENCE = 30.0
-"""So long a job waits to be alone before it runs beside what does not end."""
+"""Seconds that a job waits to be alone, before it runs next to jobs that do not end."""
 
 _MOST_AT_ONCE = 500
 
@@ -26,12 +26,12 @@ _FIRST_RANK = FRONT.rank
 
 
 class Pool:
-    """A number of slots; jobs with a loss behind them get theirs one at a time."""
+    """A number of slots; jobs that were lost before get theirs one at a time."""
 
     def __init__(
         self, slots: int, ahead: int, *, losses: bool = True, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`losses`: jobs with a loss behind them may come here; where they never do, nobody looks for them."""
+        """`losses`: the pool also runs jobs that were lost before; a pool that never does need not look for them."""
         self.slots = slots
         self.ahead = ahead
         self._losses = losses
@@ -47,11 +47,11 @@ class Pool:
         self._overtook = _FIRST_RANK
         self._waits_since: dict[Held, float] = {}
         self._waited_for: set[ClaimedJob] = set()
-        """Those that run and that a job has waited for in vain: no other one waits for them again."""
+        """Running jobs that another one has waited for in vain: no job waits for them again."""
 
     @property
     def free(self) -> int:
-        """Slots that nobody has or waits for."""
+        """Slots that no job has or waits for."""
         return self.slots - len(self.running) - len(self.waiting)
 
     @property
@@ -63,8 +63,8 @@ class Pool:
     def keeps_slot(self) -> bool:
         """Whether the last free slot is kept until limited definitions were asked for a job.
 
-        Jobs that were claimed ahead would take every slot, and no slot would ever be free for the others. A limited job
-        may overtake those once; it does not until they have started which the last one has overtaken.
+        Jobs that were claimed ahead would take every slot, and limited jobs would never get one. A limited job may
+        overtake them once; the next one may not, until the jobs that were overtaken have started.
         """
         if not (self.ahead and self.limited and self.waiting) or self._clock() < self._ask_limited_at:
             return False
@@ -72,13 +72,13 @@ class Pool:
         return first.lane not in self.limited and (first.lost > 0 or first.rank >= self._overtook)
 
     def note_limited(self, claimed: Sequence[Claimed]) -> None:
-        """Limited definitions were asked for jobs, or cannot be asked now; what came."""
+        """Note the jobs that limited definitions have given; none where they were not asked."""
         ranks = [each.rank for each in claimed if each.lane in self.limited]
         self._overtook = max(ranks, default=_FIRST_RANK)
         self._ask_limited_at = self._clock() + (0.0 if ranks else _ASK_LIMITED)
 
     def add(self, job: ClaimedJob) -> None:
-        """Let a claimed job wait for a slot; one with a limit before those that were claimed ahead."""
+        """Let a claimed job wait for a slot; a job with a limit comes before those that were claimed ahead."""
         if self.ahead and job.claimed.lane in self.limited:
             before = takewhile(lambda each: each.claimed.lane in self.limited, self.waiting)
             self.waiting.insert(sum(1 for _ in before), job)
@@ -92,36 +92,36 @@ class Pool:
 
     @property
     def room(self) -> int:
-        """How many jobs may be claimed at once; while these begin, the next ones are on their way.
+        """How many jobs may be claimed together; while these begin, the next ones are claimed.
 
-        None while a job has its last chance, or waits for it: whoever came now would wait for its end, held by us."""
+        None while a job has its last chance, or waits for it: other jobs would wait here for its end."""
         if self.closed or self.is_left_alone or self.waits_for_solitude:
             return 0
         return min(max(self.free + self.ahead, int(self.idle > 0 and self.keeps_slot)), _MOST_AT_ONCE)
 
     @property
     def is_left_alone(self) -> bool:
-        """Whether somebody runs beside whom nobody may start."""
+        """Whether a job runs that must stay alone."""
         return self._losses and any(map(_has_last_chance, self.running))
 
     @property
     def waits_for_solitude(self) -> bool:
-        """Whether a job waits until nothing else runs; the others would wait behind it."""
+        """Whether a job waits until nothing else runs; other jobs would have to wait for it."""
         return self._losses and any(map(_has_last_chance, self.waiting))
 
     @property
     def startable(self) -> int:
-        """How many of those that wait have a slot, where none has a loss behind it."""
+        """How many waiting jobs have a slot, in a pool whose jobs were never lost."""
         return min(len(self.waiting), self._fillable)
 
     def next(self) -> ClaimedJob | None:
-        """The first of them; the caller puts it into `running`."""
-        # Not by `_fillable`: many small inline jobs would notice that.
+        """The next job that has a slot; the caller puts it into `running`."""
+        # Not by `_fillable`: its cost shows with many small inline jobs.
         idle = self.slots - len(self.running)
         return self.waiting.popleft() if self.waiting and (idle > 1 or (idle == 1 and not self.keeps_slot)) else None
 
     def take(self) -> Iterator[ClaimedJob]:
-        """What may start now, in its order; the caller puts each into `running`."""
+        """The jobs that may start now, in order; the caller puts each into `running`."""
         if not self.waiting or self.is_left_alone:
             return
         while self.waiting and not self.waiting[0].claimed.lost and self._fillable > 0:
@@ -138,7 +138,7 @@ class Pool:
                 return
 
     def give_up_others(self) -> list[ClaimedJob]:
-        """Whatever else waits while a job waits to be alone waits no longer."""
+        """Take out the jobs that would wait for one that has to run alone."""
         if not self.waits_for_solitude:
             return []
         kept = next((each for each in self.waiting if _has_last_chance(each)), None)
@@ -149,7 +149,7 @@ class Pool:
         return gone
 
     def give_up(self, held: Held | None = None) -> list[ClaimedJob]:
-        """Whatever waits, or that one, waits no longer."""
+        """Take out all waiting jobs, or this one."""
         gone = [each for each in self.waiting if held is None or each.held == held]
         for each in gone:
             self._waits_since.pop(each.held, None)
@@ -159,7 +159,7 @@ class Pool:
 
     @property
     def _fillable(self) -> int:
-        """How many slots what waits may take."""
+        """How many slots the waiting jobs may take."""
         idle = self.idle
         return idle - 1 if idle == 1 and self.keeps_slot else idle
 
@@ -168,13 +168,13 @@ class Pool:
         if lost == 0 or not self.running:
             return True
         self._waited_for &= self.running
-        in_the_way = self.running if lost >= _LAST_CHANCE else {each for each in self.running if each.claimed.lost}
-        if in_the_way <= self._waited_for:
+        awaited = self.running if lost >= _LAST_CHANCE else {each for each in self.running if each.claimed.lost}
+        if awaited <= self._waited_for:
             return True
         since = self._waits_since.setdefault(job.held, self._clock())
         if self._clock() - since <= _PATIENCE:
             return False
-        self._waited_for |= in_the_way
+        self._waited_for |= awaited
         return True
 
 

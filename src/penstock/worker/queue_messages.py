@@ -1,4 +1,4 @@
-"""Messages of the queue on their way to a worker, which acknowledges them once it has looked for jobs."""
+"""Messages of the queue for a worker, which acknowledges them after its next claim."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from penstock.domain.ports.store import Message, Queue
 from penstock.runtime.service import log
 
 _MOST = 10_000
-"""What comes beyond that is not acknowledged, and a broker delivers it again."""
+"""More messages than this are not acknowledged, and a broker delivers them again."""
 
 
 class QueueMessages:
-    """Collects what the queue announces."""
+    """Collects messages of the queue."""
 
     def __init__(self, queue: Queue, seconds: Callable[[], float], arrived: Callable[[], None]) -> None:
         """`seconds`: how long one call waits for messages; `arrived` is called whenever some have come."""
@@ -24,15 +24,15 @@ class QueueMessages:
 
     @property
     def are_pushed(self) -> bool:
-        """Whether the queue announces new jobs, so that a worker need not look for them often."""
+        """Whether the queue announces new jobs, so that a worker can poll less often."""
         return self._queue.hears()
 
     def take(self) -> list[Message]:
-        """Those that have come and are not acknowledged."""
+        """The messages that are not acknowledged yet."""
         return list(self._waiting)
 
     async def acknowledge(self, messages: list[Message]) -> None:
-        """A claim after these messages was committed or refused; they are the first ones that wait."""
+        """Acknowledge these messages, the oldest ones, after a claim was committed or refused."""
         del self._waiting[: len(messages)]
         if messages:
             await self._queue.acknowledge(messages)
@@ -48,7 +48,7 @@ class QueueMessages:
             try:
                 messages = await self._queue.receive(self._seconds())
             except Exception:
-                log.exception("the queue cannot be listened to")
+                log.exception("messages of the queue cannot be received")
                 await asyncio.sleep(self._seconds())
                 continue
             if messages:

@@ -1,4 +1,4 @@
-"""Keeps what attempts say meanwhile: progress, log lines, events, phases; many words in few transactions."""
+"""Writes the progress, log lines, events and phases of running attempts, many in few transactions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from penstock.runtime.service import log
 from penstock.worker.store_time import StoreTime
 
 T = TypeVar("T")
-Word = tuple[str, str | None]
+EmittedEvent = tuple[str, str | None]
 """The kind of an event, and its data."""
 
 INTERVAL = 0.25
 MOST_LINES = 10_000
 MOST_EVENTS = 10_000
 MOST_EVENT_CHARACTERS = 16_000_000
-"""So much data may the events of one attempt have together."""
+"""How many characters of data the events of one attempt may have together."""
 _MOST_PHASES = 20_000
 """How often one attempt may begin or end a phase; no definition has more than 10,000."""
 _BATCH = 500
@@ -44,12 +44,12 @@ class _PhaseNote:
 
 
 @dataclass(slots=True)
-class _Notes:
-    """What one attempt said and nobody has kept yet."""
+class _Unwritten:
+    """What one attempt has reported and the store does not have yet."""
 
     progress: tuple[float, str | None, str | None] | None = None
     lines: list[LogLine | asyncio.Future[LogLine]] = field(default_factory=list)
-    events: list[Word | asyncio.Future[Word]] = field(default_factory=list)
+    events: list[EmittedEvent | asyncio.Future[EmittedEvent]] = field(default_factory=list)
     phases: list[_PhaseNote] = field(default_factory=list)
 
     def clear(self) -> None:
@@ -59,7 +59,7 @@ class _Notes:
 
 @dataclass(slots=True)
 class _Counts:
-    """How much one attempt has said so far."""
+    """How much one attempt has reported so far."""
 
     lines: int = 0
     events: int = 0
@@ -70,7 +70,7 @@ class _Counts:
 
 
 class Recorder:
-    """Takes words from attempts at once, and writes them down four times a second."""
+    """Takes reports from attempts, and writes them four times a second."""
 
     def __init__(
         self,
@@ -79,12 +79,12 @@ class Recorder:
         refused: Callable[[Held], None],
         clock: Callable[[], Plan[int]] | None = None,
     ) -> None:
-        """`clock` reads the store's clock; without it, what is said happens when it is written."""
+        """`clock` reads the store's clock; without it, reports get the time at which they are written."""
         self._store = store
         self._times = None if clock is None else StoreTime(store, clock)
         self._jobs = jobs
         self._refused = refused
-        self._notes: dict[Held, _Notes] = {}
+        self._notes: dict[Held, _Unwritten] = {}
         self._counts: dict[Held, _Counts] = {}
         self._writing = asyncio.Lock()
 
@@ -94,13 +94,13 @@ class Recorder:
         notes.progress = percent, earlier if message is None else message, current if phase is None else phase
 
     def log(self, held: Held, line: LogLine | asyncio.Future[LogLine]) -> None:
-        """Take a line whose time is a stamp, or one that will come: it keeps its place."""
+        """Take a line whose time is a stamp, or a future of one, which keeps its place."""
         counts = self._count(held)
         counts.lines += 1
         if counts.lines <= MOST_LINES:
             self._of(held).lines.append(line)
 
-    def may_tell(self, held: Held, size: int) -> bool:
+    def may_emit(self, held: Held, size: int) -> bool:
         """Whether an event with so much data is kept; else it is counted as cut."""
         counts = self._count(held)
         if counts.events >= MOST_EVENTS or counts.characters + size > MOST_EVENT_CHARACTERS:
@@ -110,8 +110,8 @@ class Recorder:
         counts.characters += size
         return True
 
-    def event(self, held: Held, event: Word | asyncio.Future[Word]) -> None:
-        """Take an event, or one that will come: it keeps its place. Ask `may_tell` first."""
+    def event(self, held: Held, event: EmittedEvent | asyncio.Future[EmittedEvent]) -> None:
+        """Take an event, or a future of one, which keeps its place. Call `may_emit` first."""
         self._of(held).events.append(event)
 
     def phase(
@@ -138,7 +138,7 @@ class Recorder:
         return None if self._times is None else stamp + await self._times.ahead(held)
 
     async def tick(self) -> float:
-        """Write down what has come in."""
+        """Write what has come in."""
         if self._notes:
             async with self._writing:
                 taken, self._notes = self._notes, {}
@@ -147,17 +147,17 @@ class Recorder:
 
     @property
     def busy(self) -> bool:
-        """Whether there may be words of any attempt that are not on record."""
+        """Whether there may be reports of any attempt that are not written."""
         return bool(self._notes or self._counts) or self._writing.locked()
 
-    def owes(self, held: Held) -> bool:
-        """Whether there may be words of an attempt that are not on record."""
+    def has_unwritten(self, held: Held) -> bool:
+        """Whether there may be reports of an attempt that are not written."""
         return self._writing.locked() or (
             bool(self._notes or self._counts) and (held in self._notes or held in self._counts)
         )
 
     async def finish(self, held: Held) -> None:
-        """Write down what is left of one attempt, before it is settled."""
+        """Write the remaining reports of one attempt, before it is settled."""
         counts = self._counts.pop(held, None)
         if counts is not None:
             if (cut := counts.lines - MOST_LINES) > 0:
@@ -168,8 +168,8 @@ class Recorder:
         if self._times is not None:
             self._times.forget(held)
 
-    async def finish_surely(self, held: Held, mine: Callable[[], bool]) -> None:
-        """The same, as often as it takes while the attempt's lease lasts."""
+    async def finish_with_retries(self, held: Held, mine: Callable[[], bool]) -> None:
+        """The same, repeated until the store answers or the attempt's lease is lost."""
         while True:
             try:
                 return await self.finish(held)
@@ -178,11 +178,11 @@ class Recorder:
                     return None
                 await asyncio.sleep(_AGAIN)
             except Exception:
-                log.exception("the last words of job %s could not be kept", held.job_id, extra=about(held.job_id))
+                log.exception("the last reports of job %s could not be written", held.job_id, extra=about(held.job_id))
                 return None
 
     async def flush(self, held: Held) -> None:
-        """Write down now what one attempt has said so far."""
+        """Write the reports of one attempt now."""
         if held in self._notes or self._writing.locked():
             async with self._writing:
                 notes = self._notes.pop(held, None)
@@ -192,10 +192,10 @@ class Recorder:
     def _count(self, held: Held) -> _Counts:
         return self._counts.setdefault(held, _Counts())
 
-    def _of(self, held: Held) -> _Notes:
-        return self._notes.setdefault(held, _Notes())
+    def _of(self, held: Held) -> _Unwritten:
+        return self._notes.setdefault(held, _Unwritten())
 
-    async def _keep(self, taken: dict[Held, _Notes]) -> None:
+    async def _keep(self, taken: dict[Held, _Unwritten]) -> None:
         reports = [(held, *notes.progress) for held, notes in taken.items() if notes.progress is not None]
         try:
             if reports:
@@ -210,7 +210,7 @@ class Recorder:
                 self._put_back(held, notes)
             raise
 
-    async def _keep_one(self, held: Held, notes: _Notes) -> None:
+    async def _keep_one(self, held: Held, notes: _Unwritten) -> None:
         try:
             while notes.phases:
                 each = notes.phases[0]
@@ -223,10 +223,10 @@ class Recorder:
                 )  # fmt: skip
                 notes.phases.pop(0)
             while notes.events:
-                await self._store.arun(self._jobs.emit_many(held, await _come(notes.events[:_BATCH])))
+                await self._store.arun(self._jobs.emit_many(held, await _complete(notes.events[:_BATCH])))
                 del notes.events[:_BATCH]
             while notes.lines:
-                lines = await _come(notes.lines[:_BATCH])
+                lines = await _complete(notes.lines[:_BATCH])
                 await self._store.arun(self._jobs.save_logs(held, [await self._timed(held, each) for each in lines]))
                 del notes.lines[:_BATCH]
         except LeaseLost:
@@ -235,14 +235,14 @@ class Recorder:
         except StoreError:
             raise
         except Exception:
-            log.exception("what job %s said could not be kept", held.job_id, extra=about(held.job_id))
+            log.exception("reports of job %s could not be written", held.job_id, extra=about(held.job_id))
             notes.clear()
 
     async def _timed(self, held: Held, line: LogLine) -> LogLine:
         return line if line.at is None else replace(line, at=await self.time(held, line.at))
 
-    def _put_back(self, held: Held, notes: _Notes) -> None:
-        """Keep for later what could not be written, before what has come in since."""
+    def _put_back(self, held: Held, notes: _Unwritten) -> None:
+        """Keep what could not be written, before what has come in since."""
         newer = self._notes.get(held)
         if newer is not None:
             notes.progress = newer.progress or notes.progress
@@ -253,9 +253,9 @@ class Recorder:
             self._notes[held] = notes
 
 
-async def _come(words: Sequence[T | asyncio.Future[T]]) -> list[T]:
-    """Words in their order, once all of them have come."""
-    waiting = [each for each in words if isinstance(each, asyncio.Future)]
+async def _complete(reports: Sequence[T | asyncio.Future[T]]) -> list[T]:
+    """Reports in their order, once all of them are complete."""
+    waiting = [each for each in reports if isinstance(each, asyncio.Future)]
     if waiting:
         await asyncio.wait(waiting)
-    return [each.result() if isinstance(each, asyncio.Future) else each for each in words]
+    return [each.result() if isinstance(each, asyncio.Future) else each for each in reports]

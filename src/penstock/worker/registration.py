@@ -16,7 +16,7 @@ from penstock.runtime.tasks import Tasks
 from penstock.worker.attempt import Stop
 from penstock.worker.claimer import Claimer
 from penstock.worker.hooks import Hooks
-from penstock.worker.inline import take_records
+from penstock.worker.inline import keep_records
 from penstock.worker.job_environment import JobEnvironment
 from penstock.worker.lease import Lease
 from penstock.worker.live_config import LiveConfig
@@ -130,9 +130,9 @@ class Registration:
                 return
 
     def _use(self, loaded: LoadedCode) -> None:
-        loaded.follow(self.loaded, self._config.in_force)
+        loaded.replace(self.loaded, self._config.in_force)
         self.loaded = loaded
         if loaded.inline is not None:
-            take_records()
+            keep_records()
         self._pools.inline.lanes, self._pools.process.lanes = loaded.inline_lanes, loaded.process_lanes
         self._hooks.lanes = loaded.hooked

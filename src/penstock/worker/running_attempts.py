@@ -114,8 +114,8 @@ class RunningAttempts:
             pool.running.discard(job)
             self._claimer.refill(pool)
             outcome = await self._judge(job, outcome)
-            if self._recorder.owes(held):
-                await self._recorder.finish_surely(held, lambda: self._lease.worker_id == job.worker)
+            if self._recorder.has_unwritten(held):
+                await self._recorder.finish_with_retries(held, lambda: self._lease.worker_id == job.worker)
             self._settler.add((job.worker, job.settlement(outcome, random.random()), job))
         except BaseException:
             self.by_job.pop(held, None)

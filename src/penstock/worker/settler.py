@@ -1,4 +1,4 @@
-"""Hands endings to the store, many at a time, again and again until it answers."""
+"""Writes endings to the store, many at a time, and tries again until it answers."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ _MOST_WAITING = 5 * _BATCH
 _FEW = 16
 _MOMENT = 0.005
 _BUSY_MOMENT = 0.02
-"""The same while one batch follows another, so that each of them holds more."""
+"""The same while one batch follows another, so that each holds more endings."""
 
 
 Ending = tuple[str, Settlement, ClaimedJob | None]
-"""How an attempt of a worker ended, and what was held for it, unless somebody wants to know no more of that."""
+"""Worker, settlement, and the claimed job, or None for a job that had not begun."""
 
 
 class Settler:
-    """Collects endings while others are on their way; tells when they are on record, or refused because the attempt no
-    longer owned its job."""
+    """Collects endings while others are being written, and reports those that are on record or were refused.
+
+    An ending is refused when the attempt does not own its job any more."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class Settler:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`awaited` is given something to wait for when there are endings to write."""
+        """`awaited` gets a coroutine that ends when no ending waits."""
         self._store = store
         self._jobs = jobs
         self._settled = settled
@@ -60,7 +61,7 @@ class Settler:
         self._empty.set()
 
     def add(self, *endings: Ending) -> None:
-        """End attempts."""
+        """Take endings of attempts."""
         if not self._waiting:
             self._empty.clear()
             self._awaited(self._empty_again())
@@ -71,7 +72,7 @@ class Settler:
         await self._empty.wait()
 
     async def tick(self) -> float:
-        """Settle what waits; what fails because of the store stays and is tried again."""
+        """Settle what waits; endings that the store did not take are tried again."""
         await self._came.wait()
         if self._more_to_come() and len(self._waiting) < _FEW:
             # A flush to disk costs more than a moment, and others may share it.
@@ -91,11 +92,11 @@ class Settler:
 
     @property
     def behind(self) -> bool:
-        """So much waits that nothing more should be begun: whoever dies now has all of it run again."""
+        """Whether so many endings wait that nothing more should begin: all of them run again if this worker dies."""
         return len(self._waiting) > _MOST_WAITING
 
     def wake(self) -> None:
-        """Let a tick that waits for endings look whether it shall stop."""
+        """Wake a tick that waits for endings, so that it can stop."""
         self._came.set()
 
     async def _settle_some(self) -> None:
@@ -126,7 +127,7 @@ class Settler:
             raise
         except Exception:
             if len(settlements) > 1:
-                # One that cannot be written must not keep the others waiting.
+                # A settlement that cannot be written must not hold up the others.
                 reports = [await self._apply(worker, [each]) for each in settlements]
                 return SettleReport(
                     [job for report in reports for job in report.applied],
@@ -139,8 +140,8 @@ class Settler:
 
 
 def _plainer(settlement: Settlement) -> Settlement:
-    """The same ending without what the handler gave, which the database did not take."""
-    told = settlement.outcome
-    why = Failure("NotStored", "What the attempt gave could not be stored; the worker's log says why.")
-    plain = Outcome(told.trigger, told.cause, failure=why if told.trigger is not Trigger.SUCCEED else None)
+    """The same ending without the handler's result, which the database did not take."""
+    outcome = settlement.outcome
+    why = Failure("NotStored", "The result of the attempt could not be stored; the worker's log has the reason.")
+    plain = Outcome(outcome.trigger, outcome.cause, failure=why if outcome.trigger is not Trigger.SUCCEED else None)
     return settlement._replace(outcome=plain)

@@ -1,4 +1,4 @@
-"""What turns the stamps of attempts into the store's time."""
+"""Converts the stamps of attempts into the store's time."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from penstock.runtime.stamps import now
 _FRESH = 10_000_000
 """Microseconds after which the clocks are compared again, when an attempt asks."""
 _KEPT = 60_000_000
-"""So long a comparison that was quicker is preferred to a newer one."""
+"""Microseconds for which a quicker comparison is preferred to a newer one."""
 
 
 class StoreTime:
-    """Turns the stamps of attempts into the store's time."""
+    """Measures how far the store's clock is ahead of the stamps of attempts."""
 
     def __init__(self, store: Store, clock: Callable[[], Plan[int]]) -> None:
-        """`clock` is the verb that reads the store's clock."""
+        """`clock` makes the plan that reads the store's clock."""
         self._store = store
         self._clock = clock
         self._ahead = 0
         """How far the store's clock is ahead of the stamps."""
-        self._blur = 0
-        """So long the comparison took: it is off by half of that at most."""
+        self._uncertainty = 0
+        """How long the comparison took: it is wrong by half of that at most."""
         self._compared_at: int | None = None
         self._tried_at = 0
         self._of: dict[Held, int] = {}
 
     async def ahead(self, held: Held) -> int:
-        """What is to be added to the stamps of an attempt."""
+        """The difference to add to the stamps of an attempt."""
         if held not in self._of:
             if self._compared_at is None or now() - self._tried_at > _FRESH:
                 await self._compare()
@@ -47,7 +47,7 @@ class StoreTime:
         read = await self._store.arun(self._clock())
         after = now()
         self._tried_at = after
-        blur, ahead = after - before, read - (before + after) // 2
-        moved = abs(ahead - self._ahead) > (blur + self._blur) // 2
-        if self._compared_at is None or moved or blur <= self._blur or after - self._compared_at > _KEPT:
-            self._ahead, self._blur, self._compared_at = ahead, blur, after
+        uncertainty, ahead = after - before, read - (before + after) // 2
+        moved = abs(ahead - self._ahead) > (uncertainty + self._uncertainty) // 2
+        if self._compared_at is None or moved or uncertainty <= self._uncertainty or after - self._compared_at > _KEPT:
+            self._ahead, self._uncertainty, self._compared_at = ahead, uncertainty, after

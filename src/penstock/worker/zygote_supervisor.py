@@ -1,4 +1,4 @@
-"""The zygote of a worker: when it dies another one is started, and nothing waits for one that cannot be."""
+"""The zygote of a worker: when it dies another one is started; jobs do not wait for one that cannot start."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class ZygoteSupervisor:
         self._own_process = own_process
         self._strangers: set[int] = set()
         self._stopped: set[ZygoteProcess] = set()
-        """Those that were found stopped at the last look."""
+        """The zygotes that were found stopped at the last look."""
         self._earlier_forks = 0
 
     @property
     def forks(self) -> int:
-        """How many children were asked for, of this zygote and those before it."""
+        """How many forks were requested from this zygote and the earlier ones."""
         return self._earlier_forks + self.present.forks
 
     @property
@@ -78,30 +78,30 @@ class ZygoteSupervisor:
         return not self.present.alive and self.problem is None
 
     def report(self) -> Duty:
-        """How it goes with having a zygote; from any thread."""
+        """Whether there is a zygote, as a duty; from any thread."""
         age = 0.0 if self.present.alive else self._clock() - self._died_at
         return Duty(LOAD, age, self._errors, self.problem)
 
     def open(self) -> None:
-        """Look whose parent this process is: any other child that comes to it, but a zygote, is an orphan of a job."""
+        """Note the children of this process: any later child that is not a zygote is an orphan of a job."""
         if self._own_process:
             processes.adopt_orphans()
         self._strangers = set(processes.children(os.getpid()))
 
     async def run(self, attempt: Attempt) -> Outcome:
-        """Run an attempt to its end; what one leaves behind whose zygote died is ended before anybody is told."""
+        """Run an attempt to its end; when its zygote died, its processes are ended before the outcome is returned."""
         outcome = await attempt.run()
         if outcome.cause is Cause.LOST:
             await self._sweep()
         return outcome
 
     def trust(self, until: float) -> None:
-        """Tell all that have attempts until when these may run; from any thread."""
+        """Let all zygotes know until when attempts may run; from any thread."""
         for zygote in (self.present, *list(self._retiring)):
             zygote.trust(until)
 
     def adopt(self, zygote: ZygoteProcess) -> None:
-        """From now on attempts run on another zygote; the old one lives until its own have ended."""
+        """Run attempts on another zygote from now on; the old one lives until its attempts have ended."""
         old = self.present
         self._retiring.add(old)
         old.dead.add_done_callback(lambda _: self._retiring.discard(old))
@@ -110,7 +110,7 @@ class ZygoteSupervisor:
         self._adopted.set()
 
     async def keep(self) -> None:
-        """Whenever the zygote dies, end what it leaves behind and start another one."""
+        """Whenever the zygote dies, end the processes that it had forked and start another one."""
         short_lives = 0
         while True:
             self._adopted.clear()
@@ -130,9 +130,9 @@ class ZygoteSupervisor:
             await zygote.close()
 
     def _end_stopped(self) -> None:
-        """Kill zygotes that a signal has stopped: such a one forks nothing and ends no attempt that has to end.
+        """Kill zygotes that a signal has stopped: they neither fork nor end attempts.
 
-        It must be found stopped twice: a signal for the whole worker reaches one process before the other.
+        A zygote must be found stopped twice: a signal for the whole worker reaches its processes one after the other.
         """
         stopped = {each for each in (self.present, *self._retiring) if processes.is_stopped(each.pid)}
         for zygote in stopped & self._stopped:
@@ -163,7 +163,7 @@ class ZygoteSupervisor:
                 self._changed()
 
     async def _load(self) -> ZygoteProcess | None:
-        """Start a zygote; None when one was adopted meanwhile."""
+        """Start a zygote; None when another one was adopted before it had loaded."""
         starting, is_wanted = asyncio.ensure_future(self._start()), False
         try:
             if not await self._until([starting], _MOMENT):
@@ -200,7 +200,7 @@ class ZygoteSupervisor:
         """Remember why there is no zygote, and log it if it is the first reason since there was one."""
         self._errors += 1
         if self.problem is None:
-            log.error("no jobs run in processes of their own until a zygote can be started: %s", problem)
+            log.error("no process jobs run until a zygote can be started: %s", problem)
         self.problem = (problem.splitlines() or [""])[0][:_LONGEST_PROBLEM]
         self.is_overdue = True
         self._changed()
