@@ -202,7 +202,7 @@ class TestForks:
 
         assert ended.status == "succeeded"
         assert [line.message for line in house.logs(job)] == ["from below"]
-        assert "cannot speak for the job" in house.journal(job, "refused")[0]["error"]
+        assert "cannot report for the job" in house.journal(job, "refused")[0]["error"]
 
     def test_a_pool_of_processes_works_and_says_nothing_at_its_end(self, house: Stage) -> None:
         job = house.enqueue("script", [["pool", 2], ["return", 1]])

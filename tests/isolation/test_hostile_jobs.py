@@ -269,7 +269,7 @@ def test_questions_without_a_wish_for_answers_end_the_attempt(prison: Prison) ->
 
     ended = prison.attack("ask_without_end", 100)
 
-    assert "questions wait for an answer" in str(ended.error)
+    assert "requests wait for an answer" in str(ended.error)
     assert processes.memory([prison.worker.pid]) - before < 50_000_000
 
 

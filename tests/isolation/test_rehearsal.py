@@ -29,8 +29,8 @@ def test_the_whole_way_is_gone_and_ends_well_each_time(monkeypatch: pytest.Monke
     def watched(app: Any, handle: Handle, task: Task, line: int, take_over: Callable[..., None]) -> None:
         ends.append(perform(app, handle, task, line, take_over))
 
-    perform = child.perform
-    monkeypatch.setattr(child, "perform", watched)
+    perform = child.run_task
+    monkeypatch.setattr(child, "run_task", watched)
     # Others may have switched it on in this process.
     monkeypatch.setattr(tracing, "on", lambda: False)
 
@@ -41,7 +41,7 @@ def test_the_whole_way_is_gone_and_ends_well_each_time(monkeypatch: pytest.Monke
 
 
 def test_what_is_traced_is_not_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(child, "perform", lambda *_: pytest.fail("this would be a span"))
+    monkeypatch.setattr(child, "run_task", lambda *_: pytest.fail("this would be a span"))
     monkeypatch.setattr(tracing, "on", lambda: True)
 
     rehearsal.rehearse(Penstock("sqlite://"))
@@ -99,7 +99,7 @@ _FAULTS = """
     if os.fork() == 0:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         task = Task.from_json(rehearsal._TASK.to_json())
-        child.perform(app, rehearsal._Nothing(), task, theirs.fileno(), rehearsal._leave_alone)
+        child.run_task(app, rehearsal._EmptyHandler(), task, theirs.fileno(), rehearsal._leave_alone)
         print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, flush=True)
         os._exit(0)
     os.wait()

@@ -224,7 +224,9 @@ async def test_forks_whose_descriptors_cannot_be_sent_end_as_never_forked(tmp_pa
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["unforked"] > 0
     assert told["others"] == told["forks"] - told["unforked"]
-    assert told["reasons"] == ["the zygote could not be asked: [Errno 109] Too many references: cannot splice"]
+    assert told["reasons"] == [
+        "the zygote could not be asked for a fork: [Errno 109] Too many references: cannot splice"
+    ]
     assert told["afterwards"] == 0
 
 

@@ -71,7 +71,7 @@ REFUSED = {
     "a syntax error": (HEAD + "def broken(:\n", ["SyntaxError", "project.py, line 6"]),
     "an error on import": (HEAD + "1 / 0\n", ["ZeroDivisionError", "project.py", "line 6", "1 / 0"]),
     "an exit on import": (HEAD + "raise SystemExit(0)\n", ["SystemExit"]),
-    "a death on import": (HEAD + "os._exit(0)\n", ["ended before it said anything"]),
+    "a death on import": (HEAD + "os._exit(0)\n", ["ended without an answer"]),
     "a missing module inside": (HEAD + "import not_there_at_all\n", ["No module named 'not_there_at_all'", "line 6"]),
     "no application": ("import os\n", ["has nothing called 'app'"]),
     "something else": ("app = 5\n", ["is no Penstock application, but int"]),

@@ -1,4 +1,4 @@
-"""Capabilities of Linux: what a process may do beyond the rights of its user. A job has none, not even as root."""
+"""Linux capabilities: rights of a process beyond those of its user. A job has none, not even as root."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def give_up_inheritance() -> None:
 
 
 def give_up() -> None:
-    """Keep no capability: from now on root is a user who owns files, and no more."""
+    """Give up all capabilities: root is then only the owner of its files."""
     if _LINUX:
         _check(_libc.capset(_header, _none))
 

@@ -35,20 +35,20 @@ from penstock.runtime import stamps, tracing
 from penstock.runtime.stop_signals import ASK, STOP_SIGNALS
 
 _LONGEST_MESSAGE = 65_536
-"""The worker cuts further, after it has taken out what is secret."""
+"""The worker cuts further, after it has removed secrets."""
 
 _TRIGGERS = (Trigger.SUCCEED, Trigger.FAIL, Trigger.SNOOZE, Trigger.ASK_REVIEW)
 _FAILURE = tuple(each.name for each in fields(Failure))
 
 
-def live(
+def run_child(
     app: Application,
     handles: Mapping[tuple[str, int], Handle],
     descriptors: tuple[int, int, int],
     parent: int,
     inherited: Inherited,
 ) -> None:
-    """Everything a child does; it does not return."""
+    """Run one attempt or hook and exit; it does not return."""
     status = 1
     try:
         confinement.detach(inherited.signals)
@@ -70,7 +70,7 @@ def _attempt(
     parent: int,
     inherited: Inherited,
 ) -> int:
-    """Run what the first frame names and say how that ended; the exit status."""
+    """Run the task of the first frame and report its outcome; return the exit status."""
     frame = receive(line)
     if frame is None:
         return 0
@@ -82,9 +82,9 @@ def _attempt(
         return 0
     gc.enable()
     handle = handles[task.key, task.version]
-    outcome = perform(app, handle, task, line, partial(_take_over, app, task))
+    outcome = run_task(app, handle, task, line, partial(_take_over, app, task))
     if outcome is None:
-        # A fork of the attempt that came back out of the handler: how the attempt ends is not for it to say.
+        # A fork of the attempt that has left the handler: it must not report an outcome.
         return 1
     if tracing.on():
         with contextlib.suppress(Exception):
@@ -92,13 +92,13 @@ def _attempt(
     return outcome.usage.exit_code or 0
 
 
-def perform(app: Application, handle: Handle, task: Task, line: int, take_over: Attend) -> Outcome | None:
-    """Run a handler or a hook and say how that ended; None when this is not the process that it began in."""
+def run_task(app: Application, handle: Handle, task: Task, line: int, take_over: TakeOver) -> Outcome | None:
+    """Run a handler or a hook and report its outcome; None in a fork of the process in which it began."""
     children = Numbering(task)
     reporter = LineReporter(line, children)
     resources = Resources(app.resources)
     ctx = AttemptContext(task, app, reporter, resources, len(handle.steps), children)
-    stopper = Stopper(ctx, reporter)
+    stopper = StopHandler(ctx, reporter)
     if task.hook:
         # Children of a hook are not those of the handler.
         reporter.phase = ctx.phase = task.hook
@@ -116,8 +116,8 @@ def perform(app: Application, handle: Handle, task: Task, line: int, take_over: 
     return outcome
 
 
-def _take_over(app: Application, task: Task, reporter: LineReporter, ctx: AttemptContext, stopper: Stopper) -> None:
-    """From now on the process is the attempt: what is logged, created and signalled in it belongs to it."""
+def _take_over(app: Application, task: Task, reporter: LineReporter, ctx: AttemptContext, stopper: StopHandler) -> None:
+    """Make the process that of the attempt: its logs, jobs and signals belong to the attempt from now on."""
     if task.log_level is not None:
         logging.getLogger().setLevel(task.log_level.upper())
     _records.attach(reporter, ctx)
@@ -129,7 +129,7 @@ def _take_over(app: Application, task: Task, reporter: LineReporter, ctx: Attemp
 
 
 def _flush() -> None:
-    """A handler may have closed or replaced them, and may be asked to stop meanwhile."""
+    """Flush output; a handler may have closed or replaced the streams, and a request to stop may come."""
     for stream in (sys.stdout, sys.stderr):
         # `suppress` is the same in more steps, and each step costs a child some pages.
         try:  # noqa: SIM105
@@ -139,7 +139,7 @@ def _flush() -> None:
 
 
 class LineReporter:
-    """Sends what an attempt says over its line, and waits for answers where it asks."""
+    """Sends the reports and requests of an attempt over its line, and waits for the answers to requests."""
 
     def __init__(self, line: int, children: Numbering) -> None:
         self._line = line
@@ -148,13 +148,13 @@ class LineReporter:
         self.phase: str = "run"
         self.busy: bool = False
         self.disowned: bool = False
-        """This is no longer the process of the attempt, but a fork of it."""
-        self.stopper: Stopper | None = None
+        """This process is a fork of the attempt's process."""
+        self.stopper: StopHandler | None = None
         self._masks: dict[int, set[int]] = {}
-        """What each thread that forks has blocked otherwise."""
+        """The signal mask of each thread that is forking."""
 
     def about_to_fork(self) -> None:
-        """Hold the stop signals back: a fork that has not come to `disown` yet would ignore them and live on."""
+        """Block the stop signals: a fork that has not reached `disown` yet would ignore them."""
         self._masks[threading.get_ident()] = _signal.pthread_sigmask(_signal.SIG_BLOCK, STOP_SIGNALS)
 
     def has_forked(self) -> None:
@@ -163,7 +163,7 @@ class LineReporter:
             _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
 
     def disown(self) -> None:
-        """In a fork of the attempt: words of two processes must not mix on the line, and stop signals end it."""
+        """In a fork of the attempt: let stop signals end it, and send nothing: frames of two processes would mix."""
         self.disowned = True
         with contextlib.suppress(ValueError):
             for number in STOP_SIGNALS:
@@ -171,7 +171,7 @@ class LineReporter:
         self.has_forked()
 
     def progress(self, percent: float, message: str | None, phase: str) -> None:
-        self.say({"say": "progress", "percent": percent, "message": message, "phase": phase})
+        self.send({"say": "progress", "percent": percent, "message": message, "phase": phase})
 
     def log(
         self, level: str, message: str, details: str | None, phase: str | None, *, duration: int | None = None
@@ -183,14 +183,14 @@ class LineReporter:
         line: dict[str, Any] = {"say": "log", "level": level, "message": text, "details": details, "phase": phase}
         if duration is not None:
             line["duration"] = duration
-        self.say({**line, "at": stamps.now()})
+        self.send({**line, "at": stamps.now()})
 
     def event(self, kind: str, data: str | None) -> None:
-        self.say({"say": "event", "kind": kind, "data": data})
+        self.send({"say": "event", "kind": kind, "data": data})
 
     def phase_running(self, name: str, position: int) -> None:
         self.phase = name
-        self.say({"say": "phase", "name": name, "position": position, "at": stamps.now()})
+        self.send({"say": "phase", "name": name, "position": position, "at": stamps.now()})
 
     def phase_done(self, name: str, position: int, result: str) -> str:
         ended = {"ask": "phase", "name": name, "position": position, "result": result, "at": stamps.now()}
@@ -207,17 +207,17 @@ class LineReporter:
         return Status(self._ask({"ask": "cancel", "job_id": job_id}))
 
     def end(self, outcome: Outcome) -> None:
-        """Say how the attempt ended."""
-        self._whole(_DONE if outcome is RETURNED_NOTHING else _ending(outcome))
+        """Send the outcome of the attempt."""
+        self._exchange(_DONE if outcome is RETURNED_NOTHING else _ending(outcome))
 
-    def say(self, frame: Frame) -> None:
+    def send(self, frame: Frame) -> None:
         self._check_process()
-        self._whole(pack(frame))
+        self._exchange(pack(frame))
 
     def _check_process(self) -> None:
         if self.disowned:
             raise Conflict(
-                "This process is a fork of a job's process, and cannot speak for the job.",
+                "This process is a fork of a job's process, and cannot report for the job.",
                 hint="Have the job's own process do it.",
             )
 
@@ -226,16 +226,16 @@ class LineReporter:
         try:
             data = pack({"say": "ask", **frame})
         except WireError as error:
-            raise InvalidPayload(f"That is too much at once: {error}", hint="Split it into several calls.") from None
-        answer = self._whole(data, receive)
+            raise InvalidPayload(f"The request is too large: {error}", hint="Split it into several calls.") from None
+        answer = self._exchange(data, receive)
         if answer is None:
             raise Conflict("The worker of this job has gone.")
         if "error" in answer:
             raise _error_of(answer["error"])
         return answer.get("value")
 
-    def _whole(self, data: bytes, answer: Callable[[int], Frame | None] | None = None) -> Frame | None:
-        """Frames are sent and answers read as a whole: a request to stop waits until then."""
+    def _exchange(self, data: bytes, answer: Callable[[int], Frame | None] | None = None) -> Frame | None:
+        """Send a frame and read its answer without interruption: a request to stop waits until then."""
         first = not self.busy and threading.current_thread() is threading.main_thread()
         if first:
             self.busy = True
@@ -250,7 +250,7 @@ class LineReporter:
                     self.stopper.catch_up()
 
 
-class Stopper:
+class StopHandler:
     """Handles a request to stop: marks the context and raises `Cancelled` in the handler, once, where that is safe."""
 
     def __init__(self, ctx: AttemptContext, reporter: LineReporter) -> None:
@@ -273,7 +273,7 @@ class Stopper:
             self._raise()
 
     def instead(self, call: Callable[[], object] | None) -> None:
-        """Raise nothing but call this, while a loop runs that cancels its task itself."""
+        """Call this instead of raising, while a loop runs that cancels its task itself."""
         self._call = call
 
     def catch_up(self) -> None:
@@ -287,7 +287,7 @@ class Stopper:
             raise Cancelled("This attempt was asked to stop.")
 
 
-Attend = Callable[[LineReporter, AttemptContext, Stopper], None]
+TakeOver = Callable[[LineReporter, AttemptContext, StopHandler], None]
 
 _records = JobRecords()
 
@@ -305,18 +305,18 @@ def _ending(outcome: Outcome) -> bytes:
 
 
 _DONE = pack({"say": "done"})
-"""Written once, in the zygote: writing it costs a child as much as a small handler."""
+"""Packed once, in the zygote: packing it costs a child as much as a small handler."""
 
 
 def outcome_from_json(frame: Mapping[str, Any]) -> Outcome:
-    told = frame["failure"]
+    failure = frame["failure"]
     trigger = Trigger(frame["trigger"])
     if trigger not in _TRIGGERS:
         raise ValueError(f"no handler can {trigger}")
     return Outcome(
         trigger=trigger, cause=Cause(frame["cause"]), result=message_validation.json_text(frame["result"]),
-        failure=None if told is None else Failure(
-            **{name: message_validation.text(told[name], 65_536) for name in _FAILURE}
+        failure=None if failure is None else Failure(
+            **{name: message_validation.text(failure[name], 65_536) for name in _FAILURE}
         ),
         retryable=bool(frame["retryable"]), delay=message_validation.delay(frame["delay"]),
         note=message_validation.maybe_text(frame["note"]),
@@ -326,9 +326,8 @@ def outcome_from_json(frame: Mapping[str, Any]) -> Outcome:
 
 def call_hook(handle: Handle, task: Task, ctx: AttemptContext) -> Outcome:
     hook = handle.hooks[task.hook or ""]
-    told = task.told
     try:
-        value = hook(ctx, told.get("error")) if task.hook == "on_fail" else hook(ctx)
+        value = hook(ctx, task.told.get("error")) if task.hook == "on_fail" else hook(ctx)
         if hasattr(value, "__await__"):
             coroutines.run(value)
     except BaseException as error:
@@ -337,15 +336,15 @@ def call_hook(handle: Handle, task: Task, ctx: AttemptContext) -> Outcome:
 
 
 def prepare_output() -> None:
-    """Make once, in the zygote, what children print and log with."""
+    """Make once, in the zygote, the streams and the log handler of children."""
     sys.stdout.flush()
     sys.stderr.flush()
-    # Those of the start were made for another kind of file than the pipes that will stand there.
+    # The first streams were made for another kind of file than the pipes of children.
     sys.stdout = sys.__stdout__ = _text_stream(1)  # type: ignore[misc, assignment]
     sys.stderr = sys.__stderr__ = _text_stream(2)  # type: ignore[misc, assignment]
     root = logging.getLogger()
     for handler in list(root.handlers):
-        # What it would print to the terminal is kept as a record already.
+        # What it would print is kept as a record of the job already.
         if isinstance(handler, logging.StreamHandler) and getattr(handler.stream, "name", "") in (
             "<stderr>",
             "<stdout>",
@@ -365,12 +364,12 @@ def _not_confined(error: OSError) -> Outcome:
     return Outcome(Trigger.FAIL, Cause.EXITED, failure=Failure("IsolationError", text, fingerprint="isolation"))
 
 
-def _error_of(told: Mapping[str, Any]) -> PenstockError:
-    """The error that the worker met, as itself where it can be."""
-    kind = getattr(errors, str(told.get("type")), None)
-    text = str(told.get("message"))
+def _error_of(answer: Mapping[str, Any]) -> PenstockError:
+    """The error of the worker, as the same class where possible."""
+    kind = getattr(errors, str(answer.get("type")), None)
+    text = str(answer.get("message"))
     if isinstance(kind, type) and issubclass(kind, Conflict):
-        return kind(text, job_id=told.get("job_id"))
+        return kind(text, job_id=answer.get("job_id"))
     if kind in (
         errors.Forbidden,
         errors.InvalidInput,
@@ -380,5 +379,5 @@ def _error_of(told: Mapping[str, Any]) -> PenstockError:
     ):
         return kind(text)
     if kind is errors.NotFound:
-        return errors.NotFound(str(told.get("kind") or "job"), str(told.get("name") or ""))
+        return errors.NotFound(str(answer.get("kind") or "job"), str(answer.get("name") or ""))
     return PenstockError(text)

@@ -1,4 +1,4 @@
-"""What a child asks of its worker while it runs, done in order and answered."""
+"""The requests of a running child to its worker, carried out in order and answered."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from penstock.isolation.wire import MAX_ANSWER, Frame, pack
 from penstock.runtime.service import log
 
 _MOST_WAITING = 16
-"""A child waits for the answer to each question; what asks on without that is no longer our code."""
+"""A child waits for the answer to each request; a child that does not is no longer running our code."""
 
 
 class ChildRequests:
-    """Does what one child asks for, one after the other, and tells it what came of it."""
+    """Carries out the requests of one child, one after the other, and answers them."""
 
     def __init__(
         self, line: socket.socket, do: Callable[[Frame], Awaitable[Any]], lost: Callable[[str], None], what: str
@@ -33,15 +33,15 @@ class ChildRequests:
         self._working: asyncio.Task[None] | None = None
 
     def ask(self, frame: Frame) -> None:
-        """Take in a question; from the loop's thread. Raise when too many wait for their answers."""
+        """Take a request, from the loop's thread; raise when too many wait for their answers."""
         if len(self._asked) >= _MOST_WAITING:
-            raise ValueError(f"{_MOST_WAITING} questions wait for an answer, and another one came")
+            raise ValueError(f"{_MOST_WAITING} requests wait for an answer, and another one came")
         self._asked.append(frame)
         if self._working is None or self._working.done():
             self._working = asyncio.ensure_future(self._work())
 
     def close(self) -> None:
-        """Nobody waits for answers any more."""
+        """Answer nothing more: the child has ended."""
         if self._working is not None:
             self._working.cancel()
 
@@ -55,7 +55,7 @@ class ChildRequests:
                 self._lost(str(error))
                 return
             except PenstockError as error:
-                answer = {"error": _told(error)}
+                answer = {"error": _facts_of(error)}
             except Exception as error:
                 log.exception("%s asked for something that failed", self._what)
                 answer = {"error": {"type": "PenstockError", "message": f"{type(error).__name__}: {error}"}}
@@ -64,7 +64,7 @@ class ChildRequests:
 
 
 async def run_errand(errands: Errands, ask: Frame) -> Any:
-    """Do one of the errands that any child may ask for."""
+    """Carry out a request that any child may make."""
     match ask["ask"]:
         case "create":
             created = await asyncio.to_thread(errands.create, ask["orders"])
@@ -74,10 +74,10 @@ async def run_errand(errands: Errands, ask: Frame) -> Any:
         case "cancel":
             return await asyncio.to_thread(errands.cancel, str(ask["job_id"]))
         case other:
-            raise ValueError(f"nobody can do {other!r:.40}")
+            raise ValueError(f"there is no request {other!r:.40}")
 
 
-def _told(error: PenstockError) -> dict[str, Any]:
+def _facts_of(error: PenstockError) -> dict[str, Any]:
     facts: dict[str, Any] = {"type": type(error).__name__, "message": str(error)}
     for name in ("job_id", "kind", "name"):
         if isinstance(getattr(error, name, None), str):

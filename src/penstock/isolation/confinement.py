@@ -1,4 +1,4 @@
-"""What a forked child gives up before it runs a handler.
+"""Confinement: what a forked child gives up before it runs a handler.
 
 The order matters: session and signals first, then descriptors, limits, user, and last what a change of user undoes.
 """
@@ -22,13 +22,13 @@ from penstock.runtime import processes
 from penstock.runtime.stop_signals import STOP_SIGNALS
 
 ALLOWED = ("PATH", "LANG", "LANGUAGE", "LC_ALL", "LC_CTYPE", "TZ")
-"""Environment variables that every job sees; anything else it must be given by name."""
+"""Environment variables that every job sees; others must be allowed by name."""
 
 CONTROL = 3
 """The descriptor of a child's line to its worker."""
 
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
-"""What these tell of, Python raises as an error."""
+"""Signals whose causes Python raises as errors."""
 
 _UMASK = 0o077
 _OOM_SCORE = b"800"
@@ -40,7 +40,7 @@ _PAGE = resource.getpagesize()
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What one attempt may use."""
+    """The resources that one attempt may use."""
 
     folder: str
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -53,14 +53,14 @@ class Rules:
     group: int | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """What is said of it."""
+        """The rules that are set."""
         facts = {name: getattr(self, name) for name in self.__slots__}
         return {name: value for name, value in facts.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """What a child has from its zygote and may not keep, looked up once for all of them."""
+    """What a child inherits from its zygote and may not keep, looked up once for all children."""
 
     signals: tuple[int, ...]
     """Those that the zygote does not leave to their default as Python sees it, as plain numbers; the stop signals are
@@ -79,7 +79,7 @@ class Inherited:
 
 
 def detach(handled: Sequence[int]) -> None:
-    """Leave the zygote's session, handlers and wake-up descriptor behind."""
+    """Leave the zygote's session, and drop its signal handlers and wake-up descriptor."""
     # The plain functions: those of `signal` look up an enum for each number, which costs a child more than all of this.
     _signal.set_wakeup_fd(-1)
     for number in handled:
@@ -88,9 +88,9 @@ def detach(handled: Sequence[int]) -> None:
 
 
 def prepare(visible: Sequence[str]) -> None:
-    """Give up once, in the zygote, what no child may have and every child inherits.
+    """Give up once, in the zygote, what every child would inherit and none may have.
 
-    `visible` are the environment variables that some definition names.
+    `visible`: the environment variables that some definition names.
     """
     _set_limit(resource.RLIMIT_CORE, 0)
     os.umask(_UMASK)
@@ -102,7 +102,7 @@ def prepare(visible: Sequence[str]) -> None:
     os.environ.clear()
     os.environ.update(kept)
     if block is not None:
-        # What this process was started with would still be read from /proc/self/environ.
+        # /proc/self/environ would still show the environment with which this process was started.
         ctypes.memset(block[0], 0, block[1])
 
 
@@ -123,7 +123,7 @@ def keep_only(control: int, output: int, errors: int, files: OpenedFiles) -> Non
 
 
 def confine(rules: Rules, parent: int, variables: Sequence[str]) -> None:
-    """Take on the limits, the user and the surroundings of a job; `variables` are those that the zygote has."""
+    """Take on the limits, the user and the environment of a job; `variables` are those of the zygote."""
     processes.adopt_orphans()
     # Unlike its zygote: the worker weighs the memory of jobs. A change of user refuses it again.
     processes.allow_inspection()
@@ -141,7 +141,7 @@ def confine(rules: Rules, parent: int, variables: Sequence[str]) -> None:
 
 
 def rehearse() -> None:
-    """Of what `confine` does, what leaves a process as it was."""
+    """The steps of `confine` that do not change a process."""
     processes.adopt_orphans()
     present = dict(os.environ)
     _set_environment({**present, "PENSTOCK_REHEARSAL": ""}, ())
@@ -155,9 +155,9 @@ def allowed_environment(names: Sequence[str], given: Mapping[str, str]) -> dict[
 
 
 def reserve_descriptors() -> None:
-    """Have the numbers taken that a child has descriptors of its own for, the first with an empty standard input.
+    """Take the numbers that a child uses for its own descriptors, the first with an empty standard input.
 
-    It comes before the application is imported: a file that this opens must not get one of these numbers.
+    This comes before the import of the application, whose files must not get one of these numbers.
     """
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -203,7 +203,7 @@ def _set_limit(which: int, value: int, left: int = 0) -> None:
 
 
 def _data_size() -> int:
-    """What the process brought along from the zygote does not count."""
+    """The data that the process has inherited from the zygote, which does not count."""
     try:
         file = os.open("/proc/self/statm", os.O_RDONLY)
         pages = os.read(file, 200).split()[5]
@@ -254,7 +254,7 @@ def _set_environment(wanted: Mapping[str, str], present: Sequence[str]) -> None:
 
 
 def _reseed() -> None:
-    # Python's own generator does so by itself after a fork.
+    # Python's own generator is reseeded after a fork.
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""What is taken out of the words of jobs: secrets of their parameters, and those of their definition."""
+"""The secrets that are removed from the output of jobs: those of their parameters and of their definition."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from penstock.isolation.confinement import allowed_environment
 
 
 class DeclaredSecrets:
-    """Makes the scrubbers of jobs; what is secret of a definition is found once."""
+    """Makes the scrubbers of jobs; the secrets of a definition are found once."""
 
     def __init__(self, policy: SecretPolicy, environment: Sequence[str] = ()) -> None:
-        """`environment`: variables that jobs of all definitions see."""
+        """`environment`: the variables that jobs of all definitions see."""
         self._policy = policy
         self._environment = tuple(environment)
         self._known: dict[tuple[str, int], tuple[Definition, Scrubber]] = {}
 
     def scrubber(self, definition: Definition, params: str) -> Scrubber:
-        """Takes secrets out of what a job with these parameters says."""
+        """A scrubber for the texts of a job with these parameters."""
         return self._policy.scrubber(definition.secret_fields, params, self._of(definition))
 
     def _of(self, definition: Definition) -> Scrubber:

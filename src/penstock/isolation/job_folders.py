@@ -14,13 +14,13 @@ from collections.abc import Iterator
 _PREFIX = "penstock-"
 _UNFINISHED = ".penstock-"
 _MARK = ".penstock-worker"
-"""Locked while the worker lives; what it says of the folder is true of no other one, a copy included."""
+"""A file that is locked while the worker lives; its text fits only this folder, not a copy of it."""
 _LONGEST_MARK = 1000
 _OWN = 0o700
 
 
 class WorkerFolder:
-    """A folder that belongs to this process for as long as it lives: whoever can lock it knows that it has gone."""
+    """A folder that belongs to this process while it lives: its lock is free once the owner has gone."""
 
     def __init__(self, parent: str = "") -> None:
         self.path: str = ""
@@ -28,12 +28,12 @@ class WorkerFolder:
         self._lock = -1
 
     def open(self) -> None:
-        """Remove what dead workers of the same user left behind, then make the folder; another one if it is gone."""
+        """Remove the folders of dead workers of the same user, then make the folder, again if it was deleted."""
         for entry in list(os.scandir(self._parent)):
-            if entry.name.startswith(_PREFIX) and _is_left_behind(entry):
+            if entry.name.startswith(_PREFIX) and _is_abandoned(entry):
                 with contextlib.suppress(OSError):
                     remove_tree(entry.path)
-        # Under its own name it can be seen by others, and by then it must be marked and locked.
+        # It gets its final name only when it is marked and locked, because other workers can see it then.
         made = tempfile.mkdtemp(prefix=_UNFINISHED, dir=self._parent)
         name = os.path.basename(made)[1:]
         earlier = self._lock
@@ -41,7 +41,7 @@ class WorkerFolder:
         if earlier >= 0:
             os.close(earlier)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        os.write(self._lock, _says(name, os.stat(made)))
+        os.write(self._lock, _mark_text(name, os.stat(made)))
         # Jobs of another user must be able to reach their own folders in it, and see no others.
         os.chmod(made, 0o711)  # noqa: S103
         self.path = os.path.join(self._parent, name)
@@ -116,7 +116,7 @@ def _noted(problems: list[OSError]) -> Iterator[None]:
         problems.append(error)
 
 
-def _is_left_behind(entry: os.DirEntry[str]) -> bool:
+def _is_abandoned(entry: os.DirEntry[str]) -> bool:
     """Whether this is the folder of a worker of the same user that has gone; anything else of its name is not ours."""
     with contextlib.suppress(OSError):
         if not _is_own_folder(found := entry.stat(follow_symlinks=False)):
@@ -124,7 +124,9 @@ def _is_left_behind(entry: os.DirEntry[str]) -> bool:
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         mark = os.open(os.path.join(entry.path, _MARK), flags)
         try:
-            if not stat.S_ISREG(os.fstat(mark).st_mode) or os.read(mark, _LONGEST_MARK) != _says(entry.name, found):
+            if not stat.S_ISREG(os.fstat(mark).st_mode) or os.read(mark, _LONGEST_MARK) != _mark_text(
+                entry.name, found
+            ):
                 return False
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
@@ -137,5 +139,5 @@ def _is_own_folder(found: os.stat_result) -> bool:
     return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
 
 
-def _says(name: str, found: os.stat_result) -> bytes:
+def _mark_text(name: str, found: os.stat_result) -> bytes:
     return f"penstock worker folder {name} {found.st_ino}\n".encode()

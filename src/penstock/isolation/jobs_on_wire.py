@@ -1,4 +1,4 @@
-"""Jobs as JSON, for those who may read them but have no store."""
+"""Jobs as JSON, for processes of jobs, which have no store."""
 
 from __future__ import annotations
 

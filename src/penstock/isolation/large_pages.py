@@ -17,7 +17,7 @@ _MADV_COLLAPSE = 25
 
 _MOST_SECONDS = 0.5
 _WORTHWHILE = 0.75
-"""A large page is there as a whole: what is in use for less than this part of it stays in small ones."""
+"""A large page takes its whole size: memory with a smaller part in use stays in small pages."""
 
 _RESERVED = 10 << 20
 """Most of what Python and penstock take before the user's own modules are loaded; more would stay half used."""
@@ -27,14 +27,14 @@ _BLOCK = 512
 
 _HEADER = bytes.__basicsize__
 _EVERY = 1900
-"""Fewer than there are blocks in a MiB: one of so many is kept, so that none is given back meanwhile."""
+"""Fewer than the blocks of a MiB: every so many blocks one is kept, so that no MiB is given back early."""
 
 _libc = ctypes.CDLL(None)
 
 
 def reserve() -> list[bytes]:
-    """Have Python take memory in one piece for what is loaded next, and not between the libraries, where no large page
-    fits; it is held for as long as the answer is."""
+    """Let Python take memory for the code that is loaded next in one piece, and not between the libraries, where no
+    large page fits; it is held as long as the result is."""
     blocks = [b""] * (_RESERVED // _BLOCK)
     for place in range(len(blocks)):
         blocks[place] = bytes(_BLOCK - _HEADER)
@@ -42,7 +42,7 @@ def reserve() -> list[bytes]:
 
 
 def gather() -> int:
-    """Put the memory that this process has to itself into large pages, as far as it lies so; how many it made."""
+    """Collapse this process's private memory into large pages where possible; how many were made."""
     made = 0
     with contextlib.suppress(OSError, ValueError):
         size = _page_size()

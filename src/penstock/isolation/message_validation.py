@@ -1,4 +1,4 @@
-"""What a child says, checked before anybody acts on it: a handler can write to its line whatever it likes."""
+"""Checks of the frames that a child sends: a handler can write anything to its line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.domain.errors import InvalidPayload
 
 LONGEST_LINE = 8_000
 MOST_READ = 65_536
-"""What is beyond this of a text is cut before it is searched for secrets."""
+"""A longer text is cut before it is searched for secrets."""
 LARGE = 32_768
 """Texts and parameters of more characters are searched for secrets in a thread, so that nothing else waits."""
 _LONGEST_NAME = 200
@@ -19,7 +19,7 @@ _LONGEST_DELAY = 100 * 366 * 86_400_000_000
 
 
 def percent(value: Any) -> float:
-    """How far something has come, from 0 to 100."""
+    """A progress from 0 to 100."""
     number = float(value)
     if not isfinite(number):
         raise ValueError(f"{value!r:.40} is no percentage")
@@ -27,7 +27,7 @@ def percent(value: Any) -> float:
 
 
 def text(value: Any, longest: int = LONGEST_LINE) -> str:
-    """A text that both stores can keep."""
+    """A text that both stores can hold."""
     return payload.sanitise_text(str(value), longest)
 
 
@@ -47,7 +47,7 @@ def maybe_name(value: Any) -> str | None:
 
 
 def position(value: Any) -> int:
-    """The place of a phase among its kind."""
+    """The position of a phase in its definition."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < _MOST_POSITIONS:
         raise ValueError(f"{value!r:.40} is no position")
     return value
@@ -68,13 +68,13 @@ def duration(value: Any) -> int | None:
 
 
 def json_text(value: Any) -> str | None:
-    """JSON of the size that may be kept, as text."""
+    """JSON text that is not too large."""
     if value is None or value == "null":
         return value  # type: ignore[no-any-return]
     if not isinstance(value, str):
         raise ValueError(f"{value!r:.40} is no JSON text")
     try:
-        payload.decode(value, "what it said")
+        payload.decode(value, "the frame")
     except InvalidPayload as error:
         raise ValueError(str(error)) from None
     return value

@@ -27,9 +27,9 @@ class OpenedFiles:
 
     kept: tuple[int, ...] = ()
     reopened: tuple[tuple[int, int], ...] = ()
-    """Those that are read, each with the flags that it was opened with."""
+    """Files that are read, each with the flags that it was opened with."""
     closed: tuple[str, ...] = ()
-    """Those that a job may not have, as a sentence shows them."""
+    """Descriptors that jobs may not have, as shown in the log."""
 
     writers: tuple[Any, ...] = ()
     """Objects that buffer text for one of the files."""
@@ -47,7 +47,7 @@ class OpenedFiles:
                 each.flush()
 
     def reopen(self) -> None:
-        """Give this process a position of its own in each file that is read; share it where that fails."""
+        """Open each file that is read again, so that this process has its own position; share it where that fails."""
         for number, flags in self.reopened:
             with contextlib.suppress(OSError):
                 again = os.open(f"/proc/self/fd/{number}", flags | os.O_CLOEXEC)
@@ -59,13 +59,13 @@ class OpenedFiles:
 def open_numbers() -> set[int]:
     """The descriptors of this process."""
     with contextlib.suppress(OSError):
-        # The listing has a descriptor too, which is closed by the time it is looked at.
+        # The listing has a descriptor too, which is closed again here.
         return {int(name) for name in os.listdir("/proc/self/fd") if _kind(int(name)) is not None}
     return set()
 
 
 def opened_since(before: set[int], *, sockets: bool) -> OpenedFiles:
-    """Sort what was opened since then; `sockets`: streams are kept as well, because the operator allowed them."""
+    """Sort the descriptors that were opened since then; `sockets`: the operator has allowed streams too."""
     kept, reopened, closed = [], [], []
     for number in sorted(open_numbers() - before):
         kind = _kind(number) or 0
@@ -76,7 +76,7 @@ def opened_since(before: set[int], *, sockets: bool) -> OpenedFiles:
         else:
             closed.append(_shown(number))
     found = OpenedFiles(tuple(kept), tuple(reopened), tuple(closed), tuple(_writers({*kept, *dict(reopened)})))
-    # Each job's process would write it once more.
+    # Otherwise each job's process would write the buffered text again.
     found.flush()
     return found
 

@@ -10,22 +10,22 @@ from collections.abc import Callable
 from penstock.domain.secrets.policy import Scrubber
 
 MOST_BYTES = 256 * 1024
-"""So much of each stream of an attempt is kept."""
+"""How much of each stream of an attempt is kept."""
 
 _LONGEST_LINE = 8_000
 _CHUNK = 65_536
 
 
 class Output:
-    """Reads one stream of a child until it ends; what is beyond the cap is read, counted and dropped.
+    """Reads one stream of a child until it ends; output beyond the cap is read, counted and dropped.
 
-    Until it is watched, what was printed waits in the pipe: most children end before that, and are read once.
+    Until it is watched, output waits in the pipe: most children end before that, and are read once.
     """
 
     def __init__(self, descriptor: int, keep: Callable[[str], None], secrets: Scrubber) -> None:
         self._descriptor = descriptor
         self._keep = keep
-        # Cleaned as one text, so that no end of a piece or of a line hides what must not be shown.
+        # Cleaned as one text, so that a secret across two pieces or lines is found.
         self._clean = secrets.stream()
         self._decode = codecs.getincrementaldecoder("utf-8")("backslashreplace").decode
         self._rest: list[str] = []
@@ -35,18 +35,18 @@ class Output:
         self._watching: asyncio.AbstractEventLoop | None = None
 
     def watch(self) -> None:
-        """From now on take in what is printed when it is printed."""
+        """Read output when it is printed."""
         if self._open and self._watching is None:
             self._watching = asyncio.get_running_loop()
             self._watching.add_reader(self._descriptor, self._read)
 
     def take(self) -> None:
-        """Take in what was printed so far."""
+        """Read the output so far."""
         if self._open:
             self._read()
 
     def close(self) -> None:
-        """Take in what is still there, and say what was cut."""
+        """Read the rest, and record how much was cut."""
         while self._open and self._read():
             pass
         self._stop()
@@ -78,7 +78,7 @@ class Output:
         return True
 
     def _take(self, text: str, *, last: bool = False) -> None:
-        """Keep whole lines; what is left of them waits for its end, and never has to be cut before that."""
+        """Keep whole lines; an incomplete line waits for its end."""
         if "\n" in text:
             *lines, rest = "".join([*self._rest, text]).split("\n")
             self._rest = [rest]

@@ -1,4 +1,4 @@
-"""What loading an application must not leave behind in a process that is going to fork, and what it found there."""
+"""Loading an application into a process that will fork: checks for threads and sockets, and its description."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _HINT = (
 )
 
 
-class Found:
+class PreloadFindings:
     """Threads and connections that were made while user code was loaded, and where."""
 
     def __init__(self) -> None:
         self.threads: list[str] = []
         self.sockets: list[str] = []
         self.files: OpenedFiles = OpenedFiles()
-        """What was opened, once `refuse` has looked at it."""
+        """The descriptors that were opened; known after `refuse`."""
         self._before = processes.threads()
         self._numbers = open_numbers()
 
@@ -59,9 +59,9 @@ class Found:
 
 
 @contextlib.contextmanager
-def watched() -> Iterator[Found]:
-    """Note where threads are started and sockets are made meanwhile."""
-    found = Found()
+def watched() -> Iterator[PreloadFindings]:
+    """Note where threads are started and sockets are made inside the block."""
+    found = PreloadFindings()
     watching = True
 
     def audit(event: str, args: tuple[Any, ...]) -> None:
@@ -84,7 +84,7 @@ def watched() -> Iterator[Found]:
 
 
 def description(app: Application) -> dict[str, Any]:
-    """What an application holds, as data for a process that has none of its code."""
+    """The definitions and schedules of an application, as data for a process without its code."""
     definitions = []
     for handle in app.definitions:
         definition = replace(handle.definition, schema=handle.schema)

@@ -1,4 +1,4 @@
-"""What every child does, done a few times in the zygote before the first one is forked.
+"""Rehearsal: the steps of a child are run a few times in the zygote before the first fork.
 
 Python learns while it runs: where attributes are found, which instructions are worth a special form. It writes that
 into memory that a child shares with its zygote, so that a child that has to learn copies every page it learns on.
@@ -28,9 +28,9 @@ _TASK = Task("rehearsal", "rehearsal", 1, fence=1, attempt=1, max_attempts=1, pa
 
 
 def rehearse(app: Application) -> None:
-    """Play an attempt that does nothing, as far as that leaves no trace in this process or elsewhere."""
+    """Run an attempt that does nothing, as far as that has no lasting effect."""
     if tracing.on():
-        # Each would be a span.
+        # Each run would make a span.
         return
     rules = Rules("/", {"TZ": "UTC"}, memory=1, cpu=1, files=1, file_size=1)
     first = pack({"task": _TASK.to_json(), "rules": rules.to_json()})
@@ -45,12 +45,12 @@ def rehearse(app: Application) -> None:
             task = Task.from_json(frame["task"])
             Rules(**frame["rules"])
             confinement.rehearse()
-            child.perform(app, _Nothing(), task, theirs.fileno(), _leave_alone)
+            child.run_task(app, _EmptyHandler(), task, theirs.fileno(), _leave_alone)
             coroutines.run_stoppable(_nothing(), _leave_alone)
 
 
 def _after_fork() -> list[Callable[[], object]]:
-    """What Python's own library does in every fork. To a process of one thread it does nothing."""
+    """The functions that Python's library runs in every fork; without effect in a process of one thread."""
     if threading.active_count() > 1:
         return []
     named = ((threading, "_after_fork"), (logging, "_after_at_fork_child_reinit_locks"))
@@ -58,13 +58,13 @@ def _after_fork() -> list[Callable[[], object]]:
 
 
 def _leave_alone(*_: object) -> None:
-    """This process is no attempt."""
+    """Take over nothing: this process is no attempt."""
 
 
 async def _nothing() -> None: ...
 
 
-class _Nothing:
+class _EmptyHandler:
     """A handler that does nothing, and the parameters that it takes."""
 
     name = "run"
@@ -77,11 +77,11 @@ class _Nothing:
     fatal_on: tuple[type[BaseException], ...] = ()
 
     @property
-    def steps(self) -> tuple[_Nothing]:
+    def steps(self) -> tuple[_EmptyHandler]:
         return (self,)
 
     @property
-    def signature(self) -> _Nothing:
+    def signature(self) -> _EmptyHandler:
         return self
 
     def arguments(self, params: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Frames between a worker, its zygote and its jobs: a length, then JSON. Never pickle.
 
-A frame from a job is not to be trusted: its length is capped and it must be an object, else `WireError`. What a worker
-says to a job may be longer: the results of all phases together.
+A frame from a job is not trusted: its length is capped and it must be an object, else `WireError`. A frame from a
+worker to a job may be longer: it can hold the results of all phases.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 Frame = dict[str, Any]
 
 MAX_FRAME = 8 * 1024 * 1024
-"""More than a result of the greatest size, escaped, and its company."""
+"""More than an escaped result of the greatest size, with its frame."""
 
 MAX_ANSWER = 1 << 30
-"""The most that a worker says to a job at once."""
+"""The longest frame from a worker to a job."""
 
 FORKS_AT_ONCE = 16
-"""The most that a worker asks its zygote for in one frame, which comes with three descriptors for each."""
+"""How many forks a worker requests in one frame, with three descriptors for each."""
 
 _HEAD = struct.Struct("!I")
 _PIECE = 1 << 20
@@ -30,7 +30,7 @@ _decode = json.JSONDecoder().raw_decode
 
 
 class WireError(Exception):
-    """What came over the line is no frame of ours."""
+    """The bytes on a line are no valid frame."""
 
 
 def pack(frame: Mapping[str, Any], longest: int = MAX_FRAME) -> bytes:
@@ -38,7 +38,7 @@ def pack(frame: Mapping[str, Any], longest: int = MAX_FRAME) -> bytes:
 
 
 def pack_text(text: str, longest: int = MAX_FRAME) -> bytes:
-    """A frame whose JSON is there already."""
+    """A frame of ready JSON text."""
     body = text.encode()
     if len(body) > longest:
         raise WireError(f"A frame of {len(body)} bytes is too long; {longest} are allowed.")
@@ -46,7 +46,7 @@ def pack_text(text: str, longest: int = MAX_FRAME) -> bytes:
 
 
 class Unpacker:
-    """Makes frames of bytes as they come in."""
+    """Makes frames from bytes as they come in."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -72,13 +72,13 @@ class Unpacker:
 
 
 def send(line: int, data: bytes) -> None:
-    """Say something on a descriptor that waits until there is room."""
+    """Write to a blocking descriptor."""
     while data:
         data = data[os.write(line, data) :]
 
 
 def receive(line: int) -> Frame | None:
-    """The next frame that a worker says on a descriptor, waited for; None when it has gone."""
+    """Wait for the next frame of the worker on a descriptor; None when the worker has gone."""
     head = _exactly(line, _HEAD.size)
     if head is None:
         return None

@@ -1,7 +1,7 @@
 """The zygote: a small process that has the user's code loaded and forks a child for each attempt.
 
-It is started by exec, holds no socket but its own and one thread. It is the only parent of attempts, so it alone may
-signal them by number; and it is the watchdog of a supervisor that froze: past the trust it was told, it kills.
+It is started by exec, has one thread and no socket but its own. It is the only parent of attempts, so only it may
+signal them by process id. It is also the watchdog of a frozen supervisor: when the trust of the worker ends, it kills.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Attempt:
 
 
 class Zygote:
-    """Forks, signals and reaps attempts as it is told."""
+    """Forks, signals and reaps attempts at the request of the worker."""
 
     def __init__(self, line: socket.socket, app: Application, files: OpenedFiles) -> None:
         self._line = line
@@ -57,7 +57,7 @@ class Zygote:
         self._children = processes.Children(self._pid)
         self._frames = Unpacker()
         self._descriptors: deque[list[int]] = deque()
-        """Those that came with each frame that asks for forks."""
+        """The descriptors that came with each fork request."""
         self._attempts: dict[int, _Attempt] = {}
         self._by_number: dict[int, _Attempt] = {}
         self._unannounced: dict[int, _Attempt] = {}
@@ -77,27 +77,27 @@ class Zygote:
         self._inherited = confinement.Inherited.find(files)
 
     def serve(self) -> None:
-        """Do as told until the supervisor has gone, or until told to leave and no attempt is left."""
+        """Serve requests until the worker has gone, or until it has asked to leave and no attempt is left."""
         poll = select.poll()
         line, wake = self._line.fileno(), self._wake.fileno()
         poll.register(line, select.POLLIN)
         poll.register(wake, select.POLLIN)
-        # After each fork every page that is written to has to be copied: what is not needed is not done here.
+        # After each fork every page that is written has to be copied, so only necessary work is done here.
         while not (self._leaving and not self._attempts and not self._ended):
             ready = dict(poll.poll(self._patience()))
-            if line in ready and not self._listen():
+            if line in ready and not self._receive():
                 return
             if processes.boot_time() >= self._trusted_until:
-                self._distrust()
+                self._kill_untrusted()
             if wake in ready:
-                self._heed(os.read(wake, 4096))
+                self._handle_signals(os.read(wake, 4096))
             if self._ended:
                 self._report()
             if self._unannounced:
                 self._announce()
 
     def _patience(self) -> float | None:
-        """Milliseconds until there is something to do unasked."""
+        """Milliseconds until there is something to do without a request."""
         if self._ended:
             return _SWEEP_SECONDS * 1000
         if self._unannounced:
@@ -106,22 +106,22 @@ class Zygote:
             return None
         return max(0.0, self._trusted_until - processes.boot_time()) * 1000 + 1
 
-    def _listen(self) -> bool:
-        """Take in what the supervisor says; False when it has gone."""
+    def _receive(self) -> bool:
+        """Read requests of the worker; False when it has gone."""
         try:
             data, descriptors, flags, _ = self._line.recvmsg(_CHUNK, _ROOM)
         except ConnectionError:
-            # It was killed before it had read all that was said to it.
+            # The worker was killed before it had read everything.
             return False
         if not data:
             return False
         if descriptors or flags & socket.MSG_CTRUNC:
             self._descriptors.append([each for _, _, numbers in descriptors for each in memoryview(numbers).cast("i")])
         for frame in self._frames.feed(data):
-            self._obey(frame)
+            self._execute(frame)
         return True
 
-    def _obey(self, frame: Frame) -> None:
+    def _execute(self, frame: Frame) -> None:
         match frame["do"]:
             case "fork":
                 self._fork(frame["numbers"])
@@ -140,14 +140,14 @@ class Zygote:
                 self._leaving = True
 
     def _fork(self, numbers: list[int]) -> None:
-        """Fork a child for each of these attempts, and only then write anything down: what is written to between two
-        forks is copied between them."""
+        """Fork a child for each of these attempts before anything is recorded: pages that are written between two forks
+        have to be copied."""
         given = self._descriptors.popleft() if self._descriptors else []
         pids: list[int | OSError] = [0] * len(numbers)
         for place in range(len(numbers)):
             try:
                 if len(given) < 3 * len(numbers):
-                    raise OSError("its zygote may have no more files open, and got none for its line and output")
+                    raise OSError("its zygote cannot open more files, and has none for the line and the output")
                 if not self._trusted:
                     raise OSError("the lease of the worker cannot be proved")
                 forked = os.fork()
@@ -156,24 +156,24 @@ class Zygote:
                 continue
             if forked == 0:
                 line, output, errors = given[3 * place : 3 * place + 3]
-                child.live(self._app, self._handles, (line, output, errors), self._pid, self._inherited)
+                child.run_child(self._app, self._handles, (line, output, errors), self._pid, self._inherited)
             pids[place] = forked
         for fd in given:
             os.close(fd)
         now = processes.boot_time()
         for number, pid in zip(numbers, pids, strict=True):
             if isinstance(pid, OSError):
-                self._say(pack({"say": "unforked", "number": number, "error": str(pid)}))
+                self._send(pack({"say": "unforked", "number": number, "error": str(pid)}))
                 continue
             attempt = _Attempt(number, pid, now)
             self._attempts[pid] = self._by_number[number] = self._unannounced[pid] = attempt
 
-    def _heed(self, signals: bytes) -> None:
-        """Act on signals that have come, each a byte."""
+    def _handle_signals(self, signals: bytes) -> None:
+        """Act on signals, each a byte."""
         if not self._signalled and not _STOP_SIGNALS.isdisjoint(signals):
-            # Only the worker stops for it. It may explain how attempts end from now on.
+            # Only the worker stops because of it. From now on it may explain how attempts end.
             self._signalled = True
-            self._say(pack({"say": "signalled"}))
+            self._send(pack({"say": "signalled"}))
         self._reap()
 
     def _reap(self) -> None:
@@ -192,26 +192,26 @@ class Zygote:
                 self._ended.append(_report(attempt, status, usage))
 
     def _report(self) -> None:
-        """Tell of attempts that ended, once nothing that they left behind is alive."""
+        """Report ended attempts, once no process that they had started is alive."""
         orphans = set(self._children.look()).difference(self._attempts)
         if orphans:
             processes.kill_tree(orphans)
             if processes.boot_time() < self._ended_at + _SWEEP_LONGEST:
                 return
         ended, self._ended, self._ended_at = self._ended, [], 0.0
-        self._say(b"".join(ended))
+        self._send(b"".join(ended))
 
     def _announce(self) -> None:
-        """Tell which processes attempts are; most end before anybody has to know."""
+        """Report the process ids of attempts; most attempts end before the worker needs them."""
         now = processes.boot_time()
         for attempt in list(self._unannounced.values()):
             if now - attempt.forked_at < _ANNOUNCE_SECONDS:
                 return
             del self._unannounced[attempt.pid]
-            self._say(pack({"say": "forked", "number": attempt.number, "pid": attempt.pid}))
+            self._send(pack({"say": "forked", "number": attempt.number, "pid": attempt.pid}))
 
-    def _distrust(self) -> None:
-        """The supervisor cannot prove its lease any more: nothing of its may go on."""
+    def _kill_untrusted(self) -> None:
+        """Kill all attempts, because the worker cannot prove its lease any more."""
         self._trusted_until = float("inf")
         self._trusted = False
         for attempt in self._attempts.values():
@@ -219,7 +219,7 @@ class Zygote:
         processes.kill_tree(self._attempts)
 
     def kill_all(self) -> None:
-        """End all that is below this process, bounded: whatever happened, nothing may go on without it."""
+        """Kill all processes below this one, within bounded time: none may outlive it."""
         deadline = processes.boot_time() + _SWEEP_LONGEST
         while processes.boot_time() < deadline:
             left = processes.children(self._pid)
@@ -231,16 +231,18 @@ class Zygote:
                     pass
             select.select([], [], [], _SWEEP_SECONDS)
 
-    def _say(self, data: bytes) -> None:
+    def _send(self, data: bytes) -> None:
         try:
             self._line.sendall(data)
         except ConnectionError:
-            # Nobody is there to hear it; the next look at the line tells so, too.
+            # The worker has gone, which the next read finds as well.
             return
 
 
 def main(room: list[bytes]) -> None:
-    """Load what the first frame names, report what is in it, then serve; `room` is memory for what is loaded."""
+    """Load the application that the first frame names, report its definitions, then serve.
+
+    `room` is memory that is freed for the loaded code."""
     line = socket.socket(fileno=int(sys.argv[1]))
     line.set_inheritable(False)
     unpacker = Unpacker()
@@ -258,7 +260,7 @@ def main(room: list[bytes]) -> None:
         with preload.watched() as found:
             app = handlers.load(order["app"], order["folder"], order.get("call"))
         found.refuse(order.get("allow_threads", False))
-        # From now on it ends with its line to the worker. Until here a signal ends it, however long an import takes.
+        # From here on it ends with its line to the worker. Before, a signal ends it, even during a long import.
         stop_signals.ignore()
         # Measured here: the worker may not look into this process where it is not root.
         memory, closed = processes.memory([os.getpid()]), found.files.closed
@@ -284,7 +286,7 @@ def main(room: list[bytes]) -> None:
 
 
 def _report(attempt: _Attempt, status: int, usage: resource.struct_rusage) -> bytes:
-    # Written by hand: an encoder takes more steps than all the rest that is done for an ended attempt.
+    # Formatted by hand: an encoder takes more steps than everything else that is done for an ended attempt.
     cpu, memory = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
     untrusted = "true" if attempt.untrusted else "false"
     return pack_text(

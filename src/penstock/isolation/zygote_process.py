@@ -1,4 +1,4 @@
-"""The worker's end of a zygote: starts it, tells it what to do, hears from it and from its children."""
+"""The worker's end of a zygote: starts it, sends it requests, reads its reports and those of its children."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from penstock.runtime.service import log
 
 _ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _CHUNK = 65_536
-_BURY_SECONDS = 5.0
+_DEATH_SECONDS = 5.0
 LOAD_SECONDS = 300.0
 _SEND_MILLISECONDS = 50
 _SEND_SECONDS = 5.0
-"""So long a zygote may read nothing while its line is full."""
+"""Seconds for which a zygote may read nothing while its line is full."""
 
 _TOO_MUCH = frozenset({errno.ETOOMANYREFS, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
@@ -39,7 +39,7 @@ _CLOSED = (
     "Open them inside of functions, or as a resource: app.resource(...)."
 )
 
-_births = threading.Lock()
+_starting = threading.Lock()
 _zygotes: set[int] = set()
 """The zygotes among the children of this process."""
 
@@ -55,9 +55,9 @@ class Exit:
     untrusted: bool = False
     """The zygote killed it, because the worker could not prove its lease."""
     lost: bool = False
-    """Its zygote died, and it with it."""
+    """Its zygote died, and the child with it."""
     unforked: str | None = None
-    """There never was a process: why."""
+    """Why no process was forked."""
 
 
 class Fork:
@@ -73,29 +73,29 @@ class Fork:
 
 
 class ZygoteProcess:
-    """A zygote that runs; `definitions` says what it has loaded."""
+    """A running zygote; `definitions` are those that it has loaded."""
 
-    def __init__(self, process: subprocess.Popen[bytes], line: socket.socket, told: Mapping[str, Any]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], line: socket.socket, loaded: Mapping[str, Any]) -> None:
         self._process = process
         self._line = line
         self._lock = threading.Lock()
         self._frames = Unpacker()
         self._forks: dict[int, Fork] = {}
         self._numbers = 0
-        self._asked: list[tuple[int, list[int]]] = []
-        """Forks that are wanted, with the descriptors of each, and of which the zygote is not told yet."""
+        self._requested: list[tuple[int, list[int]]] = []
+        """Forks that are not requested from the zygote yet, with the descriptors of each."""
         self._loop = asyncio.get_running_loop()
         self._leaving = False
         self._gone = False
-        """Nothing can be said to it any more."""
+        """Its line is closed."""
         self._broken: OSError | None = None
-        """Why the line to it is broken, where it did not end by itself."""
-        self.definitions: list[Definition] = [definition_from(each) for each in told["definitions"]]
-        self.schedules: list[Schedule] = [schedule_from(each) for each in told["schedules"]]
-        self.address: Mapping[str, Any] | None = told["address"]
-        self.extras: Mapping[str, Any] = told["extras"]
-        self.memory: int = told["memory"]
-        """What it holds by itself, with everything loaded."""
+        """Why the line to it is broken, where the zygote has not closed it."""
+        self.definitions: list[Definition] = [definition_from(each) for each in loaded["definitions"]]
+        self.schedules: list[Schedule] = [schedule_from(each) for each in loaded["schedules"]]
+        self.address: Mapping[str, Any] | None = loaded["address"]
+        self.extras: Mapping[str, Any] = loaded["extras"]
+        self.memory: int = loaded["memory"]
+        """Its own memory, with everything loaded."""
         self.dead: asyncio.Future[None] = self._loop.create_future()
         self.signalled: asyncio.Future[None] = self._loop.create_future()
         """Done once it has got a signal that stops workers."""
@@ -105,28 +105,28 @@ class ZygoteProcess:
     async def start(
         app: str, folder: str, *, call: Mapping[str, Any] | None = None, allow_threads: bool = False
     ) -> ZygoteProcess:
-        """Start a zygote and have it load an application; `InvalidDefinition` says why it could not."""
+        """Start a zygote that loads an application; `InvalidDefinition` has the reason when it cannot."""
         ours, theirs = socket.socketpair()
         command = [sys.executable, "-m", "penstock.isolation.zygote_start", str(theirs.fileno())]
-        process = await asyncio.to_thread(_give_birth, command, theirs.fileno(), folder)
+        process = await asyncio.to_thread(_start_process, command, theirs.fileno(), folder)
         theirs.close()
         ours.setblocking(False)
         try:
             loop = asyncio.get_running_loop()
             order = {"app": app, "folder": folder, "call": call, "allow_threads": allow_threads}
             await loop.sock_sendall(ours, pack(order))
-            told = await asyncio.wait_for(_first_frame(ours), LOAD_SECONDS)
-            if told is None or told["say"] != "loaded":
-                raise InvalidDefinition(_not_loaded(app, told))
+            loaded = await asyncio.wait_for(_first_frame(ours), LOAD_SECONDS)
+            if loaded is None or loaded["say"] != "loaded":
+                raise InvalidDefinition(_not_loaded(app, loaded))
         except BaseException:
             ours.close()
             process.kill()
             await asyncio.to_thread(process.wait)
             _zygotes.discard(process.pid)
             raise
-        if told["closed"]:
-            log.warning(_CLOSED, ", ".join(told["closed"]))
-        return ZygoteProcess(process, ours, told)
+        if loaded["closed"]:
+            log.warning(_CLOSED, ", ".join(loaded["closed"]))
+        return ZygoteProcess(process, ours, loaded)
 
     @property
     def pid(self) -> int:
@@ -134,7 +134,7 @@ class ZygoteProcess:
 
     @property
     def forks(self) -> int:
-        """How many children it was asked for."""
+        """How many forks were requested."""
         return self._numbers
 
     @property
@@ -142,7 +142,7 @@ class ZygoteProcess:
         return not self._gone and self._broken is None and not self.dead.done()
 
     def fork(self, first: Mapping[str, Any]) -> Fork:
-        """Have a child forked; `first` is what it finds on its line."""
+        """Fork a child; `first` is the first frame on its line."""
         self._numbers += 1
         ours, line = socket.socketpair()
         opened = [line.detach()]
@@ -164,9 +164,9 @@ class ZygoteProcess:
             _close_all(theirs)
         else:
             self._forks[fork.number] = fork
-            if not self._asked:
-                self._loop.call_soon(self._ask)
-            self._asked.append((fork.number, theirs))
+            if not self._requested:
+                self._loop.call_soon(self._request_forks)
+            self._requested.append((fork.number, theirs))
         data = pack(first, MAX_ANSWER)
         with contextlib.suppress(BlockingIOError, ConnectionError):
             data = data[ours.send(data) :]
@@ -175,49 +175,49 @@ class ZygoteProcess:
             fork.ended.add_done_callback(lambda _: sending.cancel())
         return fork
 
-    def _ask(self) -> None:
-        """Ask for all forks at once that are wanted at the same moment: the zygote copies fewer pages between them.
+    def _request_forks(self) -> None:
+        """Request all forks of this moment together: the zygote copies fewer pages between them.
 
-        Those that cannot be asked for end as never forked."""
-        asked, self._asked = self._asked, []
-        for begin in range(0, len(asked), FORKS_AT_ONCE):
-            some = asked[begin : begin + FORKS_AT_ONCE]
+        Forks that cannot be requested end as never forked."""
+        requested, self._requested = self._requested, []
+        for begin in range(0, len(requested), FORKS_AT_ONCE):
+            some = requested[begin : begin + FORKS_AT_ONCE]
             descriptors = [each for _, theirs in some for each in theirs]
             numbers = ",".join(str(number) for number, _ in some)
             problem = self._send(pack_text(f'{{"do":"fork","numbers":[{numbers}]}}'), descriptors)
             _close_all(descriptors)
             if problem is not None:
                 for fork in [self._forks[number] for number, _ in some if number in self._forks]:
-                    self._end(fork, Exit(unforked=f"the zygote could not be asked: {problem}"))
+                    self._end(fork, Exit(unforked=f"the zygote could not be asked for a fork: {problem}"))
 
     def signal(self, fork: Fork, number: int) -> None:
-        self._ask()
+        self._request_forks()
         self._send(pack({"do": "signal", "number": fork.number, "signal": number}))
 
     def kill(self, fork: Fork) -> None:
-        self._ask()
+        self._request_forks()
         self._send(pack({"do": "kill", "number": fork.number}))
 
     def trust(self, until: float) -> None:
-        """Tell until when (on the boot clock) attempts may run; from any thread."""
+        """Send until when, on the boot clock, attempts may run; from any thread."""
         self._send(pack({"do": "trust", "until": until}))
 
     def leave(self) -> None:
-        """Let it go once its children have ended."""
+        """Let the zygote exit once its children have ended."""
         self._leaving = True
-        self._ask()
+        self._request_forks()
         self._send(pack({"do": "leave"}))
 
     async def close(self) -> None:
-        """End it and everything below it."""
+        """End the zygote and all processes below it."""
         if self._gone:
             await self.dead
             return
-        self._ask()
+        self._request_forks()
         self._gone = True
         self._loop.remove_reader(self._line.fileno())
         self._line.close()
-        await asyncio.to_thread(self._see_to_its_end)
+        await asyncio.to_thread(self._wait_for_exit)
         _zygotes.discard(self.pid)
         if not self.dead.done():
             self.dead.set_result(None)
@@ -225,8 +225,8 @@ class ZygoteProcess:
             self._end(fork, Exit(lost=True))
 
     def _send(self, data: bytes, descriptors: list[int] | None = None) -> OSError | None:
-        """Say something to the zygote; why it was not said. A line on which it cannot be said is broken."""
-        # The lock is held for a moment only: heartbeats tell of trust from their own thread.
+        """Send bytes to the zygote; the error when that failed, which breaks the line."""
+        # The lock is held for a moment only: heartbeats send trust from their own thread.
         with self._lock:
             if self._gone or self._broken is not None:
                 return self._broken or BrokenPipeError("the zygote has died")
@@ -241,21 +241,21 @@ class ZygoteProcess:
                         room.poll(_SEND_MILLISECONDS)
                         continue
                     if descriptors and error.errno in _TOO_MUCH:
-                        # Nothing of it was sent, and the next attempt may be.
+                        # Nothing was sent, and the next request may succeed.
                         return error
                     self._broken = error
-                    with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                    with contextlib.suppress(RuntimeError):  # the loop is closed already
                         self._loop.call_soon_threadsafe(self._give_up, error)
                     return error
                 data, descriptors = data[sent:], None
         return None
 
     def _give_up(self, error: OSError) -> None:
-        """Nothing can be said to the zygote any more: it is killed, and its death ends what it has forked."""
+        """Kill the zygote, because its line is broken; its death ends all that it has forked."""
         if self._leaving and isinstance(error, BrokenPipeError):
-            return  # It has closed its line, as it was told.
+            return  # It has closed its line after a request to leave.
         if not self._gone and self._process.poll() is None:
-            log.error("the zygote %d is killed: it cannot be spoken to (%s)", self.pid, error)
+            log.error("the zygote %d is killed: its line is broken (%s)", self.pid, error)
             self._process.kill()
 
     def _read(self) -> None:
@@ -268,12 +268,12 @@ class ZygoteProcess:
         if not data:
             self._gone = True
             self._loop.remove_reader(self._line.fileno())
-            self._loop.create_task(self._bury())
+            self._loop.create_task(self._after_death())
             return
         for frame in self._frames.feed(data):
-            self._hear(frame)
+            self._handle(frame)
 
-    def _hear(self, frame: Frame) -> None:
+    def _handle(self, frame: Frame) -> None:
         if frame["say"] == "signalled":
             self.signalled.set_result(None)
             return
@@ -293,10 +293,10 @@ class ZygoteProcess:
         if not fork.ended.done():
             fork.ended.set_result(how)
 
-    async def _bury(self) -> None:
-        """The zygote has died: see to it that its children are dead as well before anybody is told."""
+    async def _after_death(self) -> None:
+        """The zygote has died: wait until its children are dead too, then report their ends."""
         self._line.close()
-        await asyncio.to_thread(self._see_to_its_end)
+        await asyncio.to_thread(self._wait_for_exit)
         _zygotes.discard(self.pid)
         pids = [fork.pid for fork in self._forks.values() if fork.pid is not None]
         await asyncio.to_thread(_wait_for, pids)
@@ -305,10 +305,10 @@ class ZygoteProcess:
         if not self.dead.done():
             self.dead.set_result(None)
 
-    def _see_to_its_end(self) -> None:
-        """Wait for the end of the process; one that has closed its line and goes on is killed."""
+    def _wait_for_exit(self) -> None:
+        """Wait for the end of the process; kill one that goes on after it has closed its line."""
         try:
-            self._process.wait(_BURY_SECONDS * 3)
+            self._process.wait(_DEATH_SECONDS * 3)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -316,17 +316,17 @@ class ZygoteProcess:
 
 def sweep(known: set[int]) -> None:
     """Kill and reap children of this process that are neither known nor zygotes."""
-    with _births:
+    with _starting:
         orphans = [pid for pid in processes.children(os.getpid()) if pid not in known and pid not in _zygotes]
     if orphans:
         processes.kill_tree(orphans)
         _wait_for(orphans)
 
 
-def _give_birth(command: list[str], line: int, folder: str) -> subprocess.Popen[bytes]:
-    """Start a zygote; nobody may take it for an orphan, not even while it loads."""
+def _start_process(command: list[str], line: int, folder: str) -> subprocess.Popen[bytes]:
+    """Start a zygote under the lock of `sweep`, which must not take it for an orphan."""
     environment = {**dict.fromkeys(_ONE_THREAD, "1"), **os.environ}
-    with _births:
+    with _starting:
         process = subprocess.Popen(
             command, pass_fds=[line], stdin=subprocess.DEVNULL, start_new_session=True, env=environment, cwd=folder
         )
@@ -355,11 +355,11 @@ async def _send_rest(line: socket.socket, data: bytes) -> None:
         await asyncio.get_running_loop().sock_sendall(line, data)
 
 
-def _not_loaded(app: str, told: Frame | None) -> str:
-    if told is None:
-        return f"The process that was to load {app!r} ended before it said anything; what it printed says why."
-    trace = f"\n{told['traceback']}" if told.get("traceback") else ""
-    return f"{app!r} cannot be loaded: {told['error']}{trace}"
+def _not_loaded(app: str, answer: Frame | None) -> str:
+    if answer is None:
+        return f"The process that loads {app!r} ended without an answer; its output has the reason."
+    trace = f"\n{answer['traceback']}" if answer.get("traceback") else ""
+    return f"{app!r} cannot be loaded: {answer['error']}{trace}"
 
 
 def _exit(frame: Frame) -> Exit:
@@ -374,8 +374,8 @@ def _exit(frame: Frame) -> Exit:
 
 
 def _wait_for(pids: list[int]) -> None:
-    """Wait until these processes are gone: reaped if they have become ours, else not to be seen any more."""
-    deadline = processes.boot_time() + _BURY_SECONDS
+    """Wait until these processes are gone: reaped if they have become ours, else without an entry in /proc."""
+    deadline = processes.boot_time() + _DEATH_SECONDS
     left = set(pids)
     while left and processes.boot_time() < deadline:
         for pid in list(left):
@@ -389,15 +389,15 @@ def _wait_for(pids: list[int]) -> None:
             time.sleep(0.005)
 
 
-Listener = Callable[[Frame], None]
+FrameHandler = Callable[[Frame], None]
 
 
 class FrameReader:
-    """Reads what a child says; what is no frame ends the attempt, not the worker."""
+    """Reads the frames of a child; invalid ones end the attempt, not the worker."""
 
-    def __init__(self, line: socket.socket, hear: Listener, broken: Callable[[str], None]) -> None:
+    def __init__(self, line: socket.socket, handle: FrameHandler, broken: Callable[[str], None]) -> None:
         self._line = line
-        self._hear = hear
+        self._handle = handle
         self._broken = broken
         self._frames = Unpacker()
         self._loop = asyncio.get_running_loop()
@@ -405,7 +405,7 @@ class FrameReader:
         self._loop.add_reader(line.fileno(), self._read)
 
     def close(self) -> bool:
-        """Take in what is still there, and let go of the line; True when it broke off in the middle of a frame."""
+        """Read the rest and close the line; True when it ended in the middle of a frame."""
         while self._open and self._read():
             pass
         self._stop()
@@ -424,7 +424,7 @@ class FrameReader:
             return False
         try:
             for frame in self._frames.feed(data):
-                self._hear(frame)
+                self._handle(frame)
         except Exception as error:
             self._stop()
             self._broken(f"{type(error).__name__}: {error}")
