@@ -19,7 +19,7 @@ import pytest
 import standardwebhooks
 
 from penstock.background import webhook_sender
-from penstock.background.webhooks import Webhooks
+from penstock.background.webhooks import WebhookDispatcher
 from penstock.domain.errors import InvalidInput
 from penstock.domain.webhook.endpoint import DELIVERED, FAILED, WAITING, Delivery
 from penstock.domain.webhook.settings import WebhookSettings
@@ -63,9 +63,9 @@ def allowing(receiver: Receiver, **options: Any) -> WebhookSettings:
 
 
 @asynccontextmanager
-async def dispatching(stage: Stage, receiver: Receiver, **options: Any) -> AsyncIterator[Webhooks]:
+async def dispatching(stage: Stage, receiver: Receiver, **options: Any) -> AsyncIterator[WebhookDispatcher]:
     """A dispatcher in this process, as a worker has it."""
-    made = Webhooks(stage.app.store, ports.webhooks, lambda: "here", allowing(receiver, **options))
+    made = WebhookDispatcher(stage.app.store, ports.webhooks, lambda: "here", allowing(receiver, **options))
     duty = made.service()
     running = asyncio.ensure_future(duty.run())
     try:

@@ -124,7 +124,7 @@ STATED: dict[str, list[str]] = {
     ],
     "docs/guide/workers.md": [
         "| `--poll` | 1 s | how long it waits at most",
-        f"each waits longer, up to {pace._LONGEST_UNASKED:g} s |",
+        f"each waits longer, up to {pace._LONGEST_BETWEEN_CLAIMS:g} s |",
         f"After {_TRUST / 2 / _WORKER.lease * 100:.0f} % of the lease ({_TRUST / 2:g} s by default)",
         f"After {_TRUST / _WORKER.lease * 100:.0f} % of the lease ({_TRUST:g} s by default, "
         f"{heartbeat._SHORTEST_PATIENCE:g} s for very short leases) the worker kills its processes and ends with exit "

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from penstock.execution import coroutines, handler_run
-from penstock.execution.coroutines import LateLoop
+from penstock.execution.coroutines import LazyLoop
 from penstock.runtime.stop_signals import ASK
 from tests.worker.fleet import open_descriptors
 
@@ -296,7 +296,7 @@ def test_the_loop_that_an_application_has_chosen_is_taken(stops: Stops) -> None:
         assert coroutines.run(kind()) is Chosen
     finally:
         asyncio.set_event_loop_policy(None)
-    assert coroutines.run(kind()) is LateLoop
+    assert coroutines.run(kind()) is LazyLoop
 
 
 def test_a_loop_that_watches_its_tasks_watches_from_the_first_step_on(
@@ -349,8 +349,8 @@ def _came_of(work: Work, run: Callable[[Any], Any]) -> tuple[str, list[Any]]:
     return repr(value), seen
 
 
-async def _has_begun(work: Coroutine[Any, Any, Any]) -> coroutines.Begun:
-    return coroutines.Begun(work, work.send(None))
+async def _has_begun(work: Coroutine[Any, Any, Any]) -> coroutines.StartedCoroutine:
+    return coroutines.StartedCoroutine(work, work.send(None))
 
 
 def test_what_has_begun_goes_on_by_itself_and_returns_to_whoever_awaits_it() -> None:

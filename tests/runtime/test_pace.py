@@ -50,7 +50,7 @@ def test_a_worker_learns_when_it_has_taken_over() -> None:
     assert pace.workers == 2
 
 
-def test_whoever_does_not_lead_looks_a_little_later() -> None:
-    assert _pace(4, leads=True).behind() == 0
-    assert _pace(1, leads=True).behind() == 0
-    assert 0.1 <= _pace(4).behind() <= 0.3
+def test_a_worker_that_does_not_lead_looks_a_little_later() -> None:
+    assert _pace(4, leads=True).delay_after_due() == 0
+    assert _pace(1, leads=True).delay_after_due() == 0
+    assert 0.1 <= _pace(4).delay_after_due() <= 0.3

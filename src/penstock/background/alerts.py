@@ -1,4 +1,4 @@
-"""Timed work that compares figures with thresholds: alerts are raised and cleared, and everybody who asked is told."""
+"""Timed work that raises and clears alerts when figures cross their thresholds."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from penstock.runtime.service import log
 _EVERY = 10.0
 _SOON = 0.2
 _LONGEST_CATCHING_UP = 30.0
-"""A duty that never comes to an end of its work keeps alerts back for so long."""
+"""Seconds for which a service that never ends its first pass delays alerts."""
 _NOT_LEADING = 60.0
-"""A process that does not lead looks all the same, but seldom: the leader may be unable to."""
+"""A process that does not lead looks too, but seldom: the leader may be unable to."""
 
 
 class Alerts:
-    """Looks what holds now, and writes down what is new and what is over."""
+    """Records which alerts are raised and which are cleared."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Alerts:
         pace: Pace = ALONE,
         caught_up: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`look` gives all alerts that hold at this moment; `caught_up`: the other duties have had their first pass."""
+        """`look` returns all alerts that hold now; `caught_up`: the other services have had their first pass."""
         self._store = store
         self._admin = admin
         self._me = me
@@ -48,7 +48,7 @@ class Alerts:
         return _EVERY if leads else self._pace.rest(_EVERY)
 
     async def once(self) -> None:
-        """Look now."""
+        """Look once, now."""
         self._looked_at = time.monotonic()
         news = await self._store.arun(self._admin.keep_alerts(await self._look()))
         for each in news.raised:

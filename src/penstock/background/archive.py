@@ -1,7 +1,7 @@
-"""The archive: what retention deletes, as lines of JSON, one file for each day.
+"""The archive: jobs that retention deletes, as lines of JSON, one file for each day.
 
-A line is on the disk before its job is deleted. Whoever dies in between leaves a line of a job that is still there, and
-a second one is written when it really goes; no job goes without a line.
+A line is on the disk before its job is deleted. A crash in between leaves a line of a job that still exists, and a
+second line when it is really deleted; no job is deleted without a line.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Archive:
         except OSError as error:
             raise StoreError(
                 f"The archive {path} cannot be written: {error.strerror or error}; nothing was deleted.",
-                hint="See that the folder exists, that there is room, and who owns it.",
+                hint="Check that the folder exists, its owner, and the space on its disk.",
             ) from error
         return path
 
     def line(self, remains: Remains, now: datetime) -> str:
-        """One job with all that belongs to it; secret parameters are masked."""
+        """One job with all its rows; secret parameters are masked."""
         job, fields = remains.job, remains.secret_fields
         params = "null" if fields is None else self._secrets.mask(fields, job.params_text)
         texts = {
@@ -53,7 +53,7 @@ class Archive:
             "logs": _listed([log_text(each) for each in remains.logs]),
             "events": _listed([event_text(each) for each in remains.events]),
         }
-        # In JSON text a line end can only stand between tokens.
+        # In JSON text a line end can only be between tokens.
         return spliced({"archivedAt": iso(now)}, texts).replace("\r", " ").replace("\n", " ")
 
     def _append(self, path: Path, data: bytes) -> None:
@@ -71,7 +71,7 @@ class Archive:
         self._flush_folder()
 
     def _flush_folder(self) -> None:
-        """A new file is there after a loss of power only when its folder was flushed."""
+        """Flush the folder: a new file survives a loss of power only then."""
         folder = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(folder)
@@ -80,7 +80,7 @@ class Archive:
 
 
 def _cut_torn_line(file: int) -> None:
-    """Remove what somebody who died had begun to write; the job is still there, for its line was not flushed."""
+    """Remove an incomplete last line of a process that died; its job still exists."""
     size = end = os.fstat(file).st_size
     while end:
         start = max(0, end - _LOOK_BACK)

@@ -1,4 +1,4 @@
-"""Timed work that keeps the store small: counts are folded, ended jobs retire, what nobody needs is removed."""
+"""Timed work that keeps the store small: counts are folded, ended jobs retire, old rows are removed."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from penstock.domain.instant import DAY
 from penstock.domain.ports.store import AdminPort, FeedPort, Store
 from penstock.runtime.pace import ALONE, Pace
 from penstock.runtime.service import log
-from penstock.runtime.tasks import to_its_end
+from penstock.runtime.tasks import finish_despite_cancel
 
 T = TypeVar("T")
 
 _EVERY = 10.0
 _NOT_LEADING = 300.0
-"""A worker that does not lead does it all the same, but seldom: the leader may be unable to."""
+"""A worker that does not lead does it too, but seldom: the leader may be unable to."""
 
 _CLEAN_EVERY = 60.0
 _BATCH = 1000
 _FOLDED = 10_000
 _ARCHIVED_AT_ONCE = 50
 _PATIENCE = 5.0
-"""So long a stop waits for what is being archived."""
+"""Seconds that a stop waits for a batch that is being archived."""
 
 _AGE = 7 * DAY
 _FEED_AGE = 14 * DAY
@@ -55,7 +55,7 @@ class Housekeeper:
         self.errors: Counter[str] = Counter()
         """How often each part has failed."""
         self.problem: Exception | None = None
-        """What the last round failed with, if one of its parts did."""
+        """The error of the last round, if one of its parts failed."""
         self._done_at = float("-inf")
         self._cleaned_at = float("-inf")
         self._forgot_after = ""
@@ -71,7 +71,7 @@ class Housekeeper:
         return 0.05 if more else _EVERY
 
     async def once(self) -> bool:
-        """One batch of everything; True when there is more to do. Where a part fails, the others go on."""
+        """One batch of each part; True when there is more to do. When a part fails, the others go on."""
         self.problem = None
         folded = await self._part("fold", self._store.arun(self._admin.fold()))
         await self._part("defaults", self._store.arun(self._admin.apply_defaults()))
@@ -84,7 +84,7 @@ class Housekeeper:
         tidied = await self._part("tidy", self._store.arun(self._admin.tidy(_AGE, _BATCH)))
         forgot = await self._part("forget attempts", self._forget_attempts())
         pruned = await self._part("prune", self._store.arun(self._feed.prune(_FEED_AGE, _BATCH)))
-        # What bundles name may end a batch of events early.
+        # A batch of events may end early because of events that bundles name.
         left = (tidied or 0) >= _BATCH or bool(forgot) or bool(pruned)
         if not left and None not in (tidied, forgot, pruned):
             self._cleaned_at = time.monotonic()
@@ -101,8 +101,8 @@ class Housekeeper:
         swept = await self._store.arun(self._admin.retire(_BATCH, delete=self._archive is None))
         if self._archive is None:
             return len(swept.deleted), len(swept.deleted) + len(swept.stale) >= _BATCH
-        # Nobody else gets for a minute what is taken: a stop in between would leave it there as long.
-        gone = await to_its_end(self._archive_some(self._archive), _PATIENCE)
+        # Other processes do not get the taken batch for a minute: a stop here would delay it for so long.
+        gone = await finish_despite_cancel(self._archive_some(self._archive), _PATIENCE)
         return gone, gone >= _ARCHIVED_AT_ONCE or len(swept.stale) >= _BATCH
 
     async def _archive_some(self, archive: Archive) -> int:
@@ -114,7 +114,7 @@ class Housekeeper:
         return len(gone)
 
     async def _part(self, name: str, work: Awaitable[T]) -> T | None:
-        """What a part gives; None when it failed, which is counted and told."""
+        """The result of a part; None when it failed, which is counted and logged."""
         try:
             return await work
         except StoreUnavailable:

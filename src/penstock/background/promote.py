@@ -15,7 +15,7 @@ taken."""
 
 
 class Promoter:
-    """Move due jobs to the queue, and admit jobs whose concurrency key has room."""
+    """Moves due jobs to the queue, and admits jobs whose concurrency key has room."""
 
     def __init__(self, store: Store, jobs: JobsPort, promoted: Callable[[list[str]], None], pace: Pace = ALONE) -> None:
         self._store = store

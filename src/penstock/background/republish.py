@@ -15,7 +15,7 @@ _BATCH = 1000
 
 
 class Republisher:
-    """Publish the jobs that have been ready for a while."""
+    """Publishes the jobs that have been ready for a while."""
 
     def __init__(
         self,

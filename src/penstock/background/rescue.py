@@ -20,11 +20,11 @@ _BATCH = 1000
 
 
 class Rescuer:
-    """Free jobs of workers whose lease has ended; admit blocked jobs whose concurrency key has room, or is
+    """Frees jobs of workers whose lease has ended, and admits blocked jobs whose concurrency key has room or is
     kept by jobs that no worker can run.
 
-    It owns the store that it is given. `fit` says whether this process has been in touch with the store, so that it may
-    take others for dead; it is asked after each answer, because an answer may have come through an outage.
+    It owns its store. `fit` tests whether this process has been in touch with the store, so that it may take silent
+    workers for dead; it is called after each answer, because an answer may have come after an outage.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class Rescuer:
         return 0.0 if more else self._pace.rest(self._every)
 
     async def _give_way(self) -> None:
-        """Let jobs that workers can run have the concurrency keys that others keep."""
+        """Give concurrency keys that are kept by jobs without a worker to jobs that workers can run."""
         after: str | None = "" if await self._store.arun(self._jobs.keys_kept()) else None
         while after is not None:
             after = await self._store.arun(self._jobs.give_way(after=after))
         self._gave_way_at = self._clock()
 
     async def _reclaim(self) -> bool:
-        """Free the jobs of one worker, so that a slow store can do it in time; whether there may be more."""
+        """Free the jobs of one worker, which a slow store can do in time; True when there may be more."""
         freed = await self._store.arun(self._jobs.reclaim(GRACE, random.random(), 1, still=self._fit))
         for worker in freed.workers:
             log.warning("worker %s is gone; its jobs were freed", worker)

@@ -32,21 +32,21 @@ _LONGEST_ERROR = 500
 
 
 class Refused(Exception):
-    """A URL leads where nothing may be sent to."""
+    """A URL leads to an address to which nothing may be sent."""
 
 
-class Outbound:
-    """Sends one body to one URL at a time for each caller, and tells what came back."""
+class WebhookSender:
+    """Posts webhooks, and returns the answer of the receiver."""
 
     def __init__(self, settings: WebhookSettings) -> None:
         self._settings = settings
         self._client: httpx2.AsyncClient | None = None
         self._preparing = asyncio.Lock()
-        # Threads of its own: a name server that does not answer holds nobody else up.
+        # In separate threads: a name server that does not answer must hold up nothing else.
         self._resolvers = ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="penstock-resolve")
 
     async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Post a body; whatever happens is an answer. Only one who cancels it gets an error."""
+        """Post a body; every failure becomes an answer, and only a cancellation is raised."""
         await self._prepare()
         began = time.monotonic()
         answer = await self._sent(url, body, headers)
@@ -59,7 +59,7 @@ class Outbound:
             await client.aclose()
 
     async def _prepare(self) -> None:
-        """Load the client at its first use, beside the loop: it takes as long as a short try."""
+        """Load the HTTP client at its first use, in a thread: it takes as long as a short try."""
         if self._client is None:
             async with self._preparing:
                 self._client = self._client or await asyncio.to_thread(_client, self._settings.timeout)
@@ -150,12 +150,12 @@ def is_own(address: Address) -> bool:
     """Whether an address belongs to this host: then the kernel would answer from it. Nothing is sent."""
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     try:
-        with socket.socket(family, socket.SOCK_DGRAM) as way:
-            way.setblocking(False)
-            way.connect((str(address), 9))
-            return ip_address(way.getsockname()[0].partition("%")[0]) == address
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.setblocking(False)
+            probe.connect((str(address), 9))
+            return ip_address(probe.getsockname()[0].partition("%")[0]) == address
     except OSError:
-        # There is no way to it at all.
+        # There is no route to it.
         return False
 
 

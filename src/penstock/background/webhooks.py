@@ -1,4 +1,4 @@
-"""Makes deliveries of events and sends them; any number of processes may do it at once."""
+"""Makes webhook deliveries from events and sends them; any number of processes may do it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from penstock.background.webhook_sender import Outbound
+from penstock.background.webhook_sender import WebhookSender
 from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import SECOND
 from penstock.domain.ports.store import Store, WebhooksPort
@@ -21,17 +21,17 @@ from penstock.runtime.service import Service, log
 
 _PAGE = 100
 _MOST_PAGES = 20
-"""Pages of the feed in a row; then what was made is sent."""
-_NOBODY_ASKED = 2
+"""Pages of the feed in a row, before deliveries are sent."""
+_NO_ENDPOINTS = 2
 """Times as long a rest while there is no webhook at all."""
 _SKIP_EVERY = 60.0
-"""While nobody asks to be told, the cursor is moved so often: what lies between is read when somebody does."""
+"""Seconds between moves of the cursor while there is no webhook: events since then are read for the first one."""
 _FIRST_PAUSE = 0.02
 _CLOSE_SECONDS = 2.0
 
 
-class Webhooks:
-    """Reads the feed for those who asked, and keeps a bounded number of sends going."""
+class WebhookDispatcher:
+    """Makes deliveries from the feed, and sends a bounded number of them at the same time."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Webhooks:
         self._me = me
         self._pace = pace
         self._mask = (secrets or SecretPolicy()).mask
-        self._outbound = Outbound(self.settings)
+        self._sender = WebhookSender(self.settings)
         self._running: set[asyncio.Task[None]] = set()
         self._skipped_at = float("-inf")
         self._wake: Callable[[], None] = lambda: None
@@ -66,33 +66,33 @@ class Webhooks:
         prospect = await self._store.arun(self._port.prospect())
         more = False
         if prospect.asked or self.settings.global_url is not None or self._skips_now():
-            more = await self._spread()
+            more = await self._make_deliveries()
             prospect = await self._store.arun(self._port.prospect())
         took = await self._send() if prospect.due_at is not None and prospect.due_at <= prospect.now else 0
         if more or (took and self._room > 0):
             return 0.0
         if prospect.due_at is None and not prospect.asked and self.settings.global_url is None:
-            return self._pace.rest(_NOBODY_ASKED * self.settings.poll)
+            return self._pace.rest(_NO_ENDPOINTS * self.settings.poll)
         if prospect.due_at is None or prospect.due_at <= prospect.now:
             return self.settings.poll
         return min(self.settings.poll, max(_FIRST_PAUSE, (prospect.due_at - prospect.now) / SECOND))
 
     async def once(self) -> None:
-        """Make and send what there is now, and wait for the answers: for hosts that only have cron."""
+        """Make and send all deliveries that are due, and wait for the answers: for hosts that only have cron."""
         for _ in range(_MOST_PAGES):
-            if not await self._spread():
+            if not await self._make_deliveries():
                 break
         while await self._send() or self._running:
             await asyncio.wait(self._running, return_when=asyncio.FIRST_COMPLETED)
 
     async def close(self) -> None:
-        """Give what is being sent a moment; what has not ended by then is sent again by whoever comes next."""
+        """Wait a moment for running sends; another process sends those again that have not ended by then."""
         if self._running:
             await asyncio.wait(self._running, timeout=_CLOSE_SECONDS)
         for task in list(self._running):
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
-        await self._outbound.close()
+        await self._sender.close()
 
     @property
     def _room(self) -> int:
@@ -104,8 +104,8 @@ class Webhooks:
         self._skipped_at = time.monotonic()
         return True
 
-    async def _spread(self) -> bool:
-        """Make deliveries of what happened; True when there is more."""
+    async def _make_deliveries(self) -> bool:
+        """Make deliveries from new events; True when there are more."""
         for _ in range(_MOST_PAGES):
             done = await self._store.arun(
                 self._port.spread(_PAGE, global_url=self.settings.global_url, mask=self._mask)
@@ -120,7 +120,7 @@ class Webhooks:
         """Begin to send what is due, as far as there is room; how many."""
         if self._room < 1:
             return 0
-        # By then a try has ended, or whoever made it is dead or cut off.
+        # By then a try has ended, or its process is dead or cut off.
         lease = round(2 * self.settings.timeout * SECOND)
         parcels = await self._store.arun(
             self._port.take_deliveries(self._me() or "?", self._room, lease, self.settings.per_receiver)
@@ -140,7 +140,7 @@ class Webhooks:
     async def _deliver(self, parcel: Parcel) -> None:
         body = parcel.body.encode()
         headers = signature.headers(self._secrets(parcel), parcel.id, int(time.time()), body)
-        answer = await self._outbound.send(parcel.url, body, headers)
+        answer = await self._sender.send(parcel.url, body, headers)
         verdict = judge(
             answer, parcel.round, self.settings.retries, failures=parcel.failures,
             most_failures=self.settings.breaker_failures, pause=self.settings.breaker_pause, random=random.random(),
@@ -153,9 +153,9 @@ class Webhooks:
         )
         self.sent += settled
         if not settled:
-            log.warning("webhooks: the end of delivery %s came too late: somebody else has it", parcel.id)
+            log.warning("webhooks: the end of delivery %s came too late: another process has it", parcel.id)
         elif verdict.status == WAITING or answer.status_code is None:
-            log.info("webhooks: delivery %s, try %d: %s", parcel.id, parcel.round, _told(answer))
+            log.info("webhooks: delivery %s, try %d: %s", parcel.id, parcel.round, _result_of(answer))
 
     def _secrets(self, parcel: Parcel) -> tuple[str, ...]:
         secret = self.settings.global_secret
@@ -163,12 +163,12 @@ class Webhooks:
             try:
                 secret = self.settings.secret_for(parcel.url)
             except InvalidInput:
-                # It is not sent: the check of the URL says why.
+                # It is not sent: the check of the URL reports the reason.
                 secret = None
         elif parcel.endpoint != GLOBAL:
             return parcel.secrets
         return () if secret is None else (secret,)
 
 
-def _told(answer: Answer) -> str:
+def _result_of(answer: Answer) -> str:
     return answer.error or f"status {answer.status_code}"

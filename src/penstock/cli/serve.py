@@ -114,7 +114,7 @@ def _settled(ready: Callable[[Server], None]) -> Callable[[Server], None]:
     """What is done once everything is loaded and it serves."""
 
     def begin(server: Server) -> None:
-        processes.settle_in()
+        processes.tune_memory()
         ready(server)
 
     return begin

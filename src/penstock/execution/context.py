@@ -1,4 +1,4 @@
-"""The context of a handler, and what stands behind it."""
+"""The context of a handler, its reporter, and its resources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OURS = ("job.", "schedule.", "worker.", "alert.", "webhook.")
 
 
 class Reporter(Errands, Protocol):
-    """Where an attempt's words go: over a line to the worker, or straight into it."""
+    """Takes the reports of an attempt: over a line to the worker, or directly."""
 
     def progress(self, percent: float, message: str | None, phase: str) -> None: ...
 
@@ -38,12 +38,12 @@ class Reporter(Errands, Protocol):
     def phase_running(self, name: str, position: int) -> None: ...
 
     def phase_done(self, name: str, position: int, result: str) -> Awaitable[str] | str:
-        """Keep the result of a phase; when there is an answer, awaited if need be, what it says is committed."""
+        """Keep the result of a phase; the answer, awaited if needed, is the committed result."""
         ...
 
 
 class AttemptContext:
-    """What a handler is given as `ctx`."""
+    """The `ctx` of a handler."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class AttemptContext:
         reporter: Reporter,
         resources: Resources,
         total: int,
-        children: Numbering | None = None,
+        children: ChildKeys | None = None,
     ) -> None:
         self._task = task
         self._app = app
@@ -96,15 +96,15 @@ class AttemptContext:
 
     @property
     def review(self) -> Decision | None:
-        told = self._task.review
-        if told is None:
+        decided = self._task.review
+        if decided is None:
             return None
-        result = told.get("result")
+        result = decided.get("result")
         return Decision(
-            verdict=told["verdict"],
-            by=told.get("by"),
-            note=told.get("note"),
-            note_asked=told.get("note_asked"),
+            verdict=decided["verdict"],
+            by=decided.get("by"),
+            note=decided.get("note"),
+            note_asked=decided.get("note_asked"),
             result=None if result is None else payload.load(result),
         )
 
@@ -150,20 +150,20 @@ class AttemptContext:
             create = lambda **more: what.options(**options, **more).enqueue(**given)  # noqa: E731
         if options.get("idempotency_key") is None:
             options.pop("idempotency_key", None)
-            self._children = self._children or Numbering(self._task)
+            self._children = self._children or ChildKeys(self._task)
             return create(idempotency_key=self._children.key(self.phase, key, text))
         return create()
 
 
-class Numbering:
-    """Names the children of a job, so that an attempt that is tried again asks for the same ones."""
+class ChildKeys:
+    """Makes the idempotency keys of a job's children, so that another attempt creates the same children."""
 
     def __init__(self, task: Task) -> None:
         self._job = task.job_id
         self._counts: dict[tuple[str, str, str], int] = {}
 
     def own(self, order: Mapping[str, Any], phase: str) -> dict[str, Any]:
-        """An order with this job as its parent and a key by which it is known again, unless it says otherwise."""
+        """An order with this job as its parent and with a key, unless it has others."""
         options = dict(order.get("options") or {})
         if options.get("parent_id") is None:
             options["parent_id"] = self._job

@@ -29,7 +29,7 @@ def run(work: Any) -> Any:
     """Run a coroutine, or something else that can be awaited, to its end; a request to stop cancels it."""
     # Only the main thread may handle signals. The plain function makes no enum of what it finds.
     main = threading.current_thread() is threading.main_thread()
-    stop_by = getattr(_signal.getsignal(ASK) if main else None, "instead", None)
+    stop_by = getattr(_signal.getsignal(ASK) if main else None, "redirect", None)
     return asyncio.run(_awaited(work)) if stop_by is None else run_stoppable(work, stop_by)
 
 
@@ -37,14 +37,14 @@ def run_stoppable(work: Any, stop_by: StopBy) -> Any:
     """The same where something handles the request."""
     if type(work) is not CoroutineType or not _is_usual():
         return asyncio.run(_stoppable(work, stop_by))
-    loop = LateLoop()
+    loop = LazyLoop()
     task = loop.first_task(work)
     stop_by(lambda: loop.call_soon_threadsafe(task.cancel))
     try:
         loop.take_first_step()
         return task.result() if task.done() and not loop.made else loop.run_until_complete(task)
     except (SystemExit, KeyboardInterrupt):
-        # The task keeps it as well, and would complain that nobody has looked.
+        # The task keeps it as well, and would warn that it was never retrieved.
         task.exception()
         raise
     finally:
@@ -57,7 +57,7 @@ def run_stoppable(work: Any, stop_by: StopBy) -> Any:
 
 
 def _is_usual() -> bool:
-    """Whether nobody wants a loop of another kind, or one that watches what its tasks do."""
+    """Whether the usual loop is wanted: no other policy, no debug mode."""
     policy = events._event_loop_policy  # type: ignore[attr-defined]
     usual = policy is None or type(policy).__module__ == "asyncio.unix_events"
     return usual and not _DEVELOPED and not os.environ.get("PYTHONASYNCIODEBUG")
@@ -76,8 +76,8 @@ async def _awaited(work: Any) -> Any:
     return await work
 
 
-class Begun:
-    """A coroutine that has taken its first step and waits for something: whoever awaits this goes on with it."""
+class StartedCoroutine:
+    """A coroutine that has taken its first step and waits for something; awaiting this continues it."""
 
     __slots__ = ("_coroutine", "_waits_for")
 
@@ -106,10 +106,10 @@ _making = threading.RLock()
 _OWN = frozenset(("made", "_in_making", "_stepping", "_first"))
 
 
-class LateLoop(asyncio.SelectorEventLoop):
+class LazyLoop(asyncio.SelectorEventLoop):
     """asyncio's own loop, made when its first task needs more of it than that it is there.
 
-    What such a loop keeps in itself is missing until then: whoever looks for it or sets it has it made.
+    The attributes of such a loop are missing until then: reading or setting one makes the loop.
     """
 
     made: bool = False
@@ -173,7 +173,7 @@ class LateLoop(asyncio.SelectorEventLoop):
 
     def is_running(self) -> bool:
         if self._stepping:
-            # Whoever makes it must not find it running.
+            # Code that makes the loop must not find it running.
             return not self._in_making
         return self.made and super().is_running()
 

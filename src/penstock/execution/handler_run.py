@@ -1,4 +1,4 @@
-"""Running a handler: its phases in order, and whatever it raises turned into one ending.
+"""Runs a handler: its phases in order, and one outcome for everything that it raises.
 
 The same steps serve a child process, an inline task and the test kit; only the reporter differs.
 """
@@ -35,7 +35,7 @@ Steps = Generator[Any, Any, str | None]
 
 
 def run(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter) -> Outcome:
-    """Run the phases that are not done yet; coroutines get a loop of their own."""
+    """Run the phases that are not done yet, in a process of the job."""
     if is_plain(handle, task.fence):
         return _run_plain(handle, task, ctx)
     with tracing.attempt(task) as seen:
@@ -43,7 +43,7 @@ def run(handle: Handle, task: Task, ctx: AttemptContext, reporter: Reporter) -> 
 
 
 def is_plain(handle: Handle, fence: int) -> bool:
-    """Whether it is the first attempt at a job of one phase: nothing came before, nothing is kept on the way."""
+    """Whether it is the first attempt at a job of one phase, without tracing: there are no results to load or keep."""
     return fence == 1 and len(handle.steps) == 1 and not tracing.on()
 
 
@@ -67,11 +67,11 @@ async def arun(handle: Handle, task: Task, ctx: AttemptContext, reporter: Report
 
 async def arun_plain(handle: Handle, params: str, ctx: Callable[[], AttemptContext]) -> Outcome:
     """The first attempt at a job of one phase; the context is made only for a handler that takes it."""
-    return await go_on(handle, step_plain(handle, params, ctx))
+    return await finish_plain(handle, step_plain(handle, params, ctx))
 
 
 def step_plain(handle: Handle, params: str, ctx: Callable[[], AttemptContext]) -> Outcome | Awaitable[Any]:
-    """The same as far as it gets without waiting: its end, or what `go_on` is to await."""
+    """The same until it has to wait: its outcome, or the awaitable for `finish_plain`."""
     try:
         if params == "{}" and (bare := handle.bare) is not None:
             value = bare()
@@ -80,7 +80,7 @@ def step_plain(handle: Handle, params: str, ctx: Callable[[], AttemptContext]) -
             value = step.call(ctx() if step.takes_context else None, handle.signature.arguments(params))
         if type(value) is CoroutineType:
             try:
-                return coroutines.Begun(value, value.send(None))
+                return coroutines.StartedCoroutine(value, value.send(None))
             except StopIteration as end:
                 value = end.value
         elif hasattr(value, "__await__"):
@@ -90,8 +90,8 @@ def step_plain(handle: Handle, params: str, ctx: Callable[[], AttemptContext]) -
         return ending(handle, error)
 
 
-async def go_on(handle: Handle, begun: Outcome | Awaitable[Any]) -> Outcome:
-    """Wait for the end of what has begun."""
+async def finish_plain(handle: Handle, begun: Outcome | Awaitable[Any]) -> Outcome:
+    """Await the rest of an attempt that `step_plain` has begun."""
     if isinstance(begun, Outcome):
         return begun
     try:
@@ -119,7 +119,7 @@ async def _arun(handle: Handle, task: Task, ctx: AttemptContext, reporter: Repor
 
 
 def ending(handle: Handle | None, error: BaseException) -> Outcome:
-    """What an exception that left a handler means for its attempt."""
+    """The outcome of an attempt whose handler raised this."""
     match error:
         case Cancelled() | asyncio.CancelledError() | KeyboardInterrupt():
             return Outcome(Trigger.FAIL, Cause.CANCELLED, failure=failure(error))
@@ -139,8 +139,8 @@ def ending(handle: Handle | None, error: BaseException) -> Outcome:
         case SystemExit():
             code = error.code if isinstance(error.code, int) else 0 if error.code is None else 1
             text = f"The handler called sys.exit({payload.sanitise_text(repr(error.code), 200)}) and returned nothing."
-            told = Failure("SystemExit", text, fingerprint=f"exit-{code}")
-            return Outcome(Trigger.FAIL, Cause.EXITED, failure=told, usage=Usage(exit_code=code & 0xFF))
+            exited = Failure("SystemExit", text, fingerprint=f"exit-{code}")
+            return Outcome(Trigger.FAIL, Cause.EXITED, failure=exited, usage=Usage(exit_code=code & 0xFF))
         case _:
             return Outcome(Trigger.FAIL, Cause.RAISED, failure=failure(error), retryable=_retryable(handle, error))
 
@@ -260,7 +260,7 @@ def _review(handle: Handle | None, error: NeedsReview) -> Outcome:
 
 
 def _retryable(handle: Handle | None, error: BaseException) -> bool:
-    """Whether another attempt may help: never after what is fatal, and only after what is listed, if anything is."""
+    """Whether another attempt may help: not after fatal errors, and only after the listed ones if any are listed."""
     if handle is None:
         return True
     if handle.fatal_on and isinstance(error, handle.fatal_on):

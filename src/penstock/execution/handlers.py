@@ -1,4 +1,4 @@
-"""What the engine knows of an application: its definitions as handles, and the way to load it."""
+"""An application as a worker sees it: its definitions with their code, and how to load it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Step(Protocol):
     def function(self) -> Callable[..., Any]: ...
 
     def call(self, ctx: Context | None, arguments: Mapping[str, Any]) -> Any:
-        """Call it with what it takes of these; the context only has to be there when it takes one."""
+        """Call it with the arguments that it takes; the context is needed only when it takes one."""
         ...
 
 
@@ -69,7 +69,7 @@ class Handle(Protocol):
 
 
 class Application(Protocol):
-    """What a user's `Penstock` is to the engine."""
+    """A user's `Penstock`, as a worker sees it."""
 
     @property
     def definitions(self) -> Sequence[Handle]: ...
@@ -82,7 +82,7 @@ class Application(Protocol):
 
     @property
     def extras(self) -> Mapping[str, Any]:
-        """What else a worker is told, such as which files could not be loaded."""
+        """Other facts for a worker, such as the files that could not be loaded."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""Log records of any logger on their way to the job that they belong to."""
+"""Captures log records of any logger for the job that they belong to."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Inline:
 
 
 class JobRecords(logging.Handler):
-    """Hands records to one attempt: that of the process, or that of the task which logs."""
+    """Hands records to the attempt of the process, or of the task that logs."""
 
     def __init__(self) -> None:
         super().__init__()
         self._whole: tuple[Reporter, AttemptContext] | None = None
 
     def attach(self, reporter: Reporter, ctx: AttemptContext) -> None:
-        """From now on everything that this process logs belongs to one attempt."""
+        """Capture all records of this process for one attempt."""
         self._whole = reporter, ctx
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -58,7 +58,7 @@ class JobRecords(logging.Handler):
                 if not busy.over:
                     _keep(record, busy.reporter, busy.phase)
                 if busy.secrets:
-                    # Those who handle it after this one do not see the attempt's secrets in it.
+                    # Later handlers must not see the secrets of the attempt.
                     _clean(record, busy.secrets)
             elif self._whole is not None:
                 reporter, ctx = self._whole

@@ -1,4 +1,4 @@
-"""`ctx.timed(...)`: a line in the job's log that says how long something took."""
+"""`ctx.timed(...)`: a line in the job's log with a duration."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from penstock.domain.outcome import RETURNED_NOTHING, Cause, Failure, Outcome
 from penstock.domain.states import Status, Trigger
 from penstock.domain.task import Task
 from penstock.execution import coroutines, handler_run
-from penstock.execution.context import AttemptContext, Numbering, Resources
+from penstock.execution.context import AttemptContext, ChildKeys, Resources
 from penstock.execution.handlers import Application, Handle
 from penstock.execution.log_capture import JobRecords
 from penstock.isolation import confinement, message_validation
@@ -94,7 +94,7 @@ def _attempt(
 
 def run_task(app: Application, handle: Handle, task: Task, line: int, take_over: TakeOver) -> Outcome | None:
     """Run a handler or a hook and report its outcome; None in a fork of the process in which it began."""
-    children = Numbering(task)
+    children = ChildKeys(task)
     reporter = LineReporter(line, children)
     resources = Resources(app.resources)
     ctx = AttemptContext(task, app, reporter, resources, len(handle.steps), children)
@@ -141,7 +141,7 @@ def _flush() -> None:
 class LineReporter:
     """Sends the reports and requests of an attempt over its line, and waits for the answers to requests."""
 
-    def __init__(self, line: int, children: Numbering) -> None:
+    def __init__(self, line: int, children: ChildKeys) -> None:
         self._line = line
         self._lock = threading.RLock()
         self._children = children
@@ -272,7 +272,7 @@ class StopHandler:
         else:
             self._raise()
 
-    def instead(self, call: Callable[[], object] | None) -> None:
+    def redirect(self, call: Callable[[], object] | None) -> None:
         """Call this instead of raising, while a loop runs that cancels its task itself."""
         self._call = call
 

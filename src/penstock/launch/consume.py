@@ -1,23 +1,18 @@
-"""One message of a queue, handled by a host that is handed messages and has no worker of its own."""
+"""Handles one message of a queue, for hosts that get messages pushed and run no worker."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 import json
-import os
-import sys
-import sysconfig
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
 from penstock.app import Penstock
 from penstock.config.project_file import load
-from penstock.config.store_address import UNNAMED
 from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import SECOND, Duration, microseconds
@@ -26,14 +21,13 @@ from penstock.domain.plan import Plan
 from penstock.domain.ports.store import JobsPort
 from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.states import Status
-from penstock.job_files.discovery import FilesApp
-from penstock.launch.sources import AppSource, FilesSource, Source
+from penstock.launch.application_source import is_zygote, source_of
 from penstock.launch.worker_host import WorkerHost
 from penstock.operations.session import not_inside_a_job
 from penstock.runtime.service import log
 from penstock.storage import ports
 
-_GLANCE = 0.02
+_POLL_SECONDS = 0.02
 _LEAST = 5.0
 _LONGEST_ID = 64
 
@@ -61,13 +55,13 @@ async def consume(
     if seconds < _LEAST:
         raise InvalidInput(f"within must be at least {_LEAST:g} seconds: a worker has to start.")
     deadline = time.monotonic() + seconds
-    told = _Once(app, message, acknowledge)
+    acknowledgement = _Acknowledgement(app, message, acknowledge)
     job_id = job_id_of(message)
     if job_id is None or not await _is_ready(app, job_id):
-        await told.acknowledge()
+        await acknowledgement.acknowledge()
         return None
     source = source_of(app)
-    only = _Only(ports.jobs, job_id)
+    only = _OneJobPort(ports.jobs, job_id)
     found = load()
     configured = settings or WorkerSettings(**found.worker)
     chosen = replace(
@@ -83,7 +77,7 @@ async def consume(
         async with asyncio.timeout_at(asyncio.get_running_loop().time() + max(0.0, deadline - time.monotonic())):
             await host.load()
         only.claimed = lambda: host.counts.get("claimed", 0) > 0
-        await _run(host, told, deadline - chosen.stop_grace)
+        await _run(host, acknowledgement, deadline - chosen.stop_grace)
     finally:
         await host.close()
     if not host.counts["claimed"]:
@@ -91,20 +85,20 @@ async def consume(
     return await _afterwards(app, job_id)
 
 
-async def _run(host: WorkerHost, told: _Once, deadline: float) -> None:
+async def _run(host: WorkerHost, acknowledgement: _Acknowledgement, deadline: float) -> None:
     """Run the worker until its only attempt has ended, or the time is over."""
     worker = host.worker
     running = asyncio.ensure_future(worker.run())
     try:
         while not running.done() and not worker.counts["claimed"] and not worker.claimer.idle.is_set():
-            await asyncio.sleep(_GLANCE)
+            await asyncio.sleep(_POLL_SECONDS)
             if time.monotonic() >= deadline:
                 break
         if not worker.counts["claimed"] and not worker.claimer.idle.is_set():
             raise TimeoutError("The job was not claimed in time.")
-        await told.acknowledge()
+        await acknowledgement.acknowledge()
         while worker.held() and not running.done() and time.monotonic() < deadline:  # noqa: ASYNC110 (as in `one_pass`)
-            await asyncio.sleep(_GLANCE)
+            await asyncio.sleep(_POLL_SECONDS)
     finally:
         worker.stop()
         await running
@@ -119,7 +113,7 @@ async def _afterwards(app: Penstock, job_id: str) -> Job | None:
 
 
 async def _is_ready(app: Penstock, job_id: str) -> bool:
-    """Whether it is worth starting a worker: a look that costs one statement."""
+    """Whether the job is queued, so that starting a worker is worth while; it costs one statement."""
     found = await asyncio.to_thread(lambda: app.store.run(ports.admin.get([job_id])))
     return bool(found) and found[0].status is Status.QUEUED
 
@@ -149,7 +143,7 @@ def job_id_of(message: Any) -> str | None:
         return None
 
 
-class _Once:
+class _Acknowledgement:
     """Acknowledges a message once; a failure is logged, since the claim is decided."""
 
     def __init__(self, app: Penstock, message: Any, acknowledge: Acknowledge | None) -> None:
@@ -172,8 +166,8 @@ class _Once:
             log.warning("a message could not be acknowledged: %s: %.200s", type(error).__name__, error)
 
 
-class _Only:
-    """The jobs port for a worker that claims one job and no other."""
+class _OneJobPort:
+    """The jobs port of a worker that claims only one job."""
 
     def __init__(self, jobs: JobsPort, job_id: str) -> None:
         self._jobs = jobs
@@ -196,50 +190,3 @@ class _Only:
         if limit < 1 or self.claimed():
             return self._jobs.claim(worker, (), 0)
         return self._jobs.claim_job(worker, self._job_id, lanes, start=start)
-
-
-def source_of(app: Penstock) -> Source:
-    """Where another process finds this application."""
-    if isinstance(app, FilesApp):
-        address = {**(app.address or {})}
-        if address.get("queue") == UNNAMED:
-            del address["queue"]
-        return FilesSource(app.folder, address, name=app.name)
-    modules = sorted(sys.modules.copy().items(), key=lambda each: each[0] == "__main__")
-    for module, content in modules:
-        for name, value in list(getattr(content, "__dict__", {}).items()):
-            if value is app:
-                return _of_module(content, module, name, app)
-    raise InvalidInput(
-        "The application is not a variable of a module, so no worker can load it.",
-        hint="Assign it in a module: app = Penstock(…).",
-    )
-
-
-def is_zygote() -> bool:
-    """Whether this process only loads the code of jobs: a module that consumes on import would start another."""
-    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return spec is not None and spec.name.startswith("penstock.isolation.zygote")
-
-
-def _of_module(content: Any, module: str, name: str, app: Penstock) -> Source:
-    file = getattr(content, "__file__", None)
-    spec = getattr(content, "__spec__", None)
-    if module == "__main__" and spec is not None:
-        module = spec.name  # python -m
-    if module != "__main__":
-        return AppSource(f"{module}:{name}", _import_folder(module, file), app)
-    if file is None:
-        raise InvalidInput("A job's process cannot load an application that was typed.", hint="Write it to a file.")
-    folder, script = os.path.split(os.path.abspath(file))
-    return AppSource(f"{script}:{name}", folder, app)
-
-
-def _import_folder(module: str, file: str | None) -> str | None:
-    """The folder from which a module is imported; None for an installed one, which is found from anywhere."""
-    if file is None:
-        return None
-    path = Path(file).absolute()
-    above = module.count(".") + (path.stem == "__init__")
-    folder = str(path.parents[above])
-    return None if folder in sysconfig.get_paths().values() else folder

@@ -17,8 +17,8 @@ from penstock.domain.errors import InvalidInput, NotFound
 from penstock.domain.job import Job
 from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.unknown_names import refuse_unknown
+from penstock.launch.application_source import is_zygote, source_of
 from penstock.launch.code_watch import file_stamps
-from penstock.launch.consume import is_zygote, source_of
 from penstock.launch.sources import FilesSource
 from penstock.launch.worker_host import WorkerHost
 from penstock.operations.session import not_inside_a_job
@@ -100,7 +100,7 @@ class EmbeddedWorker:
             stopping.cancel()
 
     def _end(self) -> None:
-        """Have the worker stop, and wait until it has; a Ctrl-C meanwhile stops the jobs that still run."""
+        """Stop the worker and wait for its end; a Ctrl-C during that stops the jobs that still run."""
         try:
             self._call(self._stopping.set)
             wait([self._ended])
@@ -116,7 +116,7 @@ class EmbeddedWorker:
 
 
 def _host_of(app: Penstock, options: WorkerOptions) -> WorkerHost:
-    """A host for the application; what the options do not say is as `penstock.toml` and the environment say."""
+    """A host for the application; missing options come from `penstock.toml` and the environment."""
     if app._errands is not None:
         raise not_inside_a_job("app.worker")
     if is_zygote():
@@ -162,7 +162,7 @@ async def _at_work(host: WorkerHost) -> AsyncGenerator[asyncio.Future[None]]:
 
 @dataclass(frozen=True, slots=True)
 class FileJob:
-    """One job file: what it defines, or why it does not."""
+    """One job file: its definition, or its error."""
 
     name: str | None
     file: str
@@ -194,7 +194,7 @@ class Engine:
     ) -> None:
         """`archive` is a folder to which jobs are written before retention deletes them."""
         source = FilesSource(jobs, {"store": store, **options}, name=name, resources=resources)
-        # Other children of this process are not orphans of jobs, and stopping waits until it is told otherwise.
+        # Other children of this process are not orphans of jobs, and stopping waits without a limit.
         self._host = WorkerHost(
             source,
             settings=replace(settings or WorkerSettings(), own_process=False, drain=_ENDLESS),
@@ -204,7 +204,7 @@ class Engine:
         self._tasks: list[asyncio.Future[None]] = []
 
     async def load(self) -> Found:
-        """Load the files and begin to work; what there is."""
+        """Load the files, begin to work, and list the job files."""
         if self._tasks:
             raise InvalidInput("The job files are loaded already.", hint="Call reload().")
         seen = await asyncio.to_thread(file_stamps, self._host.source.watched) if self._watch else {}
@@ -215,7 +215,7 @@ class Engine:
         return self.list()
 
     async def reload(self) -> Found:
-        """Load the files anew; attempts that run keep their code."""
+        """Load the files again; running attempts keep their code."""
         await self._host.reload()
         return self.list()
 
@@ -244,7 +244,7 @@ class Engine:
         return (await self._host.app.ajobs(definition_key=name, limit=limit)).jobs
 
     async def shutdown(self, timeout: float | None = None) -> None:
-        """Claim nothing more and wait for what runs, without bound unless told; then it is stopped and given back."""
+        """Claim nothing more and wait for running jobs; after `timeout` they are stopped and released."""
         if not self._tasks:
             return
         worker, *others = self._tasks

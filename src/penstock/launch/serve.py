@@ -1,4 +1,4 @@
-"""Where the parts are put together: the HTTP interface, the timed duties and a worker, until a signal ends them."""
+"""A server process: the HTTP interface, timed work and a worker together, until a signal ends them."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from penstock.launch.worker_host import WorkerHost
 from penstock.runtime import stop_signals
 
 _TRIGGER_SECONDS = 25.0
-"""So long a dispatch cycle is waited for; what takes longer goes on after the answer."""
+"""Seconds to wait for a dispatch cycle; jobs that take longer go on after the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a server process shall be."""
+    """The parts and settings of a server process."""
 
     source: Source | None = None
-    """The code; without it the server answers and does its duties, and runs nothing."""
+    """The code; without it the server serves HTTP and does timed work, and runs no jobs."""
     store: str | None = field(default=None, repr=False)
     """Another store than the source names."""
     address: Mapping[str, Any] | None = field(default=None, repr=False)
@@ -66,14 +66,14 @@ class Plan:
 
 
 async def serve(plan: Plan, *, ready: Callable[[Server], None] | None = None, signals: bool = True) -> None:
-    """Answer over HTTP until SIGTERM, SIGINT or SIGHUP; a second one waits neither for requests nor for jobs."""
+    """Serve HTTP until SIGTERM, SIGINT or SIGHUP; a second signal waits neither for requests nor for jobs."""
     make_room(plan.server.max_connections)
     # A port that is taken should be known before anything is loaded.
     sockets = bound(plan.server.host, plan.server.port)
-    part: _Part = _Worker(plan) if plan.source is not None and plan.working else _Duties(plan)
+    part: _Work = _WithWorker(plan) if plan.source is not None and plan.working else _WithoutWorker(plan)
     try:
         app = await part.open()
-        await _refuse_strangers(app, plan.server.host)
+        await _refuse_open_server(app, plan.server.host)
         code = None if await app.aneeds_token() else new_setup_code()
         server = Server(create(app, plan.web, trigger=part.trigger, setup_code=code), plan.server, sockets)
 
@@ -90,8 +90,8 @@ async def serve(plan: Plan, *, ready: Callable[[Server], None] | None = None, si
         await part.close()
 
 
-class _Part(Protocol):
-    """What a server process does beside answering."""
+class _Work(Protocol):
+    """The work of a server process next to HTTP."""
 
     async def open(self) -> Penstock: ...
 
@@ -104,8 +104,8 @@ class _Part(Protocol):
     async def trigger(self) -> Pass: ...
 
 
-class _Worker:
-    """It runs jobs."""
+class _WithWorker:
+    """Runs jobs in a worker."""
 
     def __init__(self, plan: Plan) -> None:
         self._host = plan.host(plan.worker)
@@ -119,9 +119,9 @@ class _Worker:
         return self._host.app
 
     async def run(self) -> None:
-        async with contextlib.AsyncExitStack() as beside:
+        async with contextlib.AsyncExitStack() as stack:
             if self._watch:
-                beside.push_async_callback(_cancel, asyncio.ensure_future(self._host.watch(self._seen)))
+                stack.push_async_callback(_cancel, asyncio.ensure_future(self._host.watch(self._seen)))
             await self._host.worker.run()
 
     def stop(self) -> None:
@@ -134,8 +134,8 @@ class _Worker:
         return await dispatch(self._host, _TRIGGER_SECONDS)
 
 
-class _Duties:
-    """It does what is timed, and runs jobs only when it is told to: then as `penstock tick --drain` does."""
+class _WithoutWorker:
+    """Does timed work, and runs jobs only on request, as `penstock tick --drain` does."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -207,7 +207,7 @@ class _Passes:
         self._running: asyncio.Future[Pass] | None = None
 
     async def trigger(self) -> Pass:
-        """One cycle; who comes while one runs is told what it did from then on."""
+        """Run one cycle; a request during a cycle gets the counts from then on."""
         if self._running is None or self._running.done():
             settings = replace(self._plan.worker, poll=0.2, own_process=False)
             # The server's own duties send webhooks: a pass that did would wait for every receiver.
@@ -241,8 +241,8 @@ async def _one_pass(host: WorkerHost) -> Pass:
         await host.close()
 
 
-async def _refuse_strangers(app: Penstock, host: str) -> None:
-    """Without a token whoever reaches the server may do everything: then only this host may reach it."""
+async def _refuse_open_server(app: Penstock, host: str) -> None:
+    """Refuse to serve other hosts while there is no token: every caller could do everything."""
     if await asyncio.to_thread(is_loopback, host) or await app.aneeds_token():
         return
     raise InvalidInput(
@@ -263,16 +263,16 @@ async def _together(
     announcing: Coroutine[Any, Any, None],
     stop: Callable[[], None],
 ) -> None:
-    """Run them side by side; when one ends, the other is stopped, and what went wrong is raised."""
+    """Run all of these; when one ends, the others are stopped, and its error is raised."""
     tasks = [asyncio.ensure_future(answering), asyncio.ensure_future(working)]
-    beside = asyncio.ensure_future(announcing)
+    announcement = asyncio.ensure_future(announcing)
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if any(each.done() and each.exception() is not None for each in tasks):
             stop()
         await asyncio.gather(*tasks)
     finally:
-        await _cancel(beside)
+        await _cancel(announcement)
         for each in tasks:
             await _cancel(each)
 

@@ -17,7 +17,7 @@ from penstock.background.promote import Promoter
 from penstock.background.republish import Republisher
 from penstock.background.rescue import GRACE, RESCUE_SECONDS, Rescuer
 from penstock.background.scheduler import Scheduler
-from penstock.background.webhooks import Webhooks
+from penstock.background.webhooks import WebhookDispatcher
 from penstock.domain.errors import StoreUnavailable
 from penstock.domain.ports.store import JobsPort
 from penstock.domain.secrets.policy import SecretPolicy
@@ -32,7 +32,7 @@ from penstock.worker.worker import Worker
 _MOST_PASSES = 1000
 _RESCUE_EVERY = 1.0
 _IN_TOUCH = 5.0
-"""A process that has waited longer for an answer, or stood still for longer, may have missed an outage of the store."""
+"""A process that has waited for longer for an answer, or was stopped for longer, may have missed an outage."""
 _AFTER_OUTAGE = 15.0
 """For so many seconds after an outage of the store its workers may not have reconnected either."""
 
@@ -73,7 +73,7 @@ def every_service(
         return BackgroundServices(promote, rescue)
     timer = scheduler(app, pace)
     housekeeper = Housekeeper(app.store, ports.admin, ports.feed, name, work.archive, pace)
-    webhooks = Webhooks(app.store, ports.webhooks, name, work.webhooks, work.secrets, pace=pace)
+    webhooks = WebhookDispatcher(app.store, ports.webhooks, name, work.webhooks, work.secrets, pace=pace)
     services = [
         *([Service("schedule", timer.tick, counting=timer)] if work.ticks_schedules else []),
         Service("housekeep", housekeeper.tick),
@@ -200,7 +200,7 @@ async def once(app: Penstock, archive: Archive | None = None, taken: Collection[
 async def send_webhooks(app: Penstock, webhooks: WebhookSettings, secrets: SecretPolicy) -> None:
     """Make and send all webhook deliveries that are due."""
     me = _name()
-    posting = Webhooks(app.store, ports.webhooks, lambda: me, webhooks, secrets)
+    posting = WebhookDispatcher(app.store, ports.webhooks, lambda: me, webhooks, secrets)
     try:
         await posting.once()
     finally:

@@ -1,4 +1,4 @@
-"""How long something takes that is done again and again, counted in buckets."""
+"""Durations of a repeated operation, counted in buckets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-"""Upper bounds in seconds; one more bucket holds whatever is longer."""
+"""Upper bounds in seconds; one more bucket holds longer durations."""
 
 
 class DurationHistogram:
@@ -20,7 +20,7 @@ class DurationHistogram:
 
     @contextmanager
     def timed(self) -> Iterator[None]:
-        """Count how long it takes, unless it fails."""
+        """Count the duration of the block, unless it fails."""
         begun = time.monotonic()
         yield
         took = time.monotonic() - begun
@@ -28,6 +28,6 @@ class DurationHistogram:
         self._seconds += took
 
     def figures(self, name: str, **others: float) -> dict[str, float]:
-        """What was counted, by name: the seconds in all, and how many there are in each bucket; and other figures."""
+        """The counts by name: the total seconds, the number in each bucket, and other figures."""
         counts = {f"{name}_{place}": float(count) for place, count in enumerate(self._counts) if count}
         return {f"{name}_seconds": self._seconds, **counts, **others}

@@ -1,4 +1,4 @@
-"""Loggers whose lines stay lines, whatever names and errors from outside they tell of."""
+"""Loggers whose records stay one line each, whatever names and errors from outside they contain."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from typing import Protocol
 from penstock.domain.secrets.policy import neutralise
 
 
-class OfJob(Protocol):
-    """What belongs to one job."""
+class HasJobId(Protocol):
+    """Something that belongs to one job."""
 
     @property
     def job_id(self) -> str: ...
 
 
-JOB: ContextVar[OfJob | None] = ContextVar("penstock_job", default=None)
-"""The job that whoever logs is busy with."""
+JOB: ContextVar[HasJobId | None] = ContextVar("penstock_job", default=None)
+"""The job that the logging code works on."""
 
 
 def about(job_id: str) -> dict[str, str]:
-    """For `extra=` of a line about a job, where nobody is busy with it."""
+    """For `extra=` of a line about a job, outside the code that works on it."""
     return {"job_id": job_id}
 
 
 def logger(name: str) -> logging.Logger:
-    """The logger of that name; all that is filled into its lines is made harmless first."""
+    """The logger of that name; values in its lines are made harmless first."""
     found = logging.getLogger(name)
     if not any(isinstance(each, OneLine) for each in found.filters):
         found.addFilter(OneLine())

@@ -1,4 +1,4 @@
-"""What Linux knows of processes: whose children they are, what they use, and how to end all of them."""
+"""Processes on Linux: their children, their memory, and how to end all of them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _KILL = int(signal.SIGKILL)
 _MOST_PROCESSES = 100_000
 _CHUNK = 65_536
 _GARBAGE_AFTER = 20_000
-"""So many objects more than were freed: a look at them costs as much as they are, and a busy worker makes many."""
+"""New objects after which garbage is collected: a collection costs time for each, and a busy worker makes many."""
 
 _TURN_SECONDS = 0.0001
-"""So long a thread that writes to the store waits for its turn while jobs run inline: less than a statement takes."""
+"""How long a thread that writes to the store waits while jobs run inline: less than a statement takes."""
 
 boot_time: Callable[[], float] = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME) if sys.platform == "linux" else time.monotonic
@@ -73,7 +73,7 @@ def children(pid: int) -> list[int]:
 
 
 class Children:
-    """Looks again and again who the children of a process are, without opening the files for that each time."""
+    """Lists the children of a process repeatedly, and keeps the files for that open."""
 
     def __init__(self, pid: int) -> None:
         self._files: list[int] = []
@@ -100,7 +100,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def living(pids: Iterable[int]) -> list[int]:
-    """Those of these processes that run or could; the dead whom nobody has buried yet are not among them."""
+    """The processes among these that are alive; zombies are not."""
     found = []
     for pid in pids:
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
@@ -110,7 +110,7 @@ def living(pids: Iterable[int]) -> list[int]:
 
 
 def is_stopped(pid: int) -> bool:
-    """Whether a signal has stopped a process, so that it waits for another one to go on."""
+    """Whether a signal has stopped a process until another one continues it."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()[0] == b"T"
     return False
@@ -119,8 +119,8 @@ def is_stopped(pid: int) -> bool:
 def kill_tree(roots: Iterable[int]) -> int:
     """Kill these processes and everything below them; how many there were.
 
-    Each is stopped before its children are looked up: what stands still forks nothing and reaps nobody, so that
-    no process escapes and no number comes to mean another process meanwhile.
+    Each is stopped before its children are listed: a stopped process neither forks nor reaps, so that no process
+    escapes and no number is used again for another process.
     """
     found = list(_walk(roots, stop=True))
     for pid in found:
@@ -129,7 +129,7 @@ def kill_tree(roots: Iterable[int]) -> int:
 
 
 def memory(pids: Iterable[int]) -> int:
-    """Bytes that processes hold, what they share counted in parts; those that are gone hold none."""
+    """The memory of processes in bytes, shared memory counted in parts; 0 for those that are gone."""
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/smaps_rollup", "rb") as file:
@@ -140,9 +140,10 @@ def memory(pids: Iterable[int]) -> int:
     return total
 
 
-def settle_in(*, own: bool = True) -> None:
-    """What is loaded stays: from now on garbage is looked for among what came later, and not so often; only where the
-    process is our own. What was allocated and freed is given back to the system."""
+def tune_memory(*, own: bool = True) -> None:
+    """Keep loaded code out of garbage collection, and collect less often; only where the process is our own.
+
+    Freed memory is returned to the system."""
     if own:
         gc.collect()
         gc.freeze()
@@ -152,7 +153,7 @@ def settle_in(*, own: bool = True) -> None:
 
 
 def give_back_memory() -> None:
-    """Return to the system what was allocated and freed; what the C library of this host does not offer is left."""
+    """Return freed memory to the system, where the C library of this host can."""
     trim = getattr(_libc, "malloc_trim", None)
     if trim is not None:
         trim(0)

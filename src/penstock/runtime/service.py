@@ -1,4 +1,4 @@
-"""The loop of everything that is done again and again: one tick, a sleep that can be woken, a pause after an error."""
+"""The loop of every service: one tick, a sleep that can be woken, a pause after an error."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _LONGEST_ERROR = 300
 log: logging.Logger = logger("penstock.worker")
 
 
-class Counting(Protocol):
-    """What goes on when something fails, and counts it by itself."""
+class ErrorCounts(Protocol):
+    """Errors that a service counts itself and that do not end its tick."""
 
     errors: int
     last_error: str | None
 
 
 class Service:
-    """Calls `tick` until it is stopped; a tick says in how many seconds it wants to be called again."""
+    """Calls `tick` until it is stopped; a tick returns the seconds until the next one."""
 
     def __init__(
         self,
@@ -36,13 +36,13 @@ class Service:
         tick: Callable[[], Awaitable[float]],
         *,
         longest_pause: float = _LONGEST_PAUSE,
-        counting: Counting | None = None,
+        counting: ErrorCounts | None = None,
         close: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """`close` is awaited when the service ends, cancelled or not."""
         self.name = name
         self.succeeded_at: float | None = None
-        """When a tick last went well, on the monotonic clock."""
+        """When a tick last succeeded, on the monotonic clock."""
         self.errors: int = 0
         self.last_error: str | None = None
         self.caught_up: bool = False
@@ -56,7 +56,7 @@ class Service:
         self._stopping = False
 
     def report(self) -> Duty:
-        """How it goes, to be told to others; from any thread."""
+        """The last success and the errors; from any thread."""
         succeeded, own = self.succeeded_at, self._counting
         return Duty(
             name=self.name,
@@ -71,7 +71,7 @@ class Service:
         self._awake.set()
 
     def wake_soon(self, seconds: float = _SOON) -> None:
-        """Let the next tick come in a moment: what was woken before shall not have to share the processor with it."""
+        """Let the next tick come in a moment, so that services that were woken before have the processor first."""
         if not self._wakes_soon:
             self._wakes_soon = True
             asyncio.get_running_loop().call_later(seconds, self.wake)
@@ -106,7 +106,7 @@ class Service:
                 self.caught_up = True
                 self.last_error = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
                 pause = min(self._longest_pause, 0.1 * 2 ** min(failures, 10))
-                self._complain(error, failures, pause)
+                self._log_failure(error, failures, pause)
             if pause > 0 and not self._stopping:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
@@ -114,7 +114,7 @@ class Service:
             elif pause <= 0:
                 await asyncio.sleep(0)
 
-    def _complain(self, error: Exception, failures: int, pause: float) -> None:
+    def _log_failure(self, error: Exception, failures: int, pause: float) -> None:
         if isinstance(error, StoreUnavailable):
             if failures == 1 or failures % 20 == 0:
                 log.warning("%s: the store does not answer (%s); next try in %.1f s", self.name, error, pause)

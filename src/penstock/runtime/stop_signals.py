@@ -21,7 +21,7 @@ ASK = int(signal.SIGRTMIN) + 6
 """The signal by which a worker has its zygote ask an attempt to stop."""
 
 _OWN_ENDINGS = (Cause.RAISED, Cause.EXITED, Cause.SIGNALLED)
-"""How an attempt ends that the worker has not ended."""
+"""The causes of endings that the worker did not bring about."""
 
 _NOTICE_SECONDS = 0.1
 """How long the zygote may take to report a signal that has ended something in an attempt already."""

@@ -1,4 +1,4 @@
-"""Tasks that somebody has to wait for before it is over."""
+"""Tasks that must end before their owner does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Tasks:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def add(self, work: Coroutine[Any, Any, None], context: Context | None = None) -> asyncio.Task[None]:
-        """Begin it, always in the same loop; in a copy of the caller's context, unless there is another for it."""
+        """Start a task, always in the same loop, in a copy of the caller's context unless another one is given."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         task = self._loop.create_task(work, context=context)
@@ -33,23 +33,23 @@ class Tasks:
         for task in self._tasks:
             task.cancel()
 
-    async def wait(self, seconds: float | None, hurry: asyncio.Event | None = None) -> None:
-        """Until all but the caller's own are done, or the time is over, or somebody is in a hurry."""
+    async def wait(self, seconds: float | None, until: asyncio.Event | None = None) -> None:
+        """Wait until all tasks but the caller's are done, for so long at most, or until the event is set."""
         deadline = None if seconds is None else time.monotonic() + seconds
-        while not (hurry is not None and hurry.is_set()):
+        while not (until is not None and until.is_set()):
             left = _LOOK if deadline is None else min(_LOOK, deadline - time.monotonic())
             waited = [task for task in self._tasks if task is not asyncio.current_task()]
             if left <= 0 or not waited:
                 return
-            hurrying = [] if hurry is None else [asyncio.ensure_future(hurry.wait())]
-            either: list[asyncio.Future[Any]] = [*waited, *hurrying]
+            early = [] if until is None else [asyncio.ensure_future(until.wait())]
+            either: list[asyncio.Future[Any]] = [*waited, *early]
             await asyncio.wait(either, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            for each in hurrying:
+            for each in early:
                 each.cancel()
 
 
-async def to_its_end(work: Coroutine[Any, Any, T], patience: float) -> T:
-    """What it gives; whoever is cancelled meanwhile is so only after its end, or so many seconds later."""
+async def finish_despite_cancel(work: Coroutine[Any, Any, T], patience: float) -> T:
+    """Return the result of this work; a cancellation waits for its end, for `patience` seconds at most."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

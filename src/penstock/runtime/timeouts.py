@@ -1,4 +1,4 @@
-"""Timeouts of what shares a loop: one timer for all that have the same time, for most of them end long before."""
+"""Timeouts of attempts that share a loop: one timer for all with the same timeout, as most end long before it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import time
 from typing import Protocol
 
 
-class Timed(Protocol):
-    """What has to end in time."""
+class HasTimeout(Protocol):
+    """Something that has to end in time."""
 
     def time_out(self) -> None:
         """Its time is over."""
@@ -16,20 +16,20 @@ class Timed(Protocol):
 
 
 class Timeouts:
-    """Who began later has its end later, where all have the same time: only the first has to be looked at."""
+    """Keeps attempts with the same timeout in the order of their start: only the first has to be checked."""
 
     def __init__(self) -> None:
-        self._same: dict[float, dict[Timed, float]] = {}
+        self._same: dict[float, dict[HasTimeout, float]] = {}
         self._set: set[float] = set()
 
-    def begin(self, timed: Timed, seconds: float) -> None:
-        """From now on it has so many seconds."""
+    def begin(self, timed: HasTimeout, seconds: float) -> None:
+        """Start the timeout."""
         self._same.setdefault(seconds, {})[timed] = time.monotonic() + seconds
         if seconds not in self._set:
             self._wait(seconds, seconds)
 
-    def end(self, timed: Timed, seconds: float) -> None:
-        """It has ended by itself."""
+    def end(self, timed: HasTimeout, seconds: float) -> None:
+        """End the timeout early."""
         self._same[seconds].pop(timed, None)
 
     def _wait(self, seconds: float, left: float) -> None:
@@ -39,7 +39,7 @@ class Timeouts:
     def _look(self, seconds: float) -> None:
         self._set.discard(seconds)
         same, now = self._same[seconds], time.monotonic()
-        late: list[Timed] = []
+        late: list[HasTimeout] = []
         for timed, due in same.items():
             if due > now:
                 self._wait(seconds, due - now)

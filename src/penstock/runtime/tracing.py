@@ -23,13 +23,13 @@ _NAME = "penstock"
 _FLUSH_MILLISECONDS = 2000
 
 
-class Enqueuing:
+class EnqueueSpan:
     """The span in which jobs are made; it must be ended."""
 
     def __init__(self, span: Any, parent: str, state: str | None) -> None:
         self._span = span
         self.traceparent = parent
-        """What the jobs keep, for their attempts to be children of this span."""
+        """The value that jobs keep, so that their attempts are children of this span."""
         self.tracestate = state
 
     def fail(self, error: BaseException) -> None:
@@ -42,7 +42,7 @@ class Enqueuing:
         self._span.end()
 
 
-class Attempting:
+class AttemptSpan:
     """The span of an attempt."""
 
     def __init__(self, span: Any = None) -> None:
@@ -59,10 +59,10 @@ class Attempting:
         return outcome
 
 
-def enqueue(keys: Sequence[str], parent: str | None, state: str | None = None) -> Enqueuing | None:
-    """Begin the span in which jobs of these definitions are made, below `parent` or whatever span is open here.
+def enqueue(keys: Sequence[str], parent: str | None, state: str | None = None) -> EnqueueSpan | None:
+    """Begin the span in which jobs of these definitions are made, below `parent` or the span that is open here.
 
-    None where nobody would see it."""
+    None when spans are not recorded."""
     if (trace := _trace()) is None:
         return None
     name = keys[0] if len(set(keys)) == 1 else "jobs"
@@ -77,15 +77,15 @@ def enqueue(keys: Sequence[str], parent: str | None, state: str | None = None) -
     if not found.is_valid:
         return None
     traceparent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{int(found.trace_flags):02x}"
-    return Enqueuing(span, traceparent, found.trace_state.to_header() or None)
+    return EnqueueSpan(span, traceparent, found.trace_state.to_header() or None)
 
 
 def on() -> bool:
-    """Whether somebody may look at spans."""
+    """Whether the application uses OpenTelemetry."""
     return _trace() is not None
 
 
-def attempt(task: Task) -> AbstractContextManager[Attempting]:
+def attempt(task: Task) -> AbstractContextManager[AttemptSpan]:
     """The span of an attempt, open while it runs; a retry has a link to where its job came from as well."""
     trace = _trace()
     return nullcontext(_UNSEEN) if trace is None else _attempt(trace, task)
@@ -98,14 +98,14 @@ def phase(name: str) -> AbstractContextManager[None]:
 
 
 def flush() -> None:
-    """Have what was seen sent before the process ends, if that does not take long."""
+    """Send recorded spans before the process ends, if that does not take long."""
     trace = _trace()
     send = None if trace is None else getattr(trace.get_tracer_provider(), "force_flush", None)
     if send is not None:
         send(_FLUSH_MILLISECONDS)
 
 
-_UNSEEN = Attempting()
+_UNSEEN = AttemptSpan()
 
 
 def _tracer(trace: Any) -> Any:
@@ -113,7 +113,7 @@ def _tracer(trace: Any) -> Any:
 
 
 def _messaging(name: str, kind: str, definition: str) -> dict[str, Any]:
-    """What the semantic conventions for messaging ask of a span: its operation, and a definition as the destination."""
+    """The attributes of the semantic conventions for messaging: the operation, and a definition as destination."""
     return {
         "messaging.system": _NAME, "messaging.operation.name": name, "messaging.operation.type": kind,
         "messaging.destination.name": definition,
@@ -121,12 +121,12 @@ def _messaging(name: str, kind: str, definition: str) -> dict[str, Any]:
 
 
 def _trace() -> Any:
-    """The API, if the application has imported it: who does not use it has no cost."""
+    """The API, if the application has imported it; otherwise tracing costs nothing."""
     return sys.modules.get("opentelemetry.trace")
 
 
 @contextmanager
-def _attempt(trace: Any, task: Task) -> Iterator[Attempting]:
+def _attempt(trace: Any, task: Task) -> Iterator[AttemptSpan]:
     parent = _span_context(trace, task.traceparent, task.tracestate)
     links = [trace.Link(parent, {"penstock.attempt": task.attempt})] if parent is not None and task.fence > 1 else []
     facts = {
@@ -138,12 +138,12 @@ def _attempt(trace: Any, task: Task) -> Iterator[Attempting]:
         f"process {task.key}", context=_below(trace, parent), kind=trace.SpanKind.CONSUMER, links=links,
         attributes=facts, record_exception=False, set_status_on_exception=False,
     ) as span:  # fmt: skip
-        yield Attempting(span)
+        yield AttemptSpan(span)
 
 
 @contextmanager
 def _open(trace: Any, name: str, facts: Mapping[str, Any]) -> Iterator[None]:
-    # What a handler raises may hold secrets: only its kind is told.
+    # The text of an error may hold secrets: only its class is recorded.
     with _tracer(trace).start_as_current_span(
         name, attributes=facts, record_exception=False, set_status_on_exception=False
     ) as span:
@@ -165,13 +165,13 @@ def _below(trace: Any, parent: Any) -> Any:
 
 
 def _span_context(trace: Any, parent: str | None, state: str | None) -> Any:
-    told = _PARENT.fullmatch(parent) if isinstance(parent, str) else None
-    if told is None:
+    parts = _PARENT.fullmatch(parent) if isinstance(parent, str) else None
+    if parts is None:
         return None
-    flags = trace.TraceFlags(int(told[3], 16))
+    flags = trace.TraceFlags(int(parts[3], 16))
     valid = valid_state(state) if isinstance(state, str) else None
     found = trace.SpanContext(
-        int(told[1], 16), int(told[2], 16), is_remote=True, trace_flags=flags,
+        int(parts[1], 16), int(parts[2], 16), is_remote=True, trace_flags=flags,
         trace_state=None if valid is None else trace.TraceState.from_header([valid]),
     )  # fmt: skip
     return found if found.is_valid else None

@@ -21,7 +21,7 @@ from penstock.domain.secrets.policy import Scrubber, SecretPolicy
 from penstock.domain.states import Status, Trigger
 from penstock.domain.task import Task
 from penstock.execution import handler_run
-from penstock.execution.context import AttemptContext, Numbering, Reporter, Resources
+from penstock.execution.context import AttemptContext, ChildKeys, Reporter, Resources
 from penstock.execution.handlers import Handle
 from penstock.execution.log_capture import JobRecords
 from penstock.isolation import child
@@ -157,7 +157,7 @@ class OwnErrands:
         self.phase = "run"
         self._task = task
         self._errands = errands
-        self._children = Numbering(task)
+        self._children = ChildKeys(task)
 
     def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]:
         return self._errands.create([self._children.own(order, self.phase) for order in orders])

@@ -114,7 +114,7 @@ class InlineAttempt(Inline):
             self._begin_time()
         try:
             if self._begun is not None:
-                outcome = await handler_run.go_on(handle, self._begun)
+                outcome = await handler_run.finish_plain(handle, self._begun)
             elif task is None:
                 outcome = await handler_run.arun_plain(handle, job.claimed.params, self._context)
             else:

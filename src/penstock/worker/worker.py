@@ -181,7 +181,7 @@ class Worker:
         self._environment.open()
         try:
             await self._registration.register()
-            processes.settle_in(own=self.settings.own_process)
+            processes.tune_memory(own=self.settings.own_process)
             await self._work()
         finally:
             await self.close()
