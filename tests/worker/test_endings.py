@@ -187,7 +187,7 @@ def test_errors_that_python_raises_for_signals_are_raised(house: Stage) -> None:
         ([["write_line", b"\x00\x00\x00\x02[]".hex()], ["sleep", 30]], "no object"),
         ([["write_line", b"\x7f\xff\xff\xff".hex()], ["sleep", 30]], "2147483647 bytes"),
         ([["write_line", b"x".hex(), 100_000], ["sleep", 30]], "bytes"),
-        ([["write_line", b"\x00\x01\x00\x00{".hex()], ["return", 5]], "no whole frame"),
+        ([["write_line", b"\x00\x01\x00\x00{".hex()], ["return", 5]], "last frame is incomplete"),
         ([["forge", '{"say": "nonsense"}']], "nonsense"),
         ([["forge", '{"say": "progress"}']], "message"),
         ([["forge", '{"say": "progress", "percent": NaN, "message": null, "phase": "run"}']], "percentage"),

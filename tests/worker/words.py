@@ -325,7 +325,7 @@ def _fork_and_go_on(ctx: Context) -> None:
 
 
 def _speak_below(ctx: Context) -> None:
-    """Log, and then try to speak for the job, from a fork of its process."""
+    """Log, and then try to report for the job from a fork of its process."""
     if pid := os.fork():
         os.waitpid(pid, 0)
         return
