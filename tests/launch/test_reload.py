@@ -1,4 +1,4 @@
-"""Loading code anew: what runs keeps its own, and a death in between costs no more than what it would have cost."""
+"""Reloading code: running attempts keep their code, and a death in between costs no more than it would otherwise."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_what_a_reload_brings_does_not_run_as_root_unless_that_is_allowed(stage:
     assert jobs.result("quick") == 1
 
     jobs.save("who.py", "import os\ndef run(ctx):\n    return os.getuid()\n")
-    stage.eventually(lambda: "anew: " in worker.output, "the file was seen")
+    stage.eventually(lambda: "reloaded: " in worker.output, "the file was seen")
 
     assert "not reloaded: This worker runs as root, and so would its jobs" in worker.output
     assert _known(stage) == ["quick"]
