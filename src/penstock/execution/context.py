@@ -1,12 +1,15 @@
-"""The context of a handler, its reporter, and its resources."""
+"""The context of a handler, its reporter, its resources, and timed blocks."""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
+from logging import Logger
+from types import TracebackType
 from typing import Any, Protocol
 
 from penstock.domain import payload
@@ -16,7 +19,6 @@ from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import maybe_datetime
 from penstock.domain.task import Task
 from penstock.execution.handlers import Application
-from penstock.execution.timed import Timed
 
 _LONGEST_TYPE = 100
 _OURS = ("job.", "schedule.", "worker.", "alert.", "webhook.")
@@ -230,3 +232,31 @@ class Resources(Mapping[str, Any]):
 def _event_data(given: Mapping[str, Any]) -> str:
     text, _ = payload.sanitise(dict(given), "an event")
     return text
+
+
+class Timed:
+    """Logs at its end what was done and for how long; for `with` and `async with`."""
+
+    def __init__(self, logger: Logger, what: str, details: Mapping[str, Any]) -> None:
+        self._logger = logger
+        self._what = what
+        self._details = details
+        self._begun = 0.0
+
+    def __enter__(self) -> None:
+        self._begun = time.monotonic()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        seconds = time.monotonic() - self._begun
+        details = dict(self._details) if kind is None else {**self._details, "error": kind.__name__}
+        self._logger.info("%s", self._what, extra={"duration": seconds, "details": details})
+
+    async def __aenter__(self) -> None:
+        self.__enter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.__exit__(kind, error, trace)

@@ -29,8 +29,7 @@ from penstock.execution.handlers import Application, Handle
 from penstock.execution.log_capture import JobRecords
 from penstock.isolation import confinement, message_validation
 from penstock.isolation.confinement import Inherited, Rules
-from penstock.isolation.jobs_on_wire import job_from_json
-from penstock.isolation.wire import Frame, WireError, pack, receive, send
+from penstock.isolation.wire import Frame, WireError, job_from_json, pack, receive, send
 from penstock.runtime import stamps, tracing
 from penstock.runtime.stop_signals import ASK, STOP_SIGNALS
 

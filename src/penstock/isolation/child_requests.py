@@ -11,8 +11,7 @@ from typing import Any
 
 from penstock.domain.context import Errands
 from penstock.domain.errors import LeaseLost, PenstockError
-from penstock.isolation.jobs_on_wire import job_to_json
-from penstock.isolation.wire import MAX_ANSWER, Frame, pack
+from penstock.isolation.wire import MAX_ANSWER, Frame, job_to_json, pack
 from penstock.runtime.service import log
 
 _MOST_WAITING = 16

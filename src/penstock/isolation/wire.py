@@ -1,4 +1,4 @@
-"""Frames between a worker, its zygote and its jobs: a length, then JSON. Never pickle.
+"""Frames between a worker, its zygote and its jobs: a length, then JSON, never pickle; and jobs as JSON.
 
 A frame from a job is not trusted: its length is capped and it must be an object, else `WireError`. A frame from a
 worker to a job may be longer: it can hold the results of all phases.
@@ -10,7 +10,12 @@ import json
 import os
 import struct
 from collections.abc import Mapping
+from dataclasses import fields
+from datetime import datetime
 from typing import Any
+
+from penstock.domain.job import Job
+from penstock.domain.states import Status
 
 Frame = dict[str, Any]
 
@@ -111,3 +116,24 @@ def _read(body: bytes) -> Frame:
     if not isinstance(frame, dict):
         raise WireError("A frame is no object.")
     return frame
+
+
+_TIMES = tuple(each.name for each in fields(Job) if each.name.endswith("_at") or each.name == "scheduled_for")
+
+
+def job_to_json(job: Job) -> dict[str, Any]:
+    """A job for a process of a job, which has no store."""
+    facts = {each.name: getattr(job, each.name) for each in fields(job)}
+    for name in _TIMES:
+        facts[name] = None if facts[name] is None else facts[name].isoformat()
+    return facts
+
+
+def job_from_json(data: Mapping[str, Any]) -> Job:
+    facts = dict(data)
+    for name in _TIMES:
+        facts[name] = None if facts[name] is None else datetime.fromisoformat(facts[name])
+    facts["status"] = Status(facts["status"])
+    facts["outcome"] = None if facts["outcome"] is None else Status(facts["outcome"])
+    facts["tags"] = tuple(facts["tags"])
+    return Job(**facts)

@@ -18,7 +18,7 @@ from penstock.domain.job import Job
 from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.unknown_names import refuse_unknown
 from penstock.launch.application_source import is_zygote, source_of
-from penstock.launch.code_watch import file_stamps
+from penstock.launch.reload import file_stamps
 from penstock.launch.sources import FilesSource
 from penstock.launch.worker_host import WorkerHost
 from penstock.operations.session import not_inside_a_job

@@ -19,8 +19,8 @@ from penstock.http.application import create
 from penstock.http.server import Server, bound, is_loopback, make_room
 from penstock.http.setup_code import new_setup_code
 from penstock.launch import services
-from penstock.launch.code_watch import FileStamps, file_stamps
 from penstock.launch.one_pass import Pass, dispatch, run_pass
+from penstock.launch.reload import FileStamps, file_stamps
 from penstock.launch.services import ServicesWithoutWorker, TimedWork
 from penstock.launch.sources import Source
 from penstock.launch.worker_host import WorkerHost

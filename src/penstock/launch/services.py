@@ -24,9 +24,8 @@ from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.webhook.settings import WebhookSettings
 from penstock.domain.worker import Duty
 from penstock.runtime.pace import ALONE, Pace
-from penstock.runtime.service import Service, log
+from penstock.runtime.service import BackgroundServices, Service, log
 from penstock.storage import ports
-from penstock.worker.background_services import BackgroundServices
 from penstock.worker.worker import Worker
 
 _MOST_PASSES = 1000

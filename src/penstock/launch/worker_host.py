@@ -21,8 +21,7 @@ from penstock.domain.worker_config import WorkerConfig
 from penstock.execution.handlers import Application
 from penstock.isolation.zygote_process import ZygoteProcess
 from penstock.launch import services
-from penstock.launch.code_loader import CodeLoader
-from penstock.launch.code_watch import CodeWatch, FileStamps
+from penstock.launch.reload import CodeLoader, CodeWatch, FileStamps
 from penstock.launch.services import TimedWork
 from penstock.launch.sources import Source
 from penstock.operations.job_requests import StoreErrands

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Unpack
 
-from penstock.launch.code_watch import file_stamps
+from penstock.launch.reload import file_stamps
 from penstock.launch.sources import Source
 from penstock.launch.worker_host import HostOptions, WorkerHost
 from penstock.runtime import stop_signals

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from penstock.domain.errors import SchemaNewer, StoreUnavailable
@@ -124,3 +125,17 @@ class Service:
                 log.warning("%s: %s", self.name, error)
         else:
             log.exception("%s failed; next try in %.1f s", self.name, pause)
+
+
+@dataclass(frozen=True, slots=True)
+class BackgroundServices:
+    """The timed work of one process, as it is handed to its worker."""
+
+    promote: Service
+    rescue: Service
+    others: Sequence[Service] = ()
+    """Schedules, housekeeping, alerts and webhooks, where this process does them."""
+
+    @property
+    def all(self) -> list[Service]:
+        return [self.promote, self.rescue, *self.others]

@@ -10,6 +10,7 @@ from penstock.domain.errors import LeaseLost, StoreUnavailable
 from penstock.domain.job import Claimed, Held
 from penstock.runtime.pace import Pace
 from penstock.runtime.service import Service
+from penstock.runtime.stop_signals import StopRequest
 from penstock.worker.claim_requests import ClaimRequests
 from penstock.worker.claimed_job import ClaimedJob, JobDependencies
 from penstock.worker.lease import Lease
@@ -18,7 +19,6 @@ from penstock.worker.loaded_code import LoadedCode
 from penstock.worker.pool import Pool, Pools
 from penstock.worker.queue_messages import QueueMessages
 from penstock.worker.settler import Settler
-from penstock.worker.stop_request import StopRequest
 from penstock.worker.unstarted_jobs import UnstartedJobs
 from penstock.worker.zygote_supervisor import ZygoteSupervisor
 

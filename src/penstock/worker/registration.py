@@ -12,6 +12,7 @@ from penstock.domain.ports.store import AdminPort, Store
 from penstock.execution.handlers import Application
 from penstock.isolation.zygote_process import ZygoteProcess
 from penstock.runtime.service import log
+from penstock.runtime.stop_signals import StopRequest
 from penstock.runtime.tasks import Tasks
 from penstock.worker.attempt import Stop
 from penstock.worker.claimer import Claimer
@@ -23,7 +24,6 @@ from penstock.worker.live_config import LiveConfig
 from penstock.worker.loaded_code import LoadedCode, register
 from penstock.worker.pool import Pools
 from penstock.worker.running_attempts import RunningAttempts
-from penstock.worker.stop_request import StopRequest
 from penstock.worker.unstarted_jobs import UnstartedJobs
 from penstock.worker.zygote_supervisor import ZygoteSupervisor
 

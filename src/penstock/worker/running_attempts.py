@@ -13,6 +13,7 @@ from penstock.domain.states import Trigger
 from penstock.runtime import processes, stop_signals
 from penstock.runtime.log_lines import JOB, about
 from penstock.runtime.service import log
+from penstock.runtime.stop_signals import StopRequest
 from penstock.runtime.tasks import Tasks
 from penstock.worker import hooks
 from penstock.worker.attempt import Attempt, Stop
@@ -25,7 +26,6 @@ from penstock.worker.lease import Lease
 from penstock.worker.pool import Pool, Pools
 from penstock.worker.recorder import Recorder
 from penstock.worker.settler import Settler
-from penstock.worker.stop_request import StopRequest
 from penstock.worker.unstarted_jobs import UnstartedJobs
 from penstock.worker.zygote_supervisor import ZygoteSupervisor
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from penstock.domain.ports.store import JobsPort, Store
 from penstock.runtime.service import Service, log
+from penstock.runtime.stop_signals import StopRequest
 from penstock.worker.attempt import Stop
 from penstock.worker.hooks import Hooks
 from penstock.worker.lease import Lease
 from penstock.worker.live_config import LiveConfig
 from penstock.worker.running_attempts import RunningAttempts
 from penstock.worker.settler import Settler
-from penstock.worker.stop_request import StopRequest
 from penstock.worker.unstarted_jobs import UnstartedJobs
 
 _STOP_SECONDS = 10.0

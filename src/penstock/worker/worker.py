@@ -20,9 +20,9 @@ from penstock.execution.handlers import Application
 from penstock.isolation.zygote_process import ZygoteProcess
 from penstock.runtime import processes
 from penstock.runtime.pace import Pace
-from penstock.runtime.service import Service, log
+from penstock.runtime.service import BackgroundServices, Service, log
+from penstock.runtime.stop_signals import StopRequest
 from penstock.runtime.tasks import Tasks
-from penstock.worker.background_services import BackgroundServices
 from penstock.worker.claim_requests import ClaimRequests
 from penstock.worker.claimed_job import JobDependencies
 from penstock.worker.claimer import Claimer
@@ -39,7 +39,6 @@ from penstock.worker.running_attempts import RunningAttempts
 from penstock.worker.settlement_effects import SettlementEffects
 from penstock.worker.settler import Settler
 from penstock.worker.shutdown import Shutdown
-from penstock.worker.stop_request import StopRequest
 from penstock.worker.unstarted_jobs import UnstartedJobs
 from penstock.worker.zygote_supervisor import ZygoteSupervisor
 
