@@ -14,12 +14,20 @@ import pytest
 
 from tests.applications import app, app_database, file_app, memory_app, new_app, postgres_app
 from tests.services import PgBouncer, PostgresServer, unavailable
-from tests.stages import engine_database, house, quiet_stage, stage
+from tests.stages import engine_database, quiet_stage, shared_stage, stage
 from tests.time_limit import TimeLimit
 
 __all__ = [
-    "app", "app_database", "engine_database", "file_app", "house", "memory_app", "new_app", "postgres_app",
-    "quiet_stage", "stage",
+    "app",
+    "app_database",
+    "engine_database",
+    "file_app",
+    "memory_app",
+    "new_app",
+    "postgres_app",
+    "quiet_stage",
+    "shared_stage",
+    "stage",
 ]  # fmt: skip
 
 Server = TypeVar("Server", PostgresServer, PgBouncer)

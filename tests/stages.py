@@ -26,9 +26,9 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
-def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def shared_stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A store of each kind with one worker, for all tests of a file; each has jobs of its own."""
-    for stage in _opened(request, tmp_path_factory.mktemp("house")):
+    for stage in _opened(request, tmp_path_factory.mktemp("shared_stage")):
         stage.worker("--slots", "8", "--hook-timeout", "1", environment={"PENSTOCK_TEST_ALLOWED": "seen"})
         yield stage
         assert "Traceback" not in stage.workers[0].output, stage.workers[0].output

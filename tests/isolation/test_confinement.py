@@ -32,8 +32,8 @@ def looked(stage: Stage, definition: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def inside(house: Stage) -> dict[str, Any]:
-    return looked(house, "script")
+def inside(shared_stage: Stage) -> dict[str, Any]:
+    return looked(shared_stage, "script")
 
 
 @pytest.fixture
@@ -46,21 +46,21 @@ def open_stage() -> Iterator[Stage]:
         stage.close()
 
 
-def test_the_environment_is_what_is_allowed_and_nothing_else(house: Stage, inside: dict[str, Any]) -> None:
+def test_the_environment_is_what_is_allowed_and_nothing_else(shared_stage: Stage, inside: dict[str, Any]) -> None:
     seen = inside["environ"]
 
     assert set(seen) == OWN | (ALLOWED & set(os.environ))
     assert (seen["PENSTOCK_JOB_ID"], seen["PENSTOCK_FENCE"], seen["PENSTOCK_ATTEMPT"]) == (inside["job"], "1", "1")
     assert seen["HOME"] == seen["TMPDIR"] == inside["cwd"]
-    assert "PENSTOCK_TEST_STORE" in house.environment
+    assert "PENSTOCK_TEST_STORE" in shared_stage.environment
 
 
 def test_the_environment_cannot_be_read_from_proc_either(inside: dict[str, Any]) -> None:
     assert not [entry for entry in inside["environ_file"] if "PENSTOCK_TEST" in entry]
 
 
-def test_a_definition_sees_the_variables_that_it_names(house: Stage) -> None:
-    assert looked(house, "few_files")["environ"]["PENSTOCK_TEST_ALLOWED"] == "seen"
+def test_a_definition_sees_the_variables_that_it_names(shared_stage: Stage) -> None:
+    assert looked(shared_stage, "few_files")["environ"]["PENSTOCK_TEST_ALLOWED"] == "seen"
 
 
 def test_only_the_line_and_the_three_streams_are_open(inside: dict[str, Any]) -> None:
@@ -81,16 +81,16 @@ def test_it_works_in_a_private_folder(inside: dict[str, Any]) -> None:
     assert (inside["mode"], inside["umask"]) == (0o700, 0o077)
 
 
-def test_two_jobs_at_once_do_not_share_a_folder(house: Stage) -> None:
+def test_two_jobs_at_once_do_not_share_a_folder(shared_stage: Stage) -> None:
     script: list[list[Any]] = [["look"], ["sleep", 60]]
-    jobs = [house.enqueue("script", script) for _ in range(2)]
-    folders = [house.noted(job, "look")[0]["cwd"] for job in jobs]
+    jobs = [shared_stage.enqueue("script", script) for _ in range(2)]
+    folders = [shared_stage.noted(job, "look")[0]["cwd"] for job in jobs]
 
     for job in jobs:
         job.cancel()
 
     assert folders[0] != folders[1]
-    assert [house.end(job).status for job in jobs] == ["cancelled", "cancelled"]
+    assert [shared_stage.end(job).status for job in jobs] == ["cancelled", "cancelled"]
 
 
 def test_it_is_alone_in_its_session_with_one_thread(inside: dict[str, Any]) -> None:
@@ -103,12 +103,12 @@ def test_it_leaves_no_core_and_gains_no_privileges(inside: dict[str, Any]) -> No
     assert int(inside["oom_score"]) >= 800
 
 
-def test_limits_of_the_definition_hold(house: Stage) -> None:
-    limits = looked(house, "few_files")["limits"]
+def test_limits_of_the_definition_hold(shared_stage: Stage) -> None:
+    limits = looked(shared_stage, "few_files")["limits"]
 
     assert limits["NOFILE"] == [32, 32]
     assert limits["FSIZE"] == [1_000_000, 1_000_000]
-    assert looked(house, "busy")["limits"]["CPU"][0] == 1
+    assert looked(shared_stage, "busy")["limits"]["CPU"][0] == 1
 
 
 def test_it_runs_as_whoever_the_worker_is_unless_told_otherwise(inside: dict[str, Any]) -> None:
@@ -174,27 +174,27 @@ def test_a_worker_of_root_wants_to_be_told_as_whom_jobs_run(quiet_stage: Stage, 
     assert "Traceback" not in worker.output
 
 
-def test_nothing_of_a_folder_is_left_and_nothing_beyond_it_is_touched(house: Stage, tmp_path: Path) -> None:
+def test_nothing_of_a_folder_is_left_and_nothing_beyond_it_is_touched(shared_stage: Stage, tmp_path: Path) -> None:
     outside = tmp_path / "outside" / "file"
     outside.parent.mkdir()
     outside.write_text("survives")
     outside.parent.chmod(0o755)
-    job = house.enqueue("script", [["mess", str(outside)]])
+    job = shared_stage.enqueue("script", [["mess", str(outside)]])
 
-    ended = house.end(job)
+    ended = shared_stage.end(job)
 
-    (mess,) = house.journal(job, "mess")
+    (mess,) = shared_stage.journal(job, "mess")
     assert ended.status == "succeeded"
     assert not Path(mess["cwd"]).exists() or os.listdir(mess["cwd"]) == []
     assert outside.read_text() == "survives"
     assert outside.parent.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_job_may_remove_its_own_folder(house: Stage) -> None:
-    job = house.enqueue("script", [["remove_home"], ["return", 1]])
+def test_a_job_may_remove_its_own_folder(shared_stage: Stage) -> None:
+    job = shared_stage.enqueue("script", [["remove_home"], ["return", 1]])
 
-    assert house.end(job).result == 1
-    assert house.end(house.enqueue("script", [["look"], ["return", 2]])).result == 2
+    assert shared_stage.end(job).result == 1
+    assert shared_stage.end(shared_stage.enqueue("script", [["look"], ["return", 2]])).result == 2
 
 
 def test_no_folder_outlives_its_worker(quiet_stage: Stage) -> None:
@@ -236,9 +236,9 @@ def test_a_job_whose_folder_cannot_be_made_is_given_back_until_it_can(stage: Sta
     assert "Exception in callback" not in worker.output
 
 
-def test_random_numbers_differ_between_children(house: Stage) -> None:
-    jobs = [house.enqueue("script", [["dice"]]) for _ in range(4)]
+def test_random_numbers_differ_between_children(shared_stage: Stage) -> None:
+    jobs = [shared_stage.enqueue("script", [["dice"]]) for _ in range(4)]
 
-    thrown = {house.noted(job, "dice")[0]["random"] for job in jobs}
+    thrown = {shared_stage.noted(job, "dice")[0]["random"] for job in jobs}
 
     assert len(thrown) == 4

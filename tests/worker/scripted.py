@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Context, Penstock
-from tests.worker.words import MADE, WORDS, Script, journal, note
+from tests.worker.scripted_steps import MADE, WORDS, Script, journal, note
 
 URL = os.environ.get("PENSTOCK_TEST_STORE", "sqlite://")
 SCHEMA = os.environ.get("PENSTOCK_TEST_SCHEMA", "penstock")

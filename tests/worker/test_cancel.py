@@ -31,98 +31,98 @@ GRACE = 1.0
     ],
 )
 def test_a_running_job_is_cancelled_whatever_it_does(
-    house: Stage, definition: str, script: list[list[Any]], code: int | None, number: int | None
+    shared_stage: Stage, definition: str, script: list[list[Any]], code: int | None, number: int | None
 ) -> None:
-    job = house.enqueue(definition, script)
-    (begun,) = house.noted(job, "begin")
+    job = shared_stage.enqueue(definition, script)
+    (begun,) = shared_stage.noted(job, "begin")
     if ["note", "deaf"] in script:
-        house.noted(job, "deaf")
+        shared_stage.noted(job, "deaf")
 
     assert job.cancel() == "cancelling"
-    ended = house.end(job)
+    ended = shared_stage.end(job)
 
-    (attempt,) = house.attempts(job)
+    (attempt,) = shared_stage.attempts(job)
     assert (ended.status, ended.attempts, ended.result) == ("cancelled", 1, None)
     assert (attempt.cause, attempt.exit_code, attempt.signal) == ("cancelled", code, number)
     how = "killed after its grace" if number else "stopped when it was asked to"
     assert how in (attempt.error or "")
     assert (attempt.peak_memory or 0) > 1_000_000
     assert attempt.cpu_seconds is not None
-    assert house.kinds(job) == ["job.enqueued", "job.started", "job.cancelling", "job.cancelled"]
-    assert house.hooks(job, *CANCELLED) == CANCELLED
+    assert shared_stage.kinds(job) == ["job.enqueued", "job.started", "job.cancelling", "job.cancelled"]
+    assert shared_stage.hooks(job, *CANCELLED) == CANCELLED
     assert gone(begun["pid"])
 
 
-def test_what_a_cancelled_handler_still_returned_is_kept_with_its_attempt(house: Stage) -> None:
-    job = house.enqueue("hooked", [["catch_cancel", 60], ["return", "tidied up"]])
-    house.noted(job, "begin")
+def test_what_a_cancelled_handler_still_returned_is_kept_with_its_attempt(shared_stage: Stage) -> None:
+    job = shared_stage.enqueue("hooked", [["catch_cancel", 60], ["return", "tidied up"]])
+    shared_stage.noted(job, "begin")
 
     job.cancel()
-    ended = house.end(job)
+    ended = shared_stage.end(job)
 
-    (attempt,) = house.attempts(job)
+    (attempt,) = shared_stage.attempts(job)
     assert (ended.status, ended.result) == ("cancelled", None)
     assert (attempt.cause, attempt.result) == ("returned", "tidied up")
 
 
-def test_code_that_cleans_up_after_a_cancel_is_run(house: Stage) -> None:
-    job = house.enqueue("script", [["sleep", 60]])
-    house.noted(job, "begin")
+def test_code_that_cleans_up_after_a_cancel_is_run(shared_stage: Stage) -> None:
+    job = shared_stage.enqueue("script", [["sleep", 60]])
+    shared_stage.noted(job, "begin")
 
     job.cancel()
-    house.end(job)
+    shared_stage.end(job)
 
-    assert house.journal(job, "end")
+    assert shared_stage.journal(job, "end")
 
 
-def test_a_job_with_attempts_left_is_not_tried_again_after_a_cancel(house: Stage) -> None:
-    job = house.enqueue("tried_again", [["swallow_cancel_and_raise", 60]])
-    house.noted(job, "begin")
+def test_a_job_with_attempts_left_is_not_tried_again_after_a_cancel(shared_stage: Stage) -> None:
+    job = shared_stage.enqueue("tried_again", [["swallow_cancel_and_raise", 60]])
+    shared_stage.noted(job, "begin")
 
     job.cancel()
-    ended = house.end(job)
+    ended = shared_stage.end(job)
 
     assert (ended.status, ended.attempts) == ("cancelled", 1)
-    assert len(house.journal(job, "begin")) == 1
+    assert len(shared_stage.journal(job, "begin")) == 1
 
 
 class TestDaemons:
     """A process that went away from its job as far as it can is found and killed all the same."""
 
-    def test_after_a_normal_end(self, house: Stage) -> None:
-        job = house.enqueue("hooked", [["daemonise"], ["return", 1]])
+    def test_after_a_normal_end(self, shared_stage: Stage) -> None:
+        job = shared_stage.enqueue("hooked", [["daemonise"], ["return", 1]])
 
-        ended = house.end(job)
+        ended = shared_stage.end(job)
 
-        (daemon,) = house.journal(job, "daemon")
+        (daemon,) = shared_stage.journal(job, "daemon")
         assert ended.result == 1
         assert gone(daemon["pid"])
 
-    def test_after_a_cancel(self, house: Stage) -> None:
-        job = house.enqueue("hooked", [["daemonise"], ["note", "away"], ["swallow", 60]])
-        house.noted(job, "away")
-        (daemon,) = house.journal(job, "daemon")
+    def test_after_a_cancel(self, shared_stage: Stage) -> None:
+        job = shared_stage.enqueue("hooked", [["daemonise"], ["note", "away"], ["swallow", 60]])
+        shared_stage.noted(job, "away")
+        (daemon,) = shared_stage.journal(job, "daemon")
 
         job.cancel()
 
-        house.eventually(lambda: gone(daemon["pid"]), "the daemon is dead", GRACE + 2)
-        assert house.end(job).status == "cancelled"
+        shared_stage.eventually(lambda: gone(daemon["pid"]), "the daemon is dead", GRACE + 2)
+        assert shared_stage.end(job).status == "cancelled"
 
-    def test_after_a_timeout(self, house: Stage) -> None:
-        job = house.enqueue("hooked_short", [["daemonise"], ["ignore"], ["sleep", 60]])
+    def test_after_a_timeout(self, shared_stage: Stage) -> None:
+        job = shared_stage.enqueue("hooked_short", [["daemonise"], ["ignore"], ["sleep", 60]])
 
-        ended = house.end(job)
+        ended = shared_stage.end(job)
 
-        (daemon,) = house.journal(job, "daemon")
+        (daemon,) = shared_stage.journal(job, "daemon")
         assert ended.error_type == "Timeout"
         assert gone(daemon["pid"])
 
-    def test_after_its_job_was_killed(self, house: Stage) -> None:
-        job = house.enqueue("hooked", [["daemonise"], ["die", 9]])
+    def test_after_its_job_was_killed(self, shared_stage: Stage) -> None:
+        job = shared_stage.enqueue("hooked", [["daemonise"], ["die", 9]])
 
-        ended = house.end(job)
+        ended = shared_stage.end(job)
 
-        (daemon,) = house.journal(job, "daemon")
+        (daemon,) = shared_stage.journal(job, "daemon")
         assert ended.error_type == "Killed"
         assert gone(daemon["pid"])
 

@@ -38,7 +38,7 @@ ENDINGS = {
         [["sleep", 0.01], ["raise", "no good"]], "raised", "ValueError", "no good", "hooked_coroutine", code=0
     ),
     "exception without a text": Ending(
-        [["raise_strange"]], "raised", "tests.worker.words.Strange", "its text cannot be read", code=0
+        [["raise_strange"]], "raised", "tests.worker.scripted_steps.Strange", "its text cannot be read", code=0
     ),
     "non-JSON result": Ending(
         [["return_made", "object"]], "raised", "penstock.InvalidPayload", "cannot be kept as JSON", code=0
@@ -85,22 +85,22 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("name", ENDINGS)
-def test_an_attempt_that_fails_is_recorded_as_what_it_was(house: Stage, name: str) -> None:
+def test_an_attempt_that_fails_is_recorded_as_what_it_was(shared_stage: Stage, name: str) -> None:
     ending = ENDINGS[name]
-    job = house.enqueue(ending.definition, ending.script)
+    job = shared_stage.enqueue(ending.definition, ending.script)
 
-    ended = house.end(job)
+    ended = shared_stage.end(job)
 
-    (attempt,) = house.attempts(job)
+    (attempt,) = shared_stage.attempts(job)
     assert (ended.status, ended.error_type, ended.attempts) == ("failed", ending.error, 1)
     assert (attempt.cause, attempt.exit_code, attempt.signal) == (ending.cause, ending.code, ending.signal)
     assert ending.says in (attempt.error or "")
     assert attempt.error == ended.error
     assert (attempt.peak_memory or 0) > 1_000_000
     assert attempt.cpu_seconds is not None
-    assert house.kinds(job) == ["job.enqueued", "job.started", "job.failed"]
-    assert house.hooks(job, *FAILURE) == FAILURE
-    assert house.workers[0].alive
+    assert shared_stage.kinds(job) == ["job.enqueued", "job.started", "job.failed"]
+    assert shared_stage.hooks(job, *FAILURE) == FAILURE
+    assert shared_stage.workers[0].alive
 
 
 @pytest.mark.parametrize(
@@ -115,69 +115,69 @@ def test_an_attempt_that_fails_is_recorded_as_what_it_was(house: Stage, name: st
     ],
 )
 def test_an_attempt_that_returns_succeeds_with_what_it_gave(
-    house: Stage, definition: str, script: list[list[Any]], result: object
+    shared_stage: Stage, definition: str, script: list[list[Any]], result: object
 ) -> None:
-    job = house.enqueue(definition, script)
+    job = shared_stage.enqueue(definition, script)
 
-    ended = house.end(job)
+    ended = shared_stage.end(job)
 
-    (attempt,) = house.attempts(job)
+    (attempt,) = shared_stage.attempts(job)
     assert (ended.status, ended.result, ended.error) == ("succeeded", result, None)
     assert (attempt.cause, attempt.exit_code, attempt.signal) == ("returned", 0, None)
     assert (attempt.peak_memory or 0) > 1_000_000
     assert attempt.cpu_seconds is not None
-    assert house.kinds(job) == ["job.enqueued", "job.started", "job.succeeded"]
-    assert house.hooks(job, *SUCCESS) == SUCCESS
+    assert shared_stage.kinds(job) == ["job.enqueued", "job.started", "job.succeeded"]
+    assert shared_stage.hooks(job, *SUCCESS) == SUCCESS
 
 
-def test_what_is_returned_after_the_time_was_over_does_not_count(house: Stage) -> None:
-    job = house.enqueue("hooked_short", [["catch_cancel", 30], ["return", "late"]])
+def test_what_is_returned_after_the_time_was_over_does_not_count(shared_stage: Stage) -> None:
+    job = shared_stage.enqueue("hooked_short", [["catch_cancel", 30], ["return", "late"]])
 
-    ended = house.end(job)
+    ended = shared_stage.end(job)
 
     assert (ended.status, ended.result, ended.error_type) == ("failed", None, "Timeout")
 
 
-def test_large_parameters_and_results_come_through(house: Stage) -> None:
+def test_large_parameters_and_results_come_through(shared_stage: Stage) -> None:
     text = "ä" * 500_000
-    job = house.enqueue("script", [["return", text]])
+    job = shared_stage.enqueue("script", [["return", text]])
 
     assert job.result(30) == text
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="for others the kernel counts the dead as well")
-def test_dead_processes_that_nobody_reaped_do_not_count_as_processes(house: Stage) -> None:
-    job = house.enqueue("few_processes", [["zombies", 60], ["return", 1]])
+def test_dead_processes_that_nobody_reaped_do_not_count_as_processes(shared_stage: Stage) -> None:
+    job = shared_stage.enqueue("few_processes", [["zombies", 60], ["return", 1]])
 
-    assert house.end(job).result == 1
+    assert shared_stage.end(job).result == 1
 
 
-def test_cpu_seconds_and_memory_are_what_was_used(house: Stage) -> None:
-    job = house.enqueue("script", [["spin", 0.5], ["allocate", 150, 0]])
+def test_cpu_seconds_and_memory_are_what_was_used(shared_stage: Stage) -> None:
+    job = shared_stage.enqueue("script", [["spin", 0.5], ["allocate", 150, 0]])
 
-    house.end(job)
+    shared_stage.end(job)
 
-    (attempt,) = house.attempts(job)
+    (attempt,) = shared_stage.attempts(job)
     assert 0.5 <= (attempt.cpu_seconds or 0) < 5
     assert 150_000_000 < (attempt.peak_memory or 0) < 600_000_000
 
 
-def test_a_traceback_shows_the_handlers_lines_and_not_ours(house: Stage) -> None:
-    job = house.enqueue("script", [["raise", "where am I"]])
+def test_a_traceback_shows_the_handlers_lines_and_not_ours(shared_stage: Stage) -> None:
+    job = shared_stage.enqueue("script", [["raise", "where am I"]])
 
-    house.end(job)
+    shared_stage.end(job)
 
-    (attempt,) = house.attempts(job)
+    (attempt,) = shared_stage.attempts(job)
     assert "in _raise\n    raise ValueError(text)" in (attempt.traceback or "")
     assert "penstock/engine" not in (attempt.traceback or "")
 
 
-def test_errors_that_python_raises_for_signals_are_raised(house: Stage) -> None:
-    pipe = house.enqueue("script", [["break_pipe"]])
-    file = house.enqueue("few_files", [["grow", 3]])
+def test_errors_that_python_raises_for_signals_are_raised(shared_stage: Stage) -> None:
+    pipe = shared_stage.enqueue("script", [["break_pipe"]])
+    file = shared_stage.enqueue("few_files", [["grow", 3]])
 
-    assert house.end(pipe).error_type == "BrokenPipeError"
-    assert house.end(file).error_type == "OSError"
+    assert shared_stage.end(pipe).error_type == "BrokenPipeError"
+    assert shared_stage.end(file).error_type == "OSError"
 
 
 @pytest.mark.parametrize(
@@ -196,58 +196,60 @@ def test_errors_that_python_raises_for_signals_are_raised(house: Stage) -> None:
         ([["forge", '{"say": "outcome", "trigger": "cancel", "failure": null}']], "cancel"),
     ],
 )
-def test_what_is_no_frame_ends_the_attempt_and_not_the_worker(house: Stage, script: list[list[Any]], says: str) -> None:
-    job = house.enqueue("hooked", script)
+def test_what_is_no_frame_ends_the_attempt_and_not_the_worker(
+    shared_stage: Stage, script: list[list[Any]], says: str
+) -> None:
+    job = shared_stage.enqueue("hooked", script)
 
-    ended = house.end(job)
+    ended = shared_stage.end(job)
 
     assert (ended.status, ended.error_type) == ("failed", "ProtocolError")
     assert says in (ended.error or "")
-    assert house.hooks(job, *FAILURE) == FAILURE
-    assert house.end(house.enqueue("script", [["return", 1]])).result == 1
+    assert shared_stage.hooks(job, *FAILURE) == FAILURE
+    assert shared_stage.end(shared_stage.enqueue("script", [["return", 1]])).result == 1
 
 
 class TestVerdicts:
     """What a handler may raise to say how its attempt shall end."""
 
-    def test_retry_tries_again_after_the_time_it_names(self, house: Stage) -> None:
-        job = house.enqueue("hooked_again", [["retry", 0.2]])
+    def test_retry_tries_again_after_the_time_it_names(self, shared_stage: Stage) -> None:
+        job = shared_stage.enqueue("hooked_again", [["retry", 0.2]])
 
-        ended = house.end(job)
+        ended = shared_stage.end(job)
 
         assert (ended.status, ended.attempts) == ("failed", 3)
-        first, second, third = house.attempts(job)
+        first, second, third = shared_stage.attempts(job)
         assert {first.cause, second.cause, third.cause} == {"raised"}
-        begun = [line["at"] for line in house.journal(job, "begin")]
+        begun = [line["at"] for line in shared_stage.journal(job, "begin")]
         assert begun[1] - begun[0] >= 0.2
         assert begun[2] - begun[1] >= 0.2
-        assert house.kinds(job) == [
+        assert shared_stage.kinds(job) == [
             "job.enqueued",
             *("job.started", "job.retrying") * 2,
             "job.started",
             "job.failed",
         ]
-        house.noted(job, "on_retry", 2)
-        house.noted(job, "on_start", 3)
-        assert house.hooks(job, *FAILURE) == ["on_end", "on_fail", "on_retry", "on_retry", *["on_start"] * 3]
+        shared_stage.noted(job, "on_retry", 2)
+        shared_stage.noted(job, "on_start", 3)
+        assert shared_stage.hooks(job, *FAILURE) == ["on_end", "on_fail", "on_retry", "on_retry", *["on_start"] * 3]
         assert Retry.__name__ in (first.error_type or "")
 
-    def test_fail_gives_up_at_once(self, house: Stage) -> None:
-        job = house.enqueue("hooked_again", [["fail", "hopeless"]])
+    def test_fail_gives_up_at_once(self, shared_stage: Stage) -> None:
+        job = shared_stage.enqueue("hooked_again", [["fail", "hopeless"]])
 
-        ended = house.end(job)
+        ended = shared_stage.end(job)
 
         assert (ended.status, ended.attempts, ended.error) == ("failed", 1, "hopeless")
-        assert house.kinds(job) == ["job.enqueued", "job.started", "job.failed"]
+        assert shared_stage.kinds(job) == ["job.enqueued", "job.started", "job.failed"]
 
-    def test_snooze_comes_back_and_costs_no_attempt(self, house: Stage) -> None:
-        job = house.enqueue("script", [["snooze_before", 3], ["return", "awake"]])
+    def test_snooze_comes_back_and_costs_no_attempt(self, shared_stage: Stage) -> None:
+        job = shared_stage.enqueue("script", [["snooze_before", 3], ["return", "awake"]])
 
-        ended = house.end(job)
+        ended = shared_stage.end(job)
 
         assert (ended.status, ended.result, ended.attempts, ended.fence) == ("succeeded", "awake", 1, 3)
-        assert [each.cause for each in house.attempts(job)] == ["snoozed", "snoozed", "returned"]
-        assert house.kinds(job).count("job.snoozed") == 2
+        assert [each.cause for each in shared_stage.attempts(job)] == ["snoozed", "snoozed", "returned"]
+        assert shared_stage.kinds(job).count("job.snoozed") == 2
 
     @pytest.mark.parametrize(
         ("definition", "error", "attempts"),
@@ -260,25 +262,25 @@ class TestVerdicts:
         ],
     )
     def test_only_errors_that_may_pass_are_tried_again(
-        self, house: Stage, definition: str, error: str, attempts: int
+        self, shared_stage: Stage, definition: str, error: str, attempts: int
     ) -> None:
-        job = house.enqueue(definition, [["raise_named", error]])
+        job = shared_stage.enqueue(definition, [["raise_named", error]])
 
-        assert house.end(job).attempts == attempts
+        assert shared_stage.end(job).attempts == attempts
 
-    def test_the_backoff_of_the_definition_is_kept(self, house: Stage) -> None:
-        job = house.enqueue("patient", [["raise"]])
+    def test_the_backoff_of_the_definition_is_kept(self, shared_stage: Stage) -> None:
+        job = shared_stage.enqueue("patient", [["raise"]])
 
-        house.end(job)
+        shared_stage.end(job)
 
-        begun = [line["at"] for line in house.journal(job, "begin")]
+        begun = [line["at"] for line in shared_stage.journal(job, "begin")]
         assert len(begun) == 3
         assert begun[1] - begun[0] >= 0.2
         assert begun[2] - begun[1] >= 0.5
 
-    def test_an_error_that_passes_is_forgotten(self, house: Stage) -> None:
-        job = house.enqueue("tried_again", [["raise_before", 3], ["return", "at last"]])
+    def test_an_error_that_passes_is_forgotten(self, shared_stage: Stage) -> None:
+        job = shared_stage.enqueue("tried_again", [["raise_before", 3], ["return", "at last"]])
 
-        ended = house.end(job)
+        ended = shared_stage.end(job)
 
         assert (ended.status, ended.result, ended.attempts) == ("succeeded", "at last", 3)

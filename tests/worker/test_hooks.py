@@ -15,85 +15,87 @@ from tests.worker.scripted import hooked
 pytestmark = pytest.mark.xdist_group("engine-hooks")
 
 
-def test_a_stuck_hook_is_killed_and_holds_nothing_up(house: Stage) -> None:
-    job = house.enqueue("stuck", [["return", 1]])
+def test_a_stuck_hook_is_killed_and_holds_nothing_up(shared_stage: Stage) -> None:
+    job = shared_stage.enqueue("stuck", [["return", 1]])
 
-    ended = house.end(job)
+    ended = shared_stage.end(job)
 
-    (stuck,) = house.noted(job, "on_success")
+    (stuck,) = shared_stage.noted(job, "on_success")
     assert (ended.status, ended.result) == ("succeeded", 1)
-    house.noted(job, "on_end")
-    house.eventually(lambda: gone(stuck["pid"]), "the hook is dead")
-    house.eventually(
-        lambda: f"on_success of stuck for job {job.id} failed: it took longer than 1 s" in house.workers[0].output,
+    shared_stage.noted(job, "on_end")
+    shared_stage.eventually(lambda: gone(stuck["pid"]), "the hook is dead")
+    shared_stage.eventually(
+        lambda: (
+            f"on_success of stuck for job {job.id} failed: it took longer than 1 s" in shared_stage.workers[0].output
+        ),
         "the worker says so",
     )
-    assert house.end(house.enqueue("script", [["return", 2]])).result == 2
+    assert shared_stage.end(shared_stage.enqueue("script", [["return", 2]])).result == 2
 
 
 @pytest.mark.parametrize("ending", ["success", "failure", "cancel"])
-def test_the_hook_of_an_outcome_has_ended_before_on_end_is_called(house: Stage, ending: str) -> None:
+def test_the_hook_of_an_outcome_has_ended_before_on_end_is_called(shared_stage: Stage, ending: str) -> None:
     steps: dict[str, list[Any]] = {"success": ["return", 1], "failure": ["raise", "no good"], "cancel": ["sleep", 60]}
-    job = house.enqueue("ordered", [["note", "at work"], steps[ending]])
-    house.noted(job, "at work")
+    job = shared_stage.enqueue("ordered", [["note", "at work"], steps[ending]])
+    shared_stage.noted(job, "at work")
 
     if ending == "cancel":
         job.cancel()
-    house.end(job)
+    shared_stage.end(job)
 
-    house.noted(job, "on_end")
-    called = [line["what"] for line in house.journal(job) if line["what"].split()[0] in ("outcome", "on_end")]
+    shared_stage.noted(job, "on_end")
+    called = [line["what"] for line in shared_stage.journal(job) if line["what"].split()[0] in ("outcome", "on_end")]
     assert called == ["outcome begins", "outcome has ended", "on_end"]
 
 
-def test_a_hook_can_create_and_read_jobs_beside_those_of_its_handler(house: Stage) -> None:
-    job = house.enqueue("followed", [["enqueue", 1], ["return", 1]])
+def test_a_hook_can_create_and_read_jobs_beside_those_of_its_handler(shared_stage: Stage) -> None:
+    job = shared_stage.enqueue("followed", [["enqueue", 1], ["return", 1]])
 
-    (told,) = house.noted(job, "follow_up")
+    (told,) = shared_stage.noted(job, "follow_up")
 
-    assert house.end(told["child"]).parent_id == job.id
+    assert shared_stage.end(told["child"]).parent_id == job.id
     assert told["known"] == "succeeded"
-    assert len(house.app.jobs(parent_id=job.id).jobs) == 2
+    assert len(shared_stage.app.jobs(parent_id=job.id).jobs) == 2
 
 
-def test_a_hook_that_raises_is_told_of_in_the_log_and_nothing_else(house: Stage) -> None:
-    job = house.enqueue("broken", [["raise", "no good"]])
+def test_a_hook_that_raises_is_told_of_in_the_log_and_nothing_else(shared_stage: Stage) -> None:
+    job = shared_stage.enqueue("broken", [["raise", "no good"]])
 
-    ended = house.end(job)
+    ended = shared_stage.end(job)
 
-    house.noted(job, "broken hook", 2)
-    house.noted(job, "on_end")
+    shared_stage.noted(job, "broken hook", 2)
+    shared_stage.noted(job, "on_end")
     assert (ended.status, ended.error) == ("failed", "no good")
-    house.eventually(
-        lambda: house.workers[0].output.count("RuntimeError: this hook is broken") >= 2, "the worker says so"
+    shared_stage.eventually(
+        lambda: shared_stage.workers[0].output.count("RuntimeError: this hook is broken") >= 2, "the worker says so"
     )
 
 
-def test_a_hook_that_is_called_for_a_failure_gets_the_error(house: Stage) -> None:
-    job = house.enqueue("hooked", [["raise", "no good"]])
+def test_a_hook_that_is_called_for_a_failure_gets_the_error(shared_stage: Stage) -> None:
+    job = shared_stage.enqueue("hooked", [["raise", "no good"]])
 
-    (told,) = house.noted(job, "on_fail")
+    (told,) = shared_stage.noted(job, "on_fail")
 
     assert told["error"] == "no good"
 
 
-def test_hooks_run_in_processes_of_their_own(house: Stage) -> None:
-    job = house.enqueue("hooked", [["return", 1]])
-    house.hooks(job, "on_start", "on_success", "on_end")
+def test_hooks_run_in_processes_of_their_own(shared_stage: Stage) -> None:
+    job = shared_stage.enqueue("hooked", [["return", 1]])
+    shared_stage.hooks(job, "on_start", "on_success", "on_end")
 
-    pids = {line["pid"] for line in house.journal(job)}
+    pids = {line["pid"] for line in shared_stage.journal(job)}
 
     assert len(pids) == 4
     assert os.getpid() not in pids
-    assert house.workers[0].pid not in pids
+    assert shared_stage.workers[0].pid not in pids
 
 
-def test_the_folder_of_a_hook_does_not_stay(house: Stage) -> None:
-    job = house.enqueue("messy_hook", [["return", 1]])
+def test_the_folder_of_a_hook_does_not_stay(shared_stage: Stage) -> None:
+    job = shared_stage.enqueue("messy_hook", [["return", 1]])
 
-    (mess,) = house.noted(job, "hook folder")
+    (mess,) = shared_stage.noted(job, "hook folder")
 
-    house.eventually(lambda: not (Path(mess["cwd"]) / "file").exists(), "the file is gone")
+    shared_stage.eventually(lambda: not (Path(mess["cwd"]) / "file").exists(), "the file is gone")
 
 
 def test_a_hook_that_was_due_when_its_worker_died_is_called_by_the_next(stage: Stage) -> None:

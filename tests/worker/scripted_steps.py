@@ -1,4 +1,4 @@
-"""The words of the scripted application: what an attempt can be told to do, and the journal in which it writes."""
+"""The steps of scripted jobs, and the journal in which their attempts write."""
 
 from __future__ import annotations
 
