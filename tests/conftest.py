@@ -18,16 +18,8 @@ from tests.stages import engine_database, quiet_stage, shared_stage, stage
 from tests.time_limit import TimeLimit
 
 __all__ = [
-    "app",
-    "app_database",
-    "engine_database",
-    "file_app",
-    "memory_app",
-    "new_app",
-    "postgres_app",
-    "quiet_stage",
-    "shared_stage",
-    "stage",
+    "app", "app_database", "engine_database", "file_app", "memory_app", "new_app", "postgres_app", "quiet_stage",
+    "shared_stage", "stage",
 ]  # fmt: skip
 
 Server = TypeVar("Server", PostgresServer, PgBouncer)

@@ -297,11 +297,11 @@ def test_a_schedule_of_a_disabled_definition_rests_and_then_the_policy_decides(
 
     assert "schedule a cannot tick" in caplog.text
     assert (clockwork.instants("a"), clockwork.instants("b")) == ([], [HOURS[0]])
-    assert (clockwork.scheduler.pauses["a"].seconds, clockwork.scheduler.errors) == (1.0, 1)
+    assert (clockwork.scheduler.retry_pauses["a"].seconds, clockwork.scheduler.errors) == (1.0, 1)
     for seconds in (2.0, 4.0, 8.0):
         clockwork.steady += seconds
         clockwork.tick()
-        assert clockwork.scheduler.pauses["a"].seconds == seconds
+        assert clockwork.scheduler.retry_pauses["a"].seconds == seconds
     clockwork.tick()
     assert clockwork.scheduler.errors == 4
 
@@ -311,7 +311,7 @@ def test_a_schedule_of_a_disabled_definition_rests_and_then_the_policy_decides(
 
     assert clockwork.instants("a") == [HOURS[3]]
     assert clockwork.verdicts("a") == [(HOURS[3], "made", 3)]
-    assert clockwork.scheduler.pauses == {}
+    assert clockwork.scheduler.retry_pauses == {}
 
 
 def test_the_longest_rest_is_a_minute(quick: Clockwork) -> None:
@@ -323,19 +323,19 @@ def test_the_longest_rest_is_a_minute(quick: Clockwork) -> None:
         quick.steady += 100
         quick.tick()
 
-    assert quick.scheduler.pauses["a"].seconds == 60.0
+    assert quick.scheduler.retry_pauses["a"].seconds == 60.0
 
 
 def test_a_change_ends_the_rest_of_a_schedule(clockwork: Clockwork) -> None:
     _put(clockwork, "broken", kind=Kind.CRON, expression="not a rhythm")
     clockwork.tick()
-    assert "broken" in clockwork.scheduler.pauses
+    assert "broken" in clockwork.scheduler.retry_pauses
 
     clockwork.app.change_schedule("broken", every="1h")
     clockwork.tick(HOURS[0])
 
     assert clockwork.instants("broken") == [HOURS[0]]
-    assert clockwork.scheduler.pauses == {}
+    assert clockwork.scheduler.retry_pauses == {}
 
 
 def test_a_schedule_of_an_unknown_definition_rests(clockwork: Clockwork) -> None:
@@ -344,7 +344,7 @@ def test_a_schedule_of_an_unknown_definition_rests(clockwork: Clockwork) -> None
 
     clockwork.tick(HOURS[0])
 
-    assert "There is no definition 'nowhere'" in clockwork.scheduler.pauses["orphan"].error
+    assert "There is no definition 'nowhere'" in clockwork.scheduler.retry_pauses["orphan"].error
     assert clockwork.instants("a") == [HOURS[0]]
 
 
@@ -364,19 +364,19 @@ def test_an_error_of_our_own_stops_one_schedule_only(
     quick.tick(HOURS[0])
 
     assert [quick.instants(key) for key in ("a", "b", "c")] == [[HOURS[0]], [], [HOURS[0]]]
-    assert quick.scheduler.pauses["b"].error == "a mistake"
+    assert quick.scheduler.retry_pauses["b"].error == "a mistake"
     assert "Traceback" in caplog.text
 
 
 def test_a_schedule_that_is_gone_does_not_rest_for_ever(clockwork: Clockwork) -> None:
     _put(clockwork, "orphan", definition_key="nowhere")
     clockwork.tick()
-    assert list(clockwork.scheduler.pauses) == ["orphan"]
+    assert list(clockwork.scheduler.retry_pauses) == ["orphan"]
 
     clockwork.app.delete_schedule("orphan")
     clockwork.tick()
 
-    assert clockwork.scheduler.pauses == {}
+    assert clockwork.scheduler.retry_pauses == {}
 
 
 def test_however_many_rest_the_others_tick_and_nobody_hurries(quick: Clockwork) -> None:
@@ -404,7 +404,7 @@ def test_a_store_that_does_not_answer_is_no_fault_of_a_schedule(
         patched.setattr(ports.schedules, "tick_all", fail)
         with pytest.raises(StoreUnavailable):
             quick.tick(HOURS[0])
-    assert (quick.scheduler.pauses, quick.scheduler.errors) == ({}, 0)
+    assert (quick.scheduler.retry_pauses, quick.scheduler.errors) == ({}, 0)
 
     quick.tick()
     assert quick.instants("a") == [HOURS[0]]

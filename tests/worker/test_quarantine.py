@@ -121,7 +121,7 @@ def test_what_does_not_fit_is_not_told_with_its_value() -> None:
     scheduler = Scheduler(*[None] * 5)  # type: ignore[arg-type]
     row: Any = type("Row", (), {"schedule": type("S", (), {"key": "nightly"}), "revision": 1, "error": None})
 
-    scheduler._pause(row, InvalidPayload("'hunter2' is not an integer", path="/password"))
+    scheduler._wait_for_retry(row, InvalidPayload("'hunter2' is not an integer", path="/password"))
 
     assert scheduler.last_error == "nightly: InvalidPayload at /password"
 

@@ -40,8 +40,8 @@ DraftMaker = Callable[[Schedule, int], Awaitable[Draft]]
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
-    """The pause of a schedule that could not be ticked; it also ends when the schedule is changed."""
+class RetryPause:
+    """The time until a schedule that could not be ticked is tried again; a change of the schedule ends it."""
 
     until: float
     seconds: float
@@ -80,7 +80,7 @@ class Scheduler:
         self._made = made
         self._steady = steady
         self._pace = pace
-        self.pauses: dict[str, Pause] = {}
+        self.retry_pauses: dict[str, RetryPause] = {}
         self.ticked: int = 0
         """Ticks that this scheduler has done, with those that made no job."""
         self.errors: int = 0
@@ -88,28 +88,28 @@ class Scheduler:
         self.last_error: str | None = None
 
     @property
-    def paused(self) -> dict[str, int]:
-        """The schedules that are paused now, each with its revision."""
-        return {key: rest.revision for key, rest in self.pauses.items() if self._steady() < rest.until}
+    def waiting_for_retry(self) -> dict[str, int]:
+        """The schedules that wait until they are tried again, each with its revision."""
+        return {key: rest.revision for key, rest in self.retry_pauses.items() if self._steady() < rest.until}
 
     async def tick(self, now: int | None = None) -> float:
         """Tick what is due; return in how many seconds to look again."""
         coming = await self._store.arun(self._schedules.next_tick(), now=now)
-        if coming is None and not self.pauses:
+        if coming is None and not self.retry_pauses:
             return self._pace.rest(_SAFETY)
         present = await self._store.arun(self._admin.clock(), now=now)
-        if coming is not None and coming > present and not self.pauses:
+        if coming is not None and coming > present and not self.retry_pauses:
             return self._until(coming, present)
-        limit = _BATCH + len(self.pauses)
+        limit = _BATCH + len(self.retry_pauses)
         due = await self._store.arun(self._schedules.due(limit), now=now)
         if len(due) < limit:
             keys = {row.schedule.key for row in due}
-            self.pauses = {key: rest for key, rest in self.pauses.items() if key in keys}
-        awake = [row for row in due if not self._is_paused(row)]
+            self.retry_pauses = {key: rest for key, rest in self.retry_pauses.items() if key in keys}
+        awake = [row for row in due if not self._waits_for_retry(row)]
         unfinished = await self._tick_all(awake, present, now)
         if unfinished or (awake and len(due) == limit):
             return 0.0
-        coming = await self._store.arun(self._schedules.next_tick(self.paused), now=now)
+        coming = await self._store.arun(self._schedules.next_tick(self.waiting_for_retry), now=now)
         if coming is None:
             return self._pace.rest(_SAFETY)
         if coming <= present:  # it should have been ticked: something is wrong, so rest
@@ -137,7 +137,7 @@ class Scheduler:
                 raise _unreadable(row.error)
             return pause.plan(row, present)
         except Exception as error:
-            self._pause(row, error)
+            self._wait_for_retry(row, error)
             return []
 
     async def _prepare(self, entry: DueSchedule, place: int) -> Ticking | None:
@@ -169,7 +169,7 @@ class Scheduler:
             return
         made: list[str] = []
         for (entry, _), ticked in zip(turns, answers, strict=True):
-            self.pauses.pop(entry.row.schedule.key, None)
+            self.retry_pauses.pop(entry.row.schedule.key, None)
             entry.goes_on = ticked.verdict != "taken"
             self.ticked += entry.goes_on
             if ticked.job_id is not None:
@@ -179,20 +179,20 @@ class Scheduler:
 
     def _stop(self, entry: DueSchedule, error: Exception) -> None:
         entry.goes_on = False
-        self._pause(entry.row, error)
+        self._wait_for_retry(entry.row, error)
 
-    def _is_paused(self, row: ScheduleRow) -> bool:
-        rest = self.pauses.get(row.schedule.key)
+    def _waits_for_retry(self, row: ScheduleRow) -> bool:
+        rest = self.retry_pauses.get(row.schedule.key)
         return rest is not None and rest.revision == row.revision and self._steady() < rest.until
 
-    def _pause(self, row: ScheduleRow, error: Exception) -> None:
+    def _wait_for_retry(self, row: ScheduleRow, error: Exception) -> None:
         self.errors += 1
-        rest = self.pauses.get(row.schedule.key)
+        rest = self.retry_pauses.get(row.schedule.key)
         seconds = _FIRST_REST if rest is None else min(_LONGEST_REST, rest.seconds * 2)
         # A value that does not fit may be a secret: only its place is shown.
         what = f"{type(error).__name__} at {error.path or '/'}" if isinstance(error, InvalidPayload) else str(error)
         self.last_error = f"{row.schedule.key}: {what}"[:_LONGEST_ERROR]
-        self.pauses[row.schedule.key] = Pause(self._steady() + seconds, seconds, row.revision, str(error))
+        self.retry_pauses[row.schedule.key] = RetryPause(self._steady() + seconds, seconds, row.revision, str(error))
         if row.error is not None:
             # Not logged again: the schedule stays unreadable until it is saved again.
             if rest is None or rest.revision != row.revision or rest.error != str(error):

@@ -48,7 +48,7 @@ class Timed:
     async def _advance(self, duration: int) -> None:
         end = self._clock.wall + duration
         for _ in range(_MOST_STEPS):
-            coming = await self._app.store.arun(ports.schedules.next_tick(self._scheduler.paused))
+            coming = await self._app.store.arun(ports.schedules.next_tick(self._scheduler.waiting_for_retry))
             if coming is None or coming > end:
                 break
             await self._move_to(coming)
