@@ -98,13 +98,17 @@ async def _claim_until_none_waits(host: WorkerHost, begun: int) -> None:
     seen: Mapping[str, int] | None = None
     while seen != host.worker.counts:
         seen = dict(host.worker.counts)
-        claimer.idle.clear()
         await host.app.store.arun(ports.jobs.promote())
-        while not claimer.idle.is_set():
-            claimer.enabled = await host.app.store.arun(ports.jobs.claimable(host.lanes, begun))
+        claimer.enabled = await host.app.store.arun(ports.jobs.claimable(host.lanes, begun))
+        # A claim that began before may not have seen these jobs.
+        claimer.reset_idle()
+        while True:
             claimer.wake()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(claimer.idle.wait(), _IDLE_SECONDS)
+            if claimer.idle.is_set():
+                break
+            claimer.enabled = await host.app.store.arun(ports.jobs.claimable(host.lanes, begun))
 
 
 async def _wait_for_waiting_jobs(host: WorkerHost) -> None:

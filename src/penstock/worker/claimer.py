@@ -73,10 +73,16 @@ class Claimer:
         self._release_due = True
         """Whether the store may name jobs as this worker's that the worker does not hold."""
         self._paused_until = 0.0
+        self._idle_resets = 0
 
     def wake(self) -> None:
         """Claim now."""
         self.service.wake()
+
+    def reset_idle(self) -> None:
+        """Clear `idle` until a claim that begins from now on has found no job."""
+        self._idle_resets += 1
+        self.idle.clear()
 
     def release_unheld(self) -> None:
         """Before the next claim, release the jobs that the store has given to this worker and that it does not hold."""
@@ -106,6 +112,7 @@ class Claimer:
         if self._settler.behind:
             return _REFILL_SECONDS
         self._pools.close(not self.enabled)
+        resets = self._idle_resets
         messages = self._messages.take()
         try:
             more = await self._claim(worker)
@@ -117,9 +124,12 @@ class Claimer:
             self._release_due = True
             raise
         await self._messages.acknowledge(messages)
-        if not more and not self._held() and not (self.enabled and self._zygotes.is_expected):
+        if not more and resets == self._idle_resets and self._has_nothing():
             self.idle.set()
         return 0.0 if more else self._requests.owed or self._rest()
+
+    def _has_nothing(self) -> bool:
+        return not self._held() and not (self.enabled and self._zygotes.is_expected)
 
     def _rest(self) -> float:
         return self._pace.rest_between_claims(self._config.settings.poll, notified=self._messages.are_pushed)
