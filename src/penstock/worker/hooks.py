@@ -9,10 +9,11 @@ from functools import partial
 from typing import Any
 
 from penstock.domain import event as kinds
-from penstock.domain.context import Asker, ErrandsByJob
+from penstock.domain.context import Asker, Errands, ErrandsByJob
 from penstock.domain.definition import Definition
 from penstock.domain.job import Job
 from penstock.domain.ports.store import AdminPort, JobsPort, Store
+from penstock.domain.secrets.policy import Scrubber
 from penstock.domain.task import Task
 from penstock.domain.trace_context import kept_trace
 from penstock.domain.worker import HookCall
@@ -125,60 +126,73 @@ class Hooks:
 
     async def _call(self, definition: Definition, name: str, task: Task) -> None:
         JOB.set(task)
-        what = f"{name} of {definition.key} for job {task.job_id}"
+        hook = f"{name} of {definition.key} for job {task.job_id}"
         find = partial(self._environment.secrets.scrubber, definition, task.params)
         secrets = await asyncio.to_thread(find) if len(task.params) > message_validation.LARGE else find()
-        problem = ""
         zygote = self._zygote()
         try:
             rules = self._environment.rules(definition, task.job_id)
             fork = zygote.fork({"task": task.to_json(), "rules": rules.to_json()})
         except Exception:
-            log.exception("%s could not be called", what)
+            log.exception("%s could not be called", hook)
             return
-
-        def read(frame: Frame) -> None:
-            nonlocal problem
-            if frame["say"] == "log":
-                log.info(
-                    "%s: %s",
-                    what,
-                    secrets.clean(message_validation.text(frame["message"], message_validation.MOST_READ)),
-                )
-            elif frame["say"] == "ask":
-                answers.ask(frame)
-            elif frame["say"] == "outcome":
-                failure = outcome_from_json(frame).failure
-                problem = (
-                    ""
-                    if failure is None
-                    else secrets.clean(
-                        message_validation.text(f"{failure.type}: {failure.message}", message_validation.MOST_READ)
-                    )
-                )
-
         errands = self._errands.of(asker_of(task, definition))
-        answers = ChildRequests(fork.line, partial(run_errand, errands), lambda _: zygote.kill(fork), what)
-        reader = FrameReader(fork.line, read, lambda _: zygote.kill(fork))
-        printed = partial(log.info, "%s: %s", what)
-        outputs = [Output(each, printed, secrets) for each in (fork.output, fork.errors)]
-        for output in outputs:
+        problem = await _HookProcess(hook, zygote, fork, errands, secrets).run(self._timeout)
+        if problem:
+            log.warning("%s failed: %s", hook, problem)
+        await self._environment.give_back(rules)
+
+
+class _HookProcess:
+    """The process of one hook: answers its requests and logs its output until it has ended."""
+
+    def __init__(self, hook: str, zygote: ZygoteProcess, fork: Fork, errands: Errands, secrets: Scrubber) -> None:
+        self._hook = hook
+        self._zygote = zygote
+        self._fork = fork
+        self._secrets = secrets
+        self._problem = ""
+        kill = lambda _: zygote.kill(fork)  # noqa: E731
+        self._requests = ChildRequests(fork.line, partial(run_errand, errands), kill, hook)
+        self._reader = FrameReader(fork.line, self._read, kill)
+        self._outputs = [Output(each, self._log, secrets) for each in (fork.output, fork.errors)]
+
+    async def run(self, timeout: float) -> str:
+        """Wait for the end of the hook, or kill it after its timeout; what went wrong, if anything did."""
+        for output in self._outputs:
             output.watch()
         try:
-            exit = await _ended(zygote, fork, self._timeout)
+            exit = await _ended(self._zygote, self._fork, timeout)
             if exit is None:
-                zygote.kill(fork)
-                exit = await _ended(zygote, fork) or Exit(lost=True)
-                problem = f"it took longer than {self._timeout:g} s and was killed"
+                self._zygote.kill(self._fork)
+                exit = await _ended(self._zygote, self._fork) or Exit(lost=True)
+                self._problem = f"it took longer than {timeout:g} s and was killed"
         finally:
-            answers.close()
-            reader.close()
-            for output in outputs:
-                output.close()
-        if problem or exit.code != 0:
-            how = "its zygote died" if exit.lost else f"exit code {exit.code}, signal {exit.signal}"
-            log.warning("%s failed: %s", what, problem or how)
-        await self._environment.give_back(rules)
+            self._close()
+        if self._problem or exit.code == 0:
+            return self._problem
+        return "its zygote died" if exit.lost else f"exit code {exit.code}, signal {exit.signal}"
+
+    def _read(self, frame: Frame) -> None:
+        if frame["say"] == "log":
+            self._log(self._clean(frame["message"]))
+        elif frame["say"] == "ask":
+            self._requests.ask(frame)
+        elif frame["say"] == "outcome":
+            failure = outcome_from_json(frame).failure
+            self._problem = "" if failure is None else self._clean(f"{failure.type}: {failure.message}")
+
+    def _log(self, text: str) -> None:
+        log.info("%s: %s", self._hook, text)
+
+    def _clean(self, text: object) -> str:
+        return self._secrets.clean(message_validation.text(text, message_validation.MOST_READ))
+
+    def _close(self) -> None:
+        self._requests.close()
+        self._reader.close()
+        for output in self._outputs:
+            output.close()
 
 
 async def _ended(zygote: ZygoteProcess, fork: Fork, seconds: float | None = None) -> Exit | None:
