@@ -89,7 +89,11 @@ def services_of_worker(worker: Worker, app: Penstock, jobs: JobsPort, work: Time
     promoter = Promoter(worker.store, jobs, worker.publish_promoted, worker.pace)
     # A rescue has time for a slow store. After an outage, the worker's own heartbeats keep it from judging others.
     rescuer = Rescuer(
-        worker.store.reserve(RESCUE_SECONDS), jobs, worker.settings.rescue, lambda: worker.lease.settled_in, worker.pace
+        worker.store.reserve(RESCUE_SECONDS),
+        jobs,
+        worker.settings.rescue,
+        lambda: worker.lease.can_judge_others,
+        worker.pace,
     )
     rescue = Service("rescue", rescuer.tick, close=rescuer.close)
     return every_service(app, lambda: worker.id, promoter, rescue, work, worker.pace)

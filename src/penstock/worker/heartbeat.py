@@ -54,7 +54,7 @@ class Heartbeat(threading.Thread):
         self._distrusted = distrusted
         self._failed = failed
         self._unkillable = unkillable
-        self._poked = threading.Event()
+        self._wanted = threading.Event()
         self._stopped = threading.Event()
         self._closed = threading.Event()
         self._warned_at = 0.0
@@ -64,9 +64,9 @@ class Heartbeat(threading.Thread):
         self.trusted_until: float = boot_time() + self._bound
         self.beats: int = 0
 
-    def poke(self) -> None:
+    def beat_soon(self) -> None:
         """Send a heartbeat soon."""
-        self._poked.set()
+        self._wanted.set()
 
     def stop(self) -> None:
         self._closed.set()
@@ -85,18 +85,18 @@ class Heartbeat(threading.Thread):
     def run(self) -> None:
         self._watch.start()
         while not self._stopped.is_set():
-            self._poked.clear()
+            self._wanted.clear()
             begun = boot_time()
             why = self._once()
             if why is not None:
                 self.end(why)
                 return
-            # Pokes are limited in number, and a store that does not answer is asked only now and then. A slow store is
-            # asked again immediately: the lease has to outlast two answers.
+            # Extra heartbeats are limited in number, and a store that does not answer is asked only now and then. A
+            # slow store is asked again immediately: the lease has to outlast two answers.
             took = boot_time() - begun if self._answered else 0.0
             self._stopped.wait(max(0.0, _SHORTEST_PAUSE - took))
             if self._answered:
-                self._poked.wait(max(0.0, self._settings.heartbeat - max(took, _SHORTEST_PAUSE)))
+                self._wanted.wait(max(0.0, self._settings.heartbeat - max(took, _SHORTEST_PAUSE)))
 
     def _once(self) -> str | None:
         """Send a heartbeat; the reason if the lease is lost."""
@@ -164,7 +164,7 @@ class Heartbeat(threading.Thread):
 
     def _stop_threads(self) -> None:
         self._stopped.set()
-        self._poked.set()
+        self._wanted.set()
 
     @property
     def _bound(self) -> float:

@@ -20,7 +20,7 @@ from penstock.worker.heartbeat import EXIT_UNTRUSTED, Heartbeat
 from penstock.worker.inline import InlineAttempt
 from penstock.worker.loop_progress import LoopProgress
 
-_SETTLED_IN = 2.0
+_MINIMUM_AGE = 2.0
 """Seconds for which a worker's own heartbeats must have been answered before it takes other workers for dead."""
 _AFTER_OUTAGE = 15.0
 """Seconds after a failed heartbeat in which other workers may not have reconnected to the store either."""
@@ -81,25 +81,25 @@ class Lease:
         self._slots: int | None = None
         self._last: HeartbeatAnswer | None = None
         """The last answer to a heartbeat."""
-        self._readtbeat: Heartbeat | None = None
+        self._heartbeat: Heartbeat | None = None
         self._progress: LoopProgress | None = None
 
     @property
-    def settled_in(self) -> bool:
+    def can_judge_others(self) -> bool:
         """Whether this worker has been in touch with the store for long enough to take others for dead."""
         now = processes.boot_time()
         answered_at = self.trusted_until - self._settings.lease + self._settings.margin
         return (
             bool(self.worker_id)
             and self.beats > 0
-            and now - self._begun >= _SETTLED_IN
+            and now - self._begun >= _MINIMUM_AGE
             and now - answered_at <= max(2 * self._settings.heartbeat, _RECENT * self._settings.lease)
             and now - self._failed >= _AFTER_OUTAGE
         )
 
     @property
     def trusted_until(self) -> float:
-        return 0.0 if self._readtbeat is None else self._readtbeat.trusted_until
+        return 0.0 if self._heartbeat is None else self._heartbeat.trusted_until
 
     async def begin(self, worker: WorkerInfo) -> None:
         """Register a worker under a new id and keep its lease."""
@@ -115,16 +115,16 @@ class Lease:
         loop = asyncio.get_running_loop()
         if self._progress is None:
             every = self._settings.heartbeat / _STAMPS
-            self._progress = LoopProgress(every, resumed=self.poke, attempt_in=self._attempt_in)
+            self._progress = LoopProgress(every, resumed=self.beat_soon, attempt_in=self._attempt_in)
             self._progress.start()
 
         def trusted(until: float, answer: HeartbeatAnswer) -> None:
             # In the heartbeat's thread: the zygote must get it even while the loop is blocked.
             self._trust(until)
-            _call_in_loop(loop, self._read, worker.id, answer)
+            _call_in_loop(loop, self._on_answer, worker.id, answer)
 
-        self._readtbeat = Heartbeat(
-            lambda seconds: self._beat(worker.id, seconds),
+        self._heartbeat = Heartbeat(
+            lambda seconds: self._send_heartbeat(worker.id, seconds),
             self._settings,
             self._progress,
             trusted=trusted,
@@ -132,8 +132,8 @@ class Lease:
             failed=self._note_failure,
             unkillable=self._unkillable,
         )
-        self._readtbeat.trusted_until = until
-        self._readtbeat.start()
+        self._heartbeat.trusted_until = until
+        self._heartbeat.start()
 
     async def _connect(self) -> None:
         """Open the connection of the heartbeats first: where that is slow, a lease might end before it is open."""
@@ -148,8 +148,8 @@ class Lease:
 
     def lose(self, why: str) -> None:
         """End the lease, because the store does not know it any more."""
-        if self._readtbeat is not None:
-            self._readtbeat.end(why)
+        if self._heartbeat is not None:
+            self._heartbeat.end(why)
 
     def give_up(self) -> None:
         """Have no lease until the next registration."""
@@ -172,27 +172,27 @@ class Lease:
     def announce(self, lanes: tuple[int, ...]) -> None:
         """Send these lanes with every heartbeat, and the duties with the next one."""
         self._lanes, self._reports_now = lanes, True
-        self.poke()
+        self.beat_soon()
 
     def announce_slots(self, slots: int) -> None:
         """Send this number of slots with every heartbeat."""
         self._slots = slots
 
-    def poke(self) -> None:
+    def beat_soon(self) -> None:
         """Send a heartbeat soon: its answer may have news, such as a cancel."""
-        if self._readtbeat is not None:
-            self._readtbeat.poke()
+        if self._heartbeat is not None:
+            self._heartbeat.beat_soon()
 
     async def close(self) -> None:
         if self._progress is not None:
             self._progress.stop()
-        if self._readtbeat is not None:
-            self._readtbeat.stop()
-            await asyncio.to_thread(self._readtbeat.join, self._settings.lease)
+        if self._heartbeat is not None:
+            self._heartbeat.stop()
+            await asyncio.to_thread(self._heartbeat.join, self._settings.lease)
         if self._own is not self._store:
             await asyncio.to_thread(self._own.close)
 
-    def _beat(self, worker: str, seconds: float) -> HeartbeatAnswer:
+    def _send_heartbeat(self, worker: str, seconds: float) -> HeartbeatAnswer:
         """In the heartbeat's thread: extend the lease to `seconds` from now; from time to time report the duties."""
         due = self.beats > 0 and (self._reports_now or processes.boot_time() - self._reported >= _REPORT_EVERY)
         self._reports_now = False
@@ -221,13 +221,13 @@ class Lease:
             log.warning("no heartbeat can be written, so the lease is extended next to the store: %s", error)
         self._extended = True
         # The next one begins soon: it may wait as long as this one has.
-        self.poke()
+        self.beat_soon()
         return replace(self._last, cancels=[])
 
     def _note_failure(self) -> None:
         self._failed = processes.boot_time()
 
-    def _read(self, worker: str, answer: HeartbeatAnswer) -> None:
+    def _on_answer(self, worker: str, answer: HeartbeatAnswer) -> None:
         if worker == self.worker_id:
             self.beats += 1
             if answer.newest_schema > self._store.known_schema and self._newer is None:

@@ -215,7 +215,7 @@ class Worker:
         for service in self._background.others:
             service.wake_if_older(_FRESH_SECONDS)
         if len(self._attempts):
-            self.lease.poke()
+            self.lease.beat_soon()
 
     def _on_heartbeat(self, answer: HeartbeatAnswer) -> None:
         """The store has answered a heartbeat."""
