@@ -19,8 +19,7 @@ from penstock.domain.instant import DAY, HOUR
 from penstock.domain.schedule.schedule import Kind, Schedule, Tick
 from penstock.domain.worker import Duty, WorkerInfo
 from penstock.maintenance.doctor import examine
-from penstock.maintenance.doctor.host import Host
-from penstock.maintenance.doctor.limits import Limits
+from penstock.maintenance.doctor.host import Host, Limits
 from penstock.storage.commands import admin, control, jobs, schedules
 from penstock.storage.postgres.store import PostgresStore
 from penstock.storage.sqlite.store import SqliteStore

@@ -26,7 +26,7 @@ from penstock.domain.secrets import scrubbing
 from penstock.domain.webhook import endpoint
 from penstock.domain.webhook.settings import WebhookSettings
 from penstock.domain.worker_config import AlertThresholds
-from penstock.http import bodies
+from penstock.http import body_limits as bodies
 from penstock.integrations import webhook_receiver
 from penstock.isolation.output import MOST_BYTES
 from penstock.launch import consume

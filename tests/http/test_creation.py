@@ -14,7 +14,7 @@ from penstock import Penstock
 from penstock.config.server_settings import WebSettings
 from penstock.definitions.orders import PLAIN, EnqueueOptions
 from penstock.domain.access import Role
-from penstock.http.create_batching import Intake
+from penstock.http.job_creation import Intake
 from tests.http.conftest import NewServer, NewSite
 from tests.http.kit import WebKit, refused, told
 from tests.http.streams import define, reading, run, until

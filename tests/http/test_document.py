@@ -11,7 +11,7 @@ from jsonschema_rs import validator_for
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from penstock import Penstock
-from penstock.http.openapi.field_texts import EXAMPLES, TEXTS
+from penstock.http.openapi_texts import EXAMPLES, TEXTS
 from tests.http.document import document, operations
 from tests.http.kit import WebKit, refused, told
 

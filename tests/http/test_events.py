@@ -10,9 +10,9 @@ import pytest
 
 from penstock import Penstock
 from penstock.domain.event import Event
-from penstock.http.content_negotiation import wants_stream
 from penstock.http.errors import Refusal
-from penstock.http.schemas.events import EventList
+from penstock.http.headers import wants_stream
+from penstock.http.schemas.monitoring import EventList
 from penstock.http.streaming import sse
 from tests.http.kit import WebKit, refused, told
 from tests.http.streams import define, ended_job, enqueue, forget_a_job

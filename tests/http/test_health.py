@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock import Penstock
 from penstock.domain.errors import StoreFull, StoreUnavailable
 from penstock.domain.worker import Duty
-from penstock.http import readiness
+from penstock.http.routes import health as readiness
 from penstock.storage.commands import jobs
 from tests.http.kit import WebKit, refused, told
 from tests.operations.hand import LEASE, Hand

@@ -36,7 +36,7 @@ CODE_ALONE = (
 """What only code meets: a call that code made, or code that cannot be loaded."""
 COMMANDS_ALONE = ("cli/", "config/project_file.py", "demo/", "launch/", "http/server.py")
 """What is met before anything is served."""
-REQUESTS_ALONE = ("http/routes/events.py", "http/revisions.py", "http/routing.py", "integrations/")
+REQUESTS_ALONE = ("http/routes/events.py", "http/headers.py", "http/routing.py", "integrations/")
 """What only a program that writes requests meets: the headers that the command line and the client send are right."""
 NAMES = re.compile(r'web\.max_streams\w*|api_key|sort[= ]"?-?createdAt|"onEnd"|`nextCursor` of a list with --json')
 """Settings, examples of values, and what the command line shows of an answer: the same for all readers."""

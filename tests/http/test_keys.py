@@ -12,7 +12,7 @@ from starlette.routing import Mount
 from penstock import Penstock
 from penstock.domain.definition import Definition
 from penstock.http.application import create
-from penstock.http.path_keys import KeyConvertor, mark_quoted_slashes
+from penstock.http.paths import KeyConvertor, mark_quoted_slashes
 from penstock.storage.commands import admin
 from tests.http.kit import ADDRESS, WebKit, told
 from tests.storage.tables import change

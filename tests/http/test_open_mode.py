@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock
-from penstock.http.setup_code import new_setup_code
+from penstock.http.authentication import new_setup_code
 from tests.http.conftest import NewSite
 from tests.http.kit import SETUP_CODE, WebKit, refused, told
 from tests.http.raw import RawServer, request, statuses

@@ -6,8 +6,8 @@ import pytest
 
 from penstock import Penstock
 from penstock.domain.outcome import Failure
-from penstock.http.schemas.events import EventList
 from penstock.http.schemas.jobs import AttemptList, JobDetail
+from penstock.http.schemas.monitoring import EventList
 from penstock.storage.commands import jobs
 from tests.http.kit import WebKit, told
 from tests.operations.hand import Hand

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Answer, Common, connect, path
-from penstock.cli.filters import Cursor, Limit
 from penstock.cli.formatting import full, moment, seconds, span
+from penstock.cli.job_selection import Cursor, Limit
 from penstock.cli.output import Cell, Output, one_line
 from penstock.domain.errors import InvalidInput
 

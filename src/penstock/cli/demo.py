@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.log_flags import LogFormat, LogLevel, configure
 from penstock.cli.output import Output
-from penstock.cli.worker import new_loop
+from penstock.cli.run_options import LogFormat, LogLevel, configure, new_loop
 from penstock.runtime import processes
 
 if TYPE_CHECKING:
-    from penstock.demo.playing import Ended
+    from penstock.demo.player import Ended
 
 
 def demo(
@@ -33,7 +32,7 @@ def demo(
 
     The data is kept and found again the next time.
     """
-    from penstock.demo.playing import Demo
+    from penstock.demo.player import Demo
 
     processes.refuse_inspection()
     configure(log_format, log_level)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from penstock.cli import run_options as flag
 from penstock.cli import serve
-from penstock.cli import worker_flags as flag
-from penstock.cli.log_flags import LogFormat, LogLevel, configure
-from penstock.cli.worker import chosen_settings, chosen_source
+from penstock.cli.run_options import LogFormat, LogLevel, chosen_settings, chosen_source, configure
 from penstock.config.project_file import Config, load
 from penstock.domain.errors import InvalidInput
 from penstock.runtime import processes

@@ -79,7 +79,7 @@ def enqueue(
         answer = api.post("/v1/jobs", body, repeatable=True)
         made = answer.data
         if watch or wait:
-            from penstock.cli.job_following import wait_all, watch_all
+            from penstock.cli.job_waiting import wait_all, watch_all
 
             out.note(f"{made['status']} {made['jobId']}")
             return (watch_all if watch else wait_all)(api, out, [made["jobId"]], timeout)

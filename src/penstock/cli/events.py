@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, connect
 from penstock.cli.formatting import clock, short
-from penstock.cli.job_selectors import job_id as full_id
+from penstock.cli.job_selection import job_id as full_id
 from penstock.cli.output import Output, one_line, write
 from penstock.domain.errors import InvalidInput
 

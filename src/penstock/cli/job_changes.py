@@ -10,9 +10,8 @@ from cyclopts import Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
 from penstock.cli.exit_codes import Exit, exit_of, exit_of_all
-from penstock.cli.filters import NO_FILTER, Filter
 from penstock.cli.formatting import count, moment, seconds, short
-from penstock.cli.job_selectors import job_id, job_ids
+from penstock.cli.job_selection import NO_FILTER, Filter, job_id, job_ids
 from penstock.cli.jobs import JobName
 from penstock.cli.output import Output, one_line, problem
 from penstock.cli.parameters import object_of, value_of

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
-from penstock.cli.filters import NO_FILTER, Cursor, Filter, Limit
 from penstock.cli.formatting import clock, full, short, span, style, took, when
-from penstock.cli.job_selectors import job_id
+from penstock.cli.job_selection import NO_FILTER, Cursor, Filter, Limit, job_id
 from penstock.cli.output import Cell, Output, one_line
 from penstock.domain.errors import InvalidInput
 from penstock.domain.phases import ONLY
@@ -19,8 +18,8 @@ from penstock.domain.states import TERMINAL
 
 app: App = App(name="jobs", help="Look at jobs, follow them, and change them.")
 for _name, _module, _help in (
-    ("watch", "job_following", "Follow jobs live: phases, progress and log lines, until they have ended."),
-    ("wait", "job_following", "Wait until jobs have ended; the exit code tells how."),
+    ("watch", "job_waiting", "Follow jobs live: phases, progress and log lines, until they have ended."),
+    ("wait", "job_waiting", "Wait until jobs have ended; the exit code tells how."),
     ("cancel", "job_changes", "Cancel jobs; a running one is asked to stop, and killed after its grace."),
     ("retry", "job_changes", "Queue failed, cancelled or stale jobs again, with all their attempts."),
     ("delete", "job_changes", "Remove ended jobs and everything that belongs to them."),

@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from penstock.cli import worker_flags as flag
-from penstock.cli.log_flags import LogFormat, LogLevel, configure
-from penstock.cli.worker import chosen_outward, chosen_settings, chosen_source, new_loop
+from penstock.cli import run_options as flag
+from penstock.cli.run_options import (
+    LogFormat,
+    LogLevel,
+    chosen_outward,
+    chosen_settings,
+    chosen_source,
+    configure,
+    new_loop,
+)
 from penstock.config.project_file import Config, load
 from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.errors import InvalidInput

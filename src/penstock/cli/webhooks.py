@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Answer, Common, connect, path
-from penstock.cli.filters import Cursor, Limit
 from penstock.cli.formatting import full, seconds, short, when
-from penstock.cli.job_selectors import job_id as full_id
+from penstock.cli.job_selection import Cursor, Limit
+from penstock.cli.job_selection import job_id as full_id
 from penstock.cli.output import Cell, Output
 from penstock.config.project_file import load
 from penstock.domain.errors import InvalidInput

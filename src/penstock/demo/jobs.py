@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from penstock import Context, DefinitionHandle, NeedsReview, Penstock
-from penstock.demo.place import url
+from penstock.demo.scenes import url
 
 app: Penstock = Penstock(url())
 

@@ -1,12 +1,28 @@
-"""What the demo shows, one scene after the other, and how each is to end."""
+"""The scenes of the demo, each with the end that it must have; and where the demo keeps its data."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from penstock.domain.states import Status
+
+FILE = "penstock.db"
+
+
+def folder() -> Path:
+    """A folder below the user's own state, unless another one is named."""
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser().absolute() / "penstock" / "demo"
+
+
+def url(data: Path | None = None) -> str:
+    """The demo's store."""
+    return f"sqlite:///{quote(str((data or folder()).absolute() / FILE))}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,16 +1,19 @@
-"""Answers of routes that commands ask on a store, too: JSON text, made without the web framework."""
+"""Answers as JSON text, made without the web framework, and pages of lists, for routes and the command line."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.app import Penstock
 from penstock.domain import stats as figures
 from penstock.domain.alerts import Alert
 from penstock.domain.definition import Pause
+from penstock.domain.errors import InvalidInput
+from penstock.domain.hints import Hint
 from penstock.domain.instant import maybe_datetime, to_datetime
 from penstock.domain.job_json import iso, listed, spliced
 from penstock.domain.release import version
@@ -164,3 +167,30 @@ def _worker_text(worker: WorkerRow, lanes: Mapping[int, tuple[str, int]]) -> str
         ],
     }
     return spliced(facts, {})
+
+
+T = TypeVar("T")
+
+
+def page(items: Sequence[T], key: Callable[[T], str], limit: int, cursor: str | None) -> tuple[Sequence[T], str | None]:
+    """Those behind the key that the cursor names, and the cursor of the next page; None: this was the last."""
+    ordered = sorted(items, key=key)
+    begin = 0 if cursor is None else bisect_right(ordered, cursor, key=key)
+    chosen = ordered[begin : begin + limit]
+    return chosen, key(chosen[-1]) if begin + limit < len(ordered) else None
+
+
+def seq_of(cursor: str | None, what: str) -> int | None:
+    """The number that a cursor is, for lists whose rows are numbered."""
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise InvalidInput(
+            f"{cursor[:80]!r} is no cursor of the {what}.",
+            hint=Hint(
+                "Take it from the page before.",
+                cli="Take it from the line below the page before: --cursor N.",
+                http="Take it from `nextCursor`.",
+            ),
+        )
+    return int(cursor)

@@ -1,8 +1,9 @@
-"""The ASGI application: all routes over one penstock application."""
+"""The ASGI application: all routes over one penstock application, and the state that they share."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -14,44 +15,81 @@ from starlette.types import Receive, Scope, Send
 from penstock.app import Penstock
 from penstock.config.server_settings import WebSettings
 from penstock.domain.errors import PenstockError
+from penstock.http import openapi
+from penstock.http.authentication import Doorkeeper
+from penstock.http.body_limits import Bodies
 from penstock.http.dashboard import Pages
 from penstock.http.errors import answer_fault, answer_refusal
 from penstock.http.fast_path import FastPath
+from penstock.http.job_creation import Intake
+from penstock.http.job_output import Shaper
 from penstock.http.middleware import Guard
-from penstock.http.openapi.document import completed
 from penstock.http.routes import (
-    audit,
     definitions,
     events,
-    figures,
     health,
     jobs,
-    pages,
+    monitoring,
     schedules,
-    session,
-    system,
     tokens,
     webhooks,
     workers,
 )
-from penstock.http.server_state import Site, Trigger
+from penstock.http.routes.health import Readiness
+from penstock.http.streaming.event_pages import EventPages
+from penstock.http.streaming.hub import Hub
 from penstock.http.validation import answer_validation
+
+
+class DispatchPass(Protocol):
+    """What one dispatch cycle did."""
+
+    @property
+    def processed(self) -> int: ...
+
+    @property
+    def errors(self) -> int: ...
+
+
+Trigger = Callable[[], Awaitable[DispatchPass]]
+
+
+class Site:
+    """The application that a server speaks for, with everything its routes need."""
+
+    def __init__(
+        self,
+        app: Penstock,
+        settings: WebSettings,
+        trigger: Trigger | None,
+        trusted: str | None = None,
+        setup_code: str | None = None,
+    ) -> None:
+        self.app = app
+        self.trusted = trusted
+        """Who makes all requests, where they come from this very process; such a caller may do everything."""
+        self.settings = settings
+        self.trigger = trigger
+        self.door: Doorkeeper = Doorkeeper(app, settings, setup_code)
+        self.bodies: Bodies = Bodies(settings)
+        self.intake: Intake = Intake(app, settings)
+        self.readiness: Readiness = Readiness(app)
+        self.shaper: Shaper = Shaper(app, settings.secrets)
+        self.streams: Hub = Hub(app, EventPages(app, self.shaper), settings)
+
 
 _ROUTERS = (
     jobs.router,
     events.router,
     definitions.router,
-    system.router,
     schedules.router,
     workers.router,
-    figures.router,
-    audit.router,
+    monitoring.router,
     tokens.router,
-    session.router,
     webhooks.router,
     health.for_all,
     health.router,
-    pages.router,
+    openapi.router,
 )
 _DESCRIPTION = """Durable background jobs over HTTP. Every error has the same shape, with a stable code.
 Times are ISO 8601 in UTC. Whatever is created or changed here is committed when the answer comes."""
@@ -72,7 +110,7 @@ class Application(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """The document, which is worked out once."""
         if self.openapi_schema is None:
-            self.openapi_schema = completed(super().openapi())
+            self.openapi_schema = openapi.completed(super().openapi())
         return self.openapi_schema
 
     async def unguarded(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,8 +1,11 @@
-"""Who is calling: a token, a browser's session, this very host, or nobody."""
+"""Who is calling: a bearer token, a browser's session, a program on this host, or an anonymous caller."""
 
 from __future__ import annotations
 
+import hmac
+import secrets
 import time
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,20 +16,27 @@ from penstock.config.server_settings import WebSettings
 from penstock.domain.access import Role
 from penstock.domain.actor import Actor
 from penstock.domain.errors import Unauthenticated
-from penstock.http.addresses import address_of, is_loopback, network_of, sign_of_proxy
 from penstock.http.errors import Refusal
-from penstock.http.setup_code import HEADER, is_setup_code
-from penstock.http.wrong_tokens import WrongTokens
+from penstock.http.request_origin import (
+    LOCAL_NAMES,
+    address_of,
+    check_host,
+    host_name,
+    is_loopback,
+    misdirected,
+    network_of,
+    refuse_foreign_pages,
+    sign_of_proxy,
+)
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
-    from penstock.http.server_state import Site
+    from penstock.http.application import Site
+
 
 COOKIE = "penstock_session"
 SECURE_COOKIE = "__Host-penstock_session"
 """Over https: browsers take it from this very host only."""
-_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _FRESH = 1.0
 
 
@@ -146,7 +156,7 @@ async def _identify(request: Request, site: Site) -> Caller:
     if shown:
         token = await door.app.aauthenticate(_bearer(shown[0]))
     else:
-        _refuse_foreign_pages(request, of_a_browser=True)
+        refuse_foreign_pages(request, of_a_browser=True)
         token = await door.app.asession_token(cookie or "")
     who = Actor(f"token:{token.name}", request_id)
     return Caller(site, who, token.role, f"token:{token.id}", token.id)
@@ -169,9 +179,9 @@ def _local(request: Request, site: Site, address: str, request_id: str) -> Calle
     """
     if sign_of_proxy(request.scope) is not None or not is_loopback(address):
         return _nobody(request, site)
-    if _host_name(request) not in _LOCAL_NAMES:
-        raise _misdirected(request)
-    _refuse_foreign_pages(request)
+    if host_name(request) not in LOCAL_NAMES:
+        raise misdirected(request)
+    refuse_foreign_pages(request)
     code, shown = site.door.setup_code, request.headers.get(HEADER)
     role = Role.SUPER_ADMIN if code and shown and is_setup_code(shown, code) else Role.ADMIN
     return Caller(site, Actor("local", request_id), role, f"address:{network_of(address)}", is_local=True)
@@ -195,66 +205,11 @@ def _setup_code_needed(request: Request, site: Site) -> Refusal:
     return Refusal("forbidden", message, hint=hint, details={"role": Role.SUPER_ADMIN})
 
 
-def check_host(request: Request) -> None:
-    """Refuse a name that is not ours: a foreign DNS entry leads a browser here."""
-    site: Site = request.app.state.site
-    if site.trusted is not None:
-        return
-    settings = site.settings
-    sent = [value for name, value in request.scope["headers"] if name == b"host"]
-    if len(sent) > 1:
-        raise Refusal("malformed", "The header Host was sent more than once.")
-    name = _host_name(request)
-    if not settings.hosts or name in _LOCAL_NAMES or name in settings.hosts:
-        return
-    raise _misdirected(request)
-
-
-def _misdirected(request: Request) -> Refusal:
-    return Refusal(
-        "misdirected",
-        f"This server does not answer to the name {_host_name(request)[:80]!r}.",
-        hint="Without tokens it is known as localhost only; the setting web.hosts names what else it answers to.",
-    )
-
-
-def _host_name(request: Request) -> str:
-    host = request.headers.get("host", "").lower()
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0].rstrip(".")
-
-
 def _bearer(header: str) -> str:
     scheme, _, token = header.partition(" ")
     if scheme.lower() != "bearer" or not token or len(token) > 500:
         raise Unauthenticated()
     return token.strip()
-
-
-def _refuse_foreign_pages(request: Request, *, of_a_browser: bool = False) -> None:
-    """A request that another site's page makes in a user's browser changes nothing here.
-
-    Browsers send Sec-Fetch-Site, or Origin where they are old. A cookie comes from a browser, so one of them must come
-    with it; other programs send neither.
-    """
-    if request.method in _SAFE:
-        return
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is not None:
-        foreign = site not in ("same-origin", "none")
-    elif origin is not None:
-        foreign = origin.partition("://")[2] != request.headers.get("host")
-    elif of_a_browser:
-        raise Refusal(
-            "forbidden",
-            "A session changes nothing without the header Sec-Fetch-Site or Origin.",
-            hint="Browsers send them; programs send a token: Authorization: Bearer pst_…",
-        )
-    else:
-        return
-    if foreign and origin not in request.app.state.site.settings.origins:
-        raise Refusal("forbidden", "The request comes from a page of another site.")
 
 
 async def _caller(request: Request) -> Caller:
@@ -265,3 +220,62 @@ async def _caller(request: Request) -> Caller:
 
 Call = Annotated[Caller, Depends(_caller)]
 """In a handler's signature: whoever makes the request."""
+
+
+HEADER = "x-penstock-setup-code"
+_LETTERS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"
+"""Without those that look alike."""
+_GROUPS, _GROUP = 3, 4
+
+
+def new_setup_code() -> str:
+    """A code such as K7QF-2M9X-PD4T: 59 random bits, too many to guess."""
+    return "-".join("".join(secrets.choice(_LETTERS) for _ in range(_GROUP)) for _ in range(_GROUPS))
+
+
+def is_setup_code(given: str, code: str) -> bool:
+    """Whether a text is the code, in small letters and without dashes, too."""
+    return hmac.compare_digest(_plain(given), _plain(code))
+
+
+def _plain(text: str) -> bytes:
+    return text.upper().replace("-", "").replace(" ", "").encode(errors="replace")
+
+
+_PERIOD = 60.0
+_MOST_NETWORKS = 10_000
+
+
+class WrongTokens:
+    """Counts them after a token was found wrong, so that no count refuses a valid one."""
+
+    def __init__(self, most_of_one: int, most_of_all: int) -> None:
+        self._most_of_one = most_of_one
+        self._most_of_all = most_of_all
+        self._of_one: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._of_all: tuple[int, float] = (0, -_PERIOD)
+
+    def count(self, address: str) -> Refusal | None:
+        """Count one wrong token more; above one of the limits, the refusal to answer it with."""
+        now = time.monotonic()
+        network = network_of(address)
+        of_one, since_one = self._of_one[network] = _more(self._of_one.pop(network, (0, now)), now)
+        of_all, since_all = self._of_all = _more(self._of_all, now)
+        if len(self._of_one) > _MOST_NETWORKS:
+            self._of_one.popitem(last=False)
+        if of_one > self._most_of_one:
+            return _refusal("Too many wrong tokens were shown from this address.", since_one + _PERIOD - now)
+        if of_all > self._most_of_all:
+            return _refusal("Too many wrong tokens were shown to this server.", since_all + _PERIOD - now)
+        return None
+
+
+def _more(counted: tuple[int, float], now: float) -> tuple[int, float]:
+    count, since = counted
+    return (count + 1, since) if now - since <= _PERIOD else (1, now)
+
+
+def _refusal(message: str, seconds: float) -> Refusal:
+    return Refusal(
+        "rate_limited", message, hint="Wait, then use a valid one.", headers={"Retry-After": str(int(seconds) + 1)}
+    )

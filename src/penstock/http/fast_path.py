@@ -13,10 +13,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.domain.access import Role
 from penstock.domain.errors import PenstockError
-from penstock.http.addresses import route_path
 from penstock.http.authentication import Caller, admit
+from penstock.http.body_limits import BATCH
 from penstock.http.errors import answer_refusal
-from penstock.http.middleware import BATCH
+from penstock.http.paths import route_path
 from penstock.http.routes.jobs import start_batch, start_job
 from penstock.http.routing import check_media, check_query
 

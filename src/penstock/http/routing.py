@@ -16,10 +16,11 @@ from starlette.responses import JSONResponse, Response
 from penstock.domain import payload
 from penstock.domain.access import Role
 from penstock.domain.errors import MalformedPayload, PenstockError
-from penstock.http.authentication import admit, check_host
-from penstock.http.bodies import LARGE
+from penstock.http.authentication import admit
+from penstock.http.body_limits import LARGE
 from penstock.http.errors import CODES, Refusal, refusal_of
-from penstock.http.path_keys import KeyConvertor, WholeKeyConvertor
+from penstock.http.paths import KeyConvertor, WholeKeyConvertor
+from penstock.http.request_origin import check_host
 from penstock.http.validation import nearest
 
 F = TypeVar("F", bound=Callable[..., Any])

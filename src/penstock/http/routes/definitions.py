@@ -1,4 +1,4 @@
-"""`/v1/definitions`: what work there is, and what operators say about it."""
+"""`/v1/definitions` and `/v1/system`: list, pause, disable, retire and override definitions; pause all of them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from penstock.domain.instant import SECOND, to_datetime
 from penstock.domain.job_json import iso, listed, spliced
 from penstock.domain.retry import Backoff
 from penstock.domain.states import Status
-from penstock.http.answers import pause_facts
+from penstock.http import answers
+from penstock.http.answers import page, pause_facts
 from penstock.http.authentication import Call, Caller
-from penstock.http.paging import page
 from penstock.http.routing import Route, endpoint, json_text
 from penstock.http.schemas import definitions as shapes
 from penstock.http.schemas.base import PageLimit
@@ -269,3 +269,27 @@ def _version_facts(definition: Definition) -> dict[str, Any]:
         "handler": definition.handler,
         "source": definition.source,
     }
+
+
+@endpoint(router, "GET", "/v1/system", role=Role.VIEWER, answer=shapes.System)
+async def get_system(call: Call) -> Response:
+    """Whether the whole system is paused, and whether workers take jobs."""
+    return await _system_response(call)
+
+
+@endpoint(router, "POST", "/v1/system/pause", role=Role.ADMIN, answer=shapes.System)
+async def pause_system(call: Call, asked: shapes.PauseAsked) -> Response:
+    """Start no job of any definition until all is resumed, or until a time."""
+    await call.app.apause_all(asked.reason, until=asked.until, by=call.by)
+    return await _system_response(call)
+
+
+@endpoint(router, "POST", "/v1/system/resume", role=Role.ADMIN, answer=shapes.System)
+async def resume_system(call: Call) -> Response:
+    """End the pause of the whole system; definitions that are paused by themselves stay so."""
+    await call.app.aresume_all(by=call.by)
+    return await _system_response(call)
+
+
+async def _system_response(call: Caller) -> Response:
+    return json_text(await answers.system(call.app))

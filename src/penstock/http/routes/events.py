@@ -13,15 +13,15 @@ from penstock.domain.access import Role
 from penstock.domain.errors import InvalidInput, NotFound
 from penstock.domain.ids import parse_uuid
 from penstock.domain.job_json import listed
-from penstock.http.addresses import address_of
 from penstock.http.authentication import Call, Caller
-from penstock.http.content_negotiation import wants_stream
 from penstock.http.errors import Refusal
+from penstock.http.headers import wants_stream
+from penstock.http.request_origin import address_of
 from penstock.http.routing import Route, endpoint, json_text
-from penstock.http.schemas import events as shapes
+from penstock.http.schemas import monitoring as shapes
 from penstock.http.schemas.base import PageLimit, Truth
-from penstock.http.streaming.client_streams import FeedStream, JobStream, Stream, StreamResponse, job_cursor, shares_of
 from penstock.http.streaming.event_pages import EventPage, Item, Wanted
+from penstock.http.streaming.sse_streams import FeedStream, JobStream, Stream, StreamResponse, job_cursor, shares_of
 from penstock.operations.events import ORIGIN, patterns
 from penstock.operations.job_reading import GONE
 

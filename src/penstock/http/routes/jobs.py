@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-from math import ceil
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -12,7 +9,7 @@ from pydantic import BeforeValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.definitions.orders import PLAIN, Order
+from penstock.definitions.orders import Order
 from penstock.domain.access import Role
 from penstock.domain.errors import Conflict, InvalidInput
 from penstock.domain.hints import Hint
@@ -20,10 +17,8 @@ from penstock.domain.job import Created, earlier
 from penstock.domain.job_json import attempt_text, created_text, listed, log_text, reason_text, spliced
 from penstock.domain.states import Status
 from penstock.http import answers
-from penstock.http.authentication import Call, Caller
-from penstock.http.create_batching import Wanted
-from penstock.http.errors import Refusal
-from penstock.http.job_requests import wanted_job, wanted_jobs
+from penstock.http.authentication import Call
+from penstock.http.job_creation import check_rights, take_allowance, wanted_job, wanted_jobs, with_trace_headers
 from penstock.http.routing import Route, endpoint, json_text
 from penstock.http.schemas import jobs as shapes
 from penstock.http.schemas.base import Moment, Natural, PageLimit, Truth
@@ -73,12 +68,6 @@ _SEARCH_BY_PARAMS = {
         }
     ]
 }  # fmt: skip
-_TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-_NOT_FOR_EVERYBODY = {
-    "webhook_url": "webhookUrl", "priority": "priority", "max_attempts": "maxAttempts", "parent_id": "parentId",
-    "unique": "unique",
-}  # fmt: skip
-"""Options that reach others: where an answer goes, who is served first, whose job it is said to be."""
 
 
 @endpoint(
@@ -89,12 +78,12 @@ _NOT_FOR_EVERYBODY = {
 async def start_job(request: Request, call: Call) -> Response:
     """Start a job; when this answers, the job is committed."""
     # The busiest route reads its body itself: the framework's way costs more than the commit.
-    await _allow(call, 1)
+    await take_allowance(call, 1)
     body = await request.body()
     async with call.site.bodies.reading(body) as reading:
         wanted = await reading.do(wanted_job, body)
-        _check_rights(call, wanted)
-        wanted = _traced(request, wanted)
+        check_rights(call, wanted)
+        wanted = with_trace_headers(request, wanted)
         order = await call.site.intake.order(*wanted, in_thread=reading.is_large)
     created = await call.site.intake.create(order, call.by, call.key_scope, in_thread=reading.is_large)
     headers = {"Location": f"{request.scope.get('root_path', '')}/v1/jobs/{created.job_id}"}
@@ -107,14 +96,14 @@ async def start_job(request: Request, call: Call) -> Response:
 )  # fmt: skip
 async def start_batch(request: Request, call: Call) -> Response:
     """Start up to 10,000 jobs, all or none; an error names the index of the job that is wrong."""
-    await _allow(call, 1)
+    await take_allowance(call, 1)
     body = await request.body()
     async with call.site.bodies.reading(body) as reading:
         wanted = await reading.do(wanted_jobs(call.site.settings.max_batch), body)
-        await _allow(call, len(wanted), taken=1)
+        await take_allowance(call, len(wanted), taken=1)
         for index, each in enumerate(wanted):
-            _check_rights(call, each, f"jobs[{index}].")
-        wanted = [_traced(request, each) for each in wanted]
+            check_rights(call, each, f"jobs[{index}].")
+        wanted = [with_trace_headers(request, each) for each in wanted]
         orders: list[Order] = []
         try:
             await call.site.intake.orders(wanted, orders, in_thread=reading.is_large)
@@ -123,16 +112,6 @@ async def start_batch(request: Request, call: Call) -> Response:
             raise
     created = await call.site.intake.create_many(orders, call.by, call.key_scope, in_thread=reading.is_large)
     return json_text(listed("jobs", [created_text(each) for each in created]), 201)
-
-
-def _traced(request: Request, wanted: Wanted) -> Wanted:
-    """A job below the span that the request's headers name; a span in the body comes first, with its own state."""
-    key, params, version, options = wanted
-    parent = request.headers.get("traceparent")
-    if parent is None or options.traceparent is not None or not _TRACEPARENT.fullmatch(parent):
-        return wanted
-    state = ",".join(request.headers.getlist("tracestate"))
-    return key, params, version, replace(options, traceparent=parent, tracestate=state)
 
 
 def _parted(given: Any) -> Any:
@@ -346,46 +325,6 @@ async def reject_job(call: Call, jobId: str, asked: shapes.RejectAsked | None = 
     """Say no to a review: the job has failed, with the note as its error."""
     note = None if asked is None else asked.note
     return _changed(jobId, await call.app.areject_job(jobId, by=call.by, note=note))
-
-
-async def _allow(call: Caller, count: int, *, taken: int = 0) -> None:
-    """Take from the allowance that all servers share; the refusal says when there is room again.
-
-    A request takes one before its body is read, so that bodies are not free where jobs are not.
-    """
-    settings = call.site.settings
-    limit = settings.creation_limit_of(anonymous=call.is_anonymous)
-    if not limit or count == taken:
-        return
-    if count > limit:
-        raise InvalidInput(
-            f"{count} jobs in one request are more than the {limit} that may be created in "
-            f"{settings.creation_period:g} s.",
-            hint="Create them in batches of fewer jobs.",
-        )
-    wait = await call.app.atake_allowance(f"create:{call.bucket}", limit, settings.creation_period, count - taken)
-    if wait is not None:
-        raise Refusal(
-            "rate_limited",
-            f"{limit} jobs may be created in {settings.creation_period:g} s.",
-            hint="Come back later, or create them in fewer requests of fewer jobs.",
-            headers={"Retry-After": str(max(1, ceil(wait)))},
-        )
-
-
-def _check_rights(call: Caller, wanted: Wanted, where: str = "") -> None:
-    """Refuse what a caller that may create jobs only because everybody may cannot ask for."""
-    options = wanted[3]
-    if options is PLAIN or not call.is_anonymous:
-        return
-    for name, field in _NOT_FOR_EVERYBODY.items():
-        if getattr(options, name) != getattr(PLAIN, name):
-            raise Refusal(
-                "forbidden",
-                f"{where}{field} needs a token with the role {Role.CREATOR}.",
-                hint="Leave it out, or send such a token.",
-                details={"field": f"{where}{field}", "role": Role.CREATOR},
-            )
 
 
 def _changed(job_id: str, status: Status, code: int = 200) -> Response:

@@ -20,10 +20,9 @@ from penstock.domain.job import Created
 from penstock.domain.job_json import created_text, iso, listed, spliced
 from penstock.domain.schedule.preview import Preview
 from penstock.domain.schedule.schedule import ScheduleRow
-from penstock.http.answers import pause_facts
+from penstock.http.answers import page, pause_facts
 from penstock.http.authentication import Call, Caller
-from penstock.http.paging import page
-from penstock.http.revisions import TAGGED, Expected, etag
+from penstock.http.headers import TAGGED, Expected, etag
 from penstock.http.routing import Route, endpoint, json_text
 from penstock.http.schemas import schedules as shapes
 from penstock.http.schemas.base import PageLimit

@@ -15,7 +15,7 @@ from penstock.domain.job_json import iso, listed, spliced
 from penstock.domain.webhook import endpoint as rules
 from penstock.domain.webhook.url import without_path
 from penstock.http.authentication import Call, Caller
-from penstock.http.revisions import TAGGED, Expected, etag
+from penstock.http.headers import TAGGED, Expected, etag
 from penstock.http.routing import Route, endpoint, json_text
 from penstock.http.schemas import webhooks as shapes
 from penstock.http.schemas.base import PageLimit

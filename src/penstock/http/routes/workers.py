@@ -13,7 +13,7 @@ from penstock.domain.job_json import spliced
 from penstock.domain.worker_config import WorkerConfig
 from penstock.http import answers
 from penstock.http.authentication import Call, Caller
-from penstock.http.revisions import TAGGED, Expected, etag
+from penstock.http.headers import TAGGED, Expected, etag
 from penstock.http.routing import Route, endpoint, json_text
 from penstock.http.schemas import workers as shapes
 

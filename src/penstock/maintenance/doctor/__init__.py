@@ -10,9 +10,8 @@ from penstock.domain.finding import Finding, Level, error
 from penstock.domain.hints import hint_for
 from penstock.domain.ports.store import Store
 from penstock.maintenance import integrity
-from penstock.maintenance.doctor import files, servers, work
-from penstock.maintenance.doctor.host import Host, host_findings
-from penstock.maintenance.doctor.limits import Limits
+from penstock.maintenance.doctor import servers, work
+from penstock.maintenance.doctor.host import Host, Limits, file_findings, host_findings
 
 
 def examine(store: Store, *, host: Host | None = None, limits: Limits | None = None) -> list[Finding]:
@@ -20,7 +19,7 @@ def examine(store: Store, *, host: Host | None = None, limits: Limits | None = N
     host, limits = host or Host(), limits or Limits()
     found = [*host_findings(host, limits)]
     if store.dialect == "sqlite":
-        found += files.file_findings(store, host, limits)
+        found += file_findings(store, host, limits)
     found += integrity.schema(store)
     if any(each.level is Level.ERROR and each.check in ("store.reachable", "store.schema") for each in found):
         if store.dialect == "postgres":

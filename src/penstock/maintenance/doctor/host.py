@@ -1,19 +1,46 @@
-"""This host as penstock finds it: who runs it, how many files it may open, how much room there is."""
+"""This host and the file of a SQLite store: user, file limit, disk space, file system, access, log size."""
 
 from __future__ import annotations
 
 import os
 import resource
 import shutil
+import stat
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from penstock.domain.finding import Finding, error, fine, warning
-from penstock.maintenance.doctor.limits import Limits
 from penstock.storage.sqlite import filesystem_check
+from penstock.storage.sqlite.filesystem_check import NETWORK
+
+_MEGABYTE = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes are bytes, times are seconds."""
+
+    skew: float = 1.0
+    """So far the host's clock may be from the store's."""
+    transaction: float = 300.0
+    """So long a transaction may be open before it is said to hold back vacuum."""
+    dead_rows: int = 10_000
+    """So many dead rows are worth a word where they are more than the live ones."""
+    little_room: int = 1_000 * _MEGABYTE
+    no_room: int = 100 * _MEGABYTE
+    log_size: int = 256 * _MEGABYTE
+    """The write-ahead log of a SQLite file is emptied long before it is this large."""
+    duty: float = 600.0
+    """So long ago a duty of a live worker may have succeeded last."""
+    lost: float = 3600.0
+    """Workers that were lost so recently are named."""
+    undeclared: float = 30 * 86_400.0
+    """A definition that no code has declared for so long is worth a word."""
+
 
 _FILES = 256
 _FILES_PER_SLOT = 32
@@ -64,3 +91,54 @@ def _files(host: Host) -> Finding:
             f"Run `ulimit -n {wanted}` before it, or set LimitNOFILE={wanted} in its service file.",
         )
     return fine("host.files", f"A process may open {limit} files." if limit >= 0 else "A process may open any files.")
+
+
+def file_findings(store: Any, host: Host, limits: Limits) -> list[Finding]:
+    if store.memory:
+        return []
+    folder = Path(store.path).resolve().parent
+    return [
+        _file_system(folder, host),
+        room("store.space", folder, host, limits),
+        _log(Path(f"{store.path}-wal"), limits),
+        _access(store.path),
+    ]
+
+
+def _file_system(folder: Path, host: Host) -> Finding:
+    kind = host.file_system(folder)
+    if kind in NETWORK:
+        message = f"{folder} lies on a network file system ({kind}), where SQLite's locks do not hold."
+        return error("store.file_system", message, "Put the file on a local disk, or use PostgreSQL.")
+    return fine("store.file_system", f"The file lies on a local disk ({kind or 'of unknown kind'}).")
+
+
+def _access(path: str) -> Finding:
+    """Files that an older umask left open; new ones are made for their user alone."""
+    shared = [f"{name} ({mode:04o})" for name, mode in _modes(path) if mode & 0o077]
+    if shared:
+        return warning(
+            "store.access",
+            f"Other users of this host have access to {', '.join(shared)}: to every parameter and signing secret.",
+            f"Run `chmod go= {path} {path}-wal {path}-shm`, unless other users are meant to share the store.",
+        )
+    return fine("store.access", "The files of the store are open to their user alone.")
+
+
+def _modes(path: str) -> Iterator[tuple[str, int]]:
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        name = f"{path}{suffix}"
+        if os.path.exists(name):
+            yield name, stat.S_IMODE(os.stat(name).st_mode)
+
+
+def _log(path: Path, limits: Limits) -> Finding:
+    # Looked at from outside: whoever opens and closes a file of SQLite drops the locks of its own process.
+    size = os.stat(path).st_size if path.exists() else 0
+    if size > limits.log_size:
+        return warning(
+            "store.log",
+            f"The write-ahead log {path} has {size / 1e6:,.0f} MB: somebody has been reading for long.",
+            "End the process that keeps a transaction open on the file; a backup or db check ends by itself.",
+        )
+    return fine("store.log", f"The write-ahead log has {size / 1e6:,.1f} MB.")

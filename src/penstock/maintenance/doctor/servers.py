@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.domain.finding import Finding, Level, error, fine, warning
-from penstock.maintenance.doctor.limits import Limits
+from penstock.maintenance.doctor.host import Limits
 from penstock.storage import POOLER_HINT, migrations
 
 if TYPE_CHECKING:

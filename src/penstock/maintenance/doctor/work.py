@@ -11,8 +11,7 @@ from penstock.domain.finding import Finding, error, fine, warning
 from penstock.domain.instant import SECOND, to_datetime
 from penstock.domain.ports.store import Store
 from penstock.domain.worker import WorkerRow
-from penstock.maintenance.doctor.host import Host
-from penstock.maintenance.doctor.limits import Limits
+from penstock.maintenance.doctor.host import Host, Limits
 from penstock.storage.commands import admin, clock_marks, schedules
 
 _SHOWN = 5

@@ -1,4 +1,4 @@
-"""`/v1/stats`, `/v1/errors` and `/v1/alerts`: how it goes."""
+"""`/v1/stats`, `/v1/errors`, `/v1/alerts` and `/v1/audit`: figures, failures, alerts and changes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from starlette.responses import Response
 
 from penstock.domain import stats as figures
 from penstock.domain.access import Role
+from penstock.domain.admin import AuditEntry
 from penstock.domain.alerts import StoredAlert
 from penstock.domain.job_json import iso, listed, spliced
 from penstock.http import answers
+from penstock.http.answers import seq_of
 from penstock.http.authentication import Call
-from penstock.http.paging import seq_of
 from penstock.http.routing import Route, endpoint, json_text
-from penstock.http.schemas import figures as shapes
+from penstock.http.schemas import monitoring as shapes
 from penstock.http.schemas.base import Moment, PageLimit, Truth
 
 router: APIRouter = APIRouter(route_class=Route)
@@ -84,3 +85,28 @@ def _error_text(found: figures.ErrorGroup) -> str:
 def _past_alert_text(found: StoredAlert) -> str:
     told = {"seq": found.seq, "raisedAt": iso(found.raised_at), "clearedAt": iso(found.cleared_at)}
     return spliced({**answers.alert_facts(found.alert), **told}, {})
+
+
+@endpoint(router, "GET", "/v1/audit", role=Role.VIEWER, answer=shapes.AuditList)
+async def list_audit(
+    call: Call,
+    actor: Annotated[str | None, Query()] = None,
+    action: Annotated[str | None, Query(description="Such as `definition.pause`.")] = None,
+    target: Annotated[str | None, Query()] = None,
+    limit: Annotated[PageLimit, Query()] = 100,
+    cursor: Annotated[str | None, Query()] = None,
+) -> Response:
+    """What was changed by whom, the newest first."""
+    entries = await call.app.aaudit(
+        limit=limit, before=seq_of(cursor, "audit"), actor=actor or None, action=action or None, target=target or None
+    )
+    following = str(entries[-1].seq) if len(entries) == limit else None
+    return json_text(listed("audit", [_text(each) for each in entries], nextCursor=following))
+
+
+def _text(entry: AuditEntry) -> str:
+    facts = {
+        "seq": entry.seq, "at": iso(entry.at), "actor": entry.actor, "action": entry.action, "target": entry.target,
+        "requestId": entry.request_id,
+    }  # fmt: skip
+    return spliced(facts, {"before": entry.before or "null", "after": entry.after or "null"})

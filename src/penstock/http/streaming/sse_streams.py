@@ -1,4 +1,4 @@
-"""One client's event stream: where it begins, what it has missed, then whatever happens."""
+"""One client's event stream: start or resume at a cursor, catch up from the store, then send live events."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from penstock.domain.access import Role
 from penstock.domain.errors import FeedGone, InvalidInput, NotFound, PenstockError, StoreUnavailable
 from penstock.domain.job_json import iso, spliced
 from penstock.domain.states import ACTIVE
-from penstock.http.addresses import network_of
 from penstock.http.authentication import Caller, admit
 from penstock.http.errors import Refusal
+from penstock.http.request_origin import network_of
 from penstock.http.streaming import sse
 from penstock.http.streaming.event_pages import EventPage, Portion, Wanted, portion_of
 from penstock.http.streaming.hub import Box, Hub, Share

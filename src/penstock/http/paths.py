@@ -1,6 +1,7 @@
-"""Keys in a path: they may hold slashes, which stand there as they are or quoted as `%2F`.
+"""Paths of requests: the path that an application is mounted at, and keys that contain slashes.
 
-A quoted one never parts a path. So a schedule `reports/preview` is read as `/v1/schedules/reports%2Fpreview`.
+A slash in a key may be sent as it is or quoted as `%2F`. A quoted slash never separates parts of a path: the schedule
+`reports/preview` is read as `/v1/schedules/reports%2Fpreview`.
 """
 
 from __future__ import annotations
@@ -46,3 +47,19 @@ def mark_quoted_slashes(scope: Scope) -> None:
     # Whoever handed the path on may have changed it: then what was sent says nothing about it.
     if "/".join(parts) == scope["path"]:
         scope["path"] = _MARK.join(parts)
+
+
+def route_path(scope: Scope) -> str:
+    """The path below which an application is mounted or shown taken off."""
+    root: str = scope.get("root_path", "")
+    path: str = scope["path"]
+    return path[len(root) :] if root and path.startswith(root) else path
+
+
+def put_below(scope: Scope, root: str) -> None:
+    """Let the application know the path below which others see it; a proxy may have left it in or taken it out."""
+    scope["root_path"] = scope.get("root_path", "") + root
+    if scope["path"] != root and not scope["path"].startswith(f"{root}/"):
+        scope["path"] = root + scope["path"]
+        if scope.get("raw_path"):
+            scope["raw_path"] = root.encode() + scope["raw_path"]

@@ -1,4 +1,4 @@
-"""Tokens and sessions on the wire."""
+"""Shapes of tokens and sessions."""
 
 from __future__ import annotations
 

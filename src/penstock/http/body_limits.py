@@ -1,14 +1,17 @@
-"""Bodies of requests: how many bytes of them are in flight, and large ones, which are read in a thread one by one."""
+"""Limits on the bodies of requests: the size of one body, and the bytes in flight of a caller and of the server."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
+from starlette.types import Message, Receive, Scope
+
 from penstock.config.server_settings import MEGABYTE, WebSettings
 from penstock.http.errors import Refusal
+from penstock.http.paths import route_path
 
 LARGE = 64 * 1024
 """Bytes from which on a body is read in a thread: parsing fewer takes less time than other requests notice."""
@@ -92,3 +95,81 @@ class Reading:
 
 def _megabytes(count: int) -> str:
     return f"{count / MEGABYTE:.1f} MiB"
+
+
+BATCH = "/v1/jobs/batch"
+"""The one route whose body may be large."""
+
+
+_SESSION = "/v1/session"
+
+
+_MOST_OF_A_TOKEN = 4096
+"""Bytes of the body that begins a session; callers without a token may send it."""
+
+
+_STEP = 64 * 1024
+"""Bytes by which a body counts whose length was not said."""
+
+
+class RequestBody:
+    """The way in for a body: its bytes count as in flight until the answer, and it is cut off where it is too large."""
+
+    def __init__(self, bodies: Bodies, scope: Scope, receive: Receive, most: int) -> None:
+        self._bodies = bodies
+        self._scope = scope
+        self._receive = receive
+        self._most = most
+        self._read = 0
+        self._caller = ""
+        self._taken = 0
+
+    async def __call__(self) -> Message:
+        if not self._taken:
+            # By now the caller is known, and nothing of the body was asked for.
+            self._caller = self._scope["state"].get("bucket", "")
+            self._take(declared_length(self._scope["headers"]))
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._read += len(message.get("body", b""))
+            if self._read > self._most:
+                raise too_large(self._most)
+            if self._read > self._taken:
+                self._take(max(_STEP, self._read - self._taken))
+        return message
+
+    def give_back(self) -> None:
+        """The request is over."""
+        if self._taken:
+            self._bodies.give_back(self._caller, self._taken)
+            self._taken = 0
+
+    def _take(self, count: int) -> None:
+        if count:
+            self._bodies.take(self._caller, count, self._taken)
+            self._taken += count
+
+
+def declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
+    """The length of the body that was said; 0: none."""
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit() and len(value) < 19:
+            return int(value)
+    return 0
+
+
+def too_large(most: int) -> Refusal:
+    return Refusal(
+        "too_large",
+        f"The body has more than {most} bytes.",
+        hint="Keep large data elsewhere and pass a reference to it.",
+        headers={"Connection": "close"},
+    )
+
+
+def max_body_bytes(scope: Scope, settings: WebSettings) -> int:
+    """The size that a request's body may have."""
+    path = route_path(scope) if scope["method"] == "POST" else ""
+    if path == BATCH:
+        return settings.max_batch_body
+    return min(_MOST_OF_A_TOKEN, settings.max_body) if path == _SESSION else settings.max_body

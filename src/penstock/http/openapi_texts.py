@@ -1,6 +1,6 @@
-"""What the fields and parameters of the API mean: one sentence and one example for each name.
+"""Descriptions and examples of fields and parameters in the OpenAPI document, by name.
 
-A field whose meaning depends on its shape says so at its own place; these are for those that mean the same everywhere.
+A field whose meaning depends on its shape is described in its schema; these hold everywhere else.
 """
 
 from __future__ import annotations

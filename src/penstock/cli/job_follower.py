@@ -1,4 +1,4 @@
-"""Following jobs until they have ended: told by their live events, shown as they stand."""
+"""Follow jobs until they have ended: read their events and log lines, and hand them to a view."""
 
 from __future__ import annotations
 

@@ -1,18 +1,19 @@
-"""`penstock jobs watch` and `penstock jobs wait`: until jobs have ended."""
+"""`penstock jobs wait` and `penstock jobs watch`: follow jobs until they have ended."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
-from penstock.cli.exit_codes import Exit, exit_of_all, exit_of_job
-from penstock.cli.formatting import seconds, short
-from penstock.cli.job_selectors import job_ids
+from penstock.cli.exit_codes import Exit, Refused, exit_of_all, exit_of_job
+from penstock.cli.formatting import full, seconds, short
+from penstock.cli.job_follower import Watched, follow
+from penstock.cli.job_selection import job_ids
 from penstock.cli.output import Output, write
-from penstock.cli.waiting_reasons import Explanations
-from penstock.cli.watching import Watched, follow
 from penstock.domain.errors import InvalidInput
 
 Jobs = Annotated[str, Parameter(help="Ids, their last characters, @last or @last-failed.")]
@@ -36,7 +37,7 @@ def wait(*jobs: Jobs, timeout: Timeout = None, common: Common = DEFAULTS) -> Exi
 
 def watch_all(api: Connection, out: Output, found: list[str], timeout: str | None) -> Exit:
     """Show jobs until they have ended."""
-    from penstock.cli import screens
+    from penstock.cli import job_display as screens
 
     length = None if timeout is None else seconds(timeout)
     try:
@@ -72,7 +73,7 @@ def _told(api: Connection, out: Output, ended: list[Watched], *, quiet: bool) ->
         texts = [api.get(path("jobs", each.id)).text for each in ended]
         out.document(texts[0] if len(texts) == 1 else f"[{','.join(texts)}]")
     elif not quiet:
-        from penstock.cli.screens import ending
+        from penstock.cli.job_display import ending
 
         for each in ended:
             out.line(f"{short(each.id)}  {ending(each.detail, out.ascii_only)}")
@@ -83,3 +84,40 @@ def _say(text: str) -> None:
     from penstock.domain.secrets.policy import neutralise
 
     write(neutralise(text))
+
+
+_EVERY = 5.0
+_SILENT = frozenset({"running", "ended"})
+"""Reasons that are none: it runs, or has ended."""
+_NORMAL = frozenset({"behind"})
+"""Worth a word only when it lasts."""
+
+
+class Explanations:
+    """Says why jobs wait, for as long as they do."""
+
+    def __init__(self, api: Connection, out: Output) -> None:
+        self._api = api
+        self._out = out
+        self._next: float | None = None
+
+    def __call__(self, jobs: Sequence[Watched]) -> None:
+        """Say it when it is time to."""
+        first = self._next is None
+        if self._next is not None and time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _EVERY
+        for job in jobs:
+            if not job.ended:
+                self._explain(job, _SILENT | _NORMAL if first else _SILENT)
+
+    def _explain(self, job: Watched, silent: frozenset[str]) -> None:
+        try:
+            reasons = self._api.get(path("jobs", job.id, "why")).data["reasons"]
+        except Refused:
+            # The job may be gone: the wait says so.
+            return
+        for each in reasons:
+            if each["code"] not in silent:
+                until = f" (until {full(each['until'])})" if each["until"] else ""
+                self._out.note(f"{short(job.id)} waits: {each['message']}{until}")

@@ -1,4 +1,4 @@
-"""How followed jobs are shown: live bars on a terminal, a line for each change elsewhere."""
+"""Display of followed jobs: live bars on a terminal, a line for each change elsewhere."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.formatting import clock, count, mark, short, span, style, took
+from penstock.cli.job_follower import Watched
 from penstock.cli.jobs import error_text, log_line
 from penstock.cli.output import Output, one_line
-from penstock.cli.watching import Watched
 from penstock.domain.secrets.policy import neutralise
 from penstock.domain.states import TERMINAL
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.text import Text
+
 
 _LONGEST_RESULT = 400
 _BAR = 30

@@ -1,4 +1,4 @@
-"""The demo itself: a server with a worker, the jobs of the scenes, and somebody who looks after them."""
+"""The demo: a server with a worker, the jobs of the scenes, and the decisions that they need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.app import Penstock
 from penstock.config.server_settings import ServerSettings
 from penstock.config.worker_settings import WorkerSettings
 from penstock.definitions.handles import JobHandle
-from penstock.demo import place, scenes
+from penstock.demo import scenes
 from penstock.demo.scenes import Scene
 from penstock.domain.errors import FeedGone, InvalidInput, NotFound, RevisionConflict, WaitTimeout
 from penstock.domain.instant import MINUTE
@@ -49,8 +49,8 @@ class Demo:
     """One run of it on the data in a folder."""
 
     def __init__(self, data: Path | None = None, port: int | None = None, *, say: Say) -> None:
-        self.folder: Path = (data or place.folder()).absolute()
-        self._store = place.url(self.folder)
+        self.folder: Path = (data or scenes.folder()).absolute()
+        self._store = scenes.url(self.folder)
         self._port = port
         self._say = say
         self._app = Penstock(self._store)
@@ -147,7 +147,7 @@ class Demo:
         (address,) = server.addresses
         self._say(f"  dashboard  {address}/")
         self._say(f"  API        {address}/v1/jobs, described at {address}/docs")
-        self._say(f"  data       {self.folder / place.FILE} (kept between runs)")
+        self._say(f"  data       {self.folder / scenes.FILE} (kept between runs)")
         self._say(f"  code       {Path(__file__).with_name('jobs.py')}")
 
     async def _begin(self) -> dict[Scene, JobHandle[Any]]:
