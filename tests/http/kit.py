@@ -83,7 +83,7 @@ class WebKit:
     def token(self, role: Role | str, name: str | None = None, **options: Any) -> str:
         """A new token with this role; from now on the server is closed to those without one."""
         text = self.app.create_token(name or f"a {role}", role, **options).text
-        self.web.state.site.door._closed = (-1.0, True)
+        self.web.state.server.token_policy._closed = (-1.0, True)
         return text
 
     @contextmanager

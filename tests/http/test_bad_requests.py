@@ -449,6 +449,6 @@ def test_a_fault_of_the_server_is_told_in_the_one_shape_without_its_text(
         error = refused(ready.get(path, checked=False), 500, "internal")
         assert "secret" not in str(error)
         assert "request-of-the-test" in error["hint"]
-    monkeypatch.setattr(ready.web.state.site.intake, "order", broken)
+    monkeypatch.setattr(ready.web.state.server.job_creator, "order", broken)
     refused(ready.post(JOBS, {"definitionKey": "any"}, checked=False), 500, "internal")
     assert "request request-of-the-test failed: RuntimeError" in caplog.text

@@ -165,7 +165,7 @@ def test_many_large_bodies_at_the_same_time_are_each_worked_on(site: WebKit, app
 
     assert [each.status_code for each in answers] == [201] * 6
     assert app.count_jobs(cap=10_000).value == 6000
-    assert site.web.state.site.bodies.in_flight == 0
+    assert site.web.state.server.bodies.in_flight == 0
 
 
 class TestBytesInFlight:

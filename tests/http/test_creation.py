@@ -14,7 +14,7 @@ from penstock import Penstock
 from penstock.config.server_settings import WebSettings
 from penstock.definitions.orders import PLAIN, EnqueueOptions
 from penstock.domain.access import Role
-from penstock.http.job_creation import Intake
+from penstock.http.job_creation import JobCreator
 from tests.http.conftest import NewServer, NewSite
 from tests.http.kit import WebKit, refused, told
 from tests.http.streams import define, reading, run, until
@@ -377,7 +377,7 @@ def test_a_deleted_job_is_told_by_its_id_alone(app: Penstock, new_server: NewSer
 
 async def test_jobs_of_several_callers_at_once_are_each_their_own(app: Penstock) -> None:
     furnish(app)
-    intake = Intake(app, WebSettings())
+    intake = JobCreator(app, WebSettings())
     plain = await intake.order("any", {"value": 1}, None, PLAIN)
     tagged = await intake.order("any", {"value": 2}, None, EnqueueOptions(tags=("a",)))
     wanted = [(plain, "anna"), (plain, "anna"), (tagged, "anna"), (plain, "bert")]

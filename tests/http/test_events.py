@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.domain.event import Event
-from penstock.http.errors import Refusal
+from penstock.http.errors import RequestError
 from penstock.http.headers import wants_stream
 from penstock.http.schemas.monitoring import EventList
 from penstock.http.streaming import sse
@@ -230,7 +230,7 @@ class TestAccept:
         assert wants_stream(["text/html", "text/event-stream"])
 
     def test_neither_is_refused(self) -> None:
-        with pytest.raises(Refusal, match="text/event-stream"):
+        with pytest.raises(RequestError, match="text/event-stream"):
             wants_stream(["text/html"])
 
 

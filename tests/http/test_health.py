@@ -67,7 +67,7 @@ def test_an_outage_of_the_store_does_not_delay_the_answer_that_a_server_is_alive
 
     monkeypatch.setattr(site.app, "_ado", never)
     monkeypatch.setattr(site.app.store, "arun", never)
-    site.web.state.site.door.forget()
+    site.web.state.server.token_policy.invalidate()
 
     for headers in ({}, {"Authorization": "Bearer pst_wrong"}, {"Cookie": "penstock_session=x"}):
         assert told(site.get("/healthz", headers=headers)) == {"status": "ok"}
@@ -80,9 +80,9 @@ def test_a_server_whose_database_has_stopped_is_alive_and_not_ready(postgres: Po
 
     postgres.stop("immediate")
     try:
-        site.web.state.site.door.forget()
+        site.web.state.server.token_policy.invalidate()
         alive = site.get("/healthz")
-        site.web.state.site.readiness.__init__(app)
+        site.web.state.server.readiness.__init__(app)
         wait_until(lambda: site.get("/readyz").status_code == 503, "the server is not ready")
         assert told(site.get("/healthz")) == {"status": "ok"}
     finally:

@@ -68,7 +68,7 @@ def test_parameters_of_a_definition_that_cannot_be_read_are_not_shown(site: WebK
     schedule = {"definitionKey": "work", "kind": "interval", "expression": "1h", "params": {"magic": "canary-5e"}}
     told(site.put("/v1/schedules/s", schedule), 201)
     change(app.store, "UPDATE {s}definition SET body = 'broken'")
-    site.web.state.site.shaper._read_at = -60.0
+    site.web.state.server.job_output._read_at = -60.0
 
     assert told(site.get(f"/v1/jobs/{job_id}"))["params"]["magic"] == "***"
     assert told(site.get("/v1/schedules/s"))["params"] == {"magic": "***"}

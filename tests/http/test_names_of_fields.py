@@ -42,7 +42,7 @@ def test_the_time_that_a_job_is_asked_for_is_answered_by_the_same_name(site: Web
 def test_each_field_that_a_job_is_asked_for_with_is_in_its_answer() -> None:
     shapes = document()["components"]["schemas"]
 
-    asked = set(shapes["JobAsked"]["properties"]) - ONLY_ASKED - {"traceparent", "tracestate"}
+    asked = set(shapes["JobRequest"]["properties"]) - ONLY_ASKED - {"traceparent", "tracestate"}
 
     assert asked <= set(shapes["Job"]["properties"])
 

@@ -96,7 +96,7 @@ def test_the_first_token_uses_the_code_up_also_when_the_store_is_opened_again(si
 
     app.revoke_token(made["tokenId"])
     assert app.open_access()
-    site.web.state.site.door.forget()
+    site.web.state.server.token_policy.invalidate()
 
     told(site.get("/v1/jobs", coded=False))
     for coded in (False, True):

@@ -43,7 +43,7 @@ class Running:
         self.bodies: list[bytes] = []
         self.headers: list[list[tuple[bytes, bytes]]] = []
         web = Starlette(routes=[Route("/echo", self._echo, methods=["POST"]), Route("/large", _large)])
-        web.state.site = _Site()
+        web.state.server = _Site()
         self.sockets = bound("127.0.0.1", 0)
         self.address: tuple[str, int] = self.sockets[0].getsockname()
         self._loop = asyncio.new_event_loop()

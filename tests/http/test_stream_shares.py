@@ -99,6 +99,6 @@ def test_streams_that_end_early_give_their_share_back(new_server: NewServer, tok
 
 
 def test_no_share_is_larger_than_what_there_is_where_nothing_is_said(new_server: NewServer) -> None:
-    settings = new_server().web.state.site.settings
+    settings = new_server().web.state.server.settings
 
     assert settings.max_streams_per_token < settings.max_streams_per_address < settings.max_streams

@@ -18,7 +18,7 @@ import pytest
 
 from penstock.domain.errors import Conflict, InvalidInput, SchemaError, StoreError
 from penstock.domain.states import Status
-from penstock.maintenance.sqlite_to_postgres import Moved, move
+from penstock.maintenance.sqlite_to_postgres import MovedTable, move
 from penstock.storage import migrations
 from penstock.storage.commands import admin, feed, jobs, webhooks
 from penstock.storage.postgres.store import PostgresStore
@@ -393,5 +393,5 @@ def _all_events(kit: Kit) -> list[Any]:
     return found
 
 
-def _by_name(moved: list[Moved]) -> dict[str, Moved]:
+def _by_name(moved: list[MovedTable]) -> dict[str, MovedTable]:
     return {each.table: each for each in moved}

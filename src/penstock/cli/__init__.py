@@ -79,8 +79,8 @@ def _run() -> int:
         from penstock.cli import exit_codes, output
 
         if isinstance(error, CycloptsError):
-            error = exit_codes.misused(error)
-        output.complain(error, as_json)
+            error = exit_codes.usage_error(error)
+        output.print_error(error, as_json)
         return exit_codes.exit_of(error)
     except KeyboardInterrupt:
         return 130

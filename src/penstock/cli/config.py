@@ -32,7 +32,7 @@ def show(*, common: Common = DEFAULTS) -> None:
     settings = shown({**found.given, **flags}, sources)
     live = _live(common, out)
     if common.json:
-        told = [
+        data = [
             {
                 "name": each.known.name, "value": each.value, "source": each.source, "default": each.known.default,
                 "environment": _environment(each.known.default, each.known.environment), "flag": each.known.flag,
@@ -40,7 +40,7 @@ def show(*, common: Common = DEFAULTS) -> None:
             }
             for each in settings
         ]  # fmt: skip
-        out.document(json.dumps({"settings": told, "worker": live}, ensure_ascii=False))
+        out.document(json.dumps({"settings": data, "worker": live}, ensure_ascii=False))
         return
     rows: list[list[Cell]] = [
         [each.known.name, _text(each.value), (each.source, "" if each.source == "default" else "green")]
@@ -78,11 +78,11 @@ def set_live(
 def _live(common: Common, out: Output) -> dict[str, Any] | None:
     try:
         with connect(common) as api:
-            told: dict[str, Any] = api.get(_LIVE).data
+            data: dict[str, Any] = api.get(_LIVE).data
     except PenstockError as error:
         out.note(f"What is stored for all workers is not shown: {error.message}")
         return None
-    return told
+    return data
 
 
 def _put(asked: dict[str, Any], stored: dict[str, Any], name: str, value: Any) -> None:

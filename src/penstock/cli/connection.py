@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from cyclopts import Group, Parameter
 
-from penstock.cli.exit_codes import Refused
+from penstock.cli.exit_codes import ApiError
 from penstock.client.exchange import LOST, NOT_NOW
 from penstock.client.lines import Lines, Received
 from penstock.domain.errors import InvalidInput, PenstockError, StoreUnavailable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import httpx2
 
     from penstock import Penstock
-    from penstock.cli.on_store import StoreAnswers
+    from penstock.cli.store_requests import StoreRequests
     from penstock.config.project_file import Config
 
 _PATIENCE = 30.0
@@ -79,14 +79,14 @@ class Connection:
         name: str,
         *,
         remote: bool,
-        answers: Callable[[], StoreAnswers] | None = None,
+        answers: Callable[[], StoreRequests] | None = None,
     ) -> None:
         """`http` makes the client of requests; what `answers` can answer needs none."""
         self.name = name
         self.remote = remote
         self._make_http = http
         self._make_answers = answers
-        self._answers: StoreAnswers | None = None
+        self._answers: StoreRequests | None = None
         self._made: httpx2.Client | None = None
         self._closed = threading.Event()
 
@@ -195,10 +195,10 @@ class Connection:
             return self._answers.ask(method, path, query, body)
         except PenstockError as error:
             # An error has the words that the API has for it.
-            from penstock.http.errors import refusal_of
+            from penstock.http.errors import request_error_of
 
-            found = refusal_of(error)
-            raise Refused(found.code, found.detail, found.hint, found.details) from None
+            found = request_error_of(error)
+            raise ApiError(found.code, found.detail, found.hint, found.details) from None
 
     def _unreachable(self, error: Exception) -> StoreUnavailable:
         return StoreUnavailable(
@@ -215,14 +215,14 @@ def path(*parts: str) -> str:
         raise _unsendable(error) from None
 
 
-def refusal(status: int, body: bytes) -> Refused:
+def refusal(status: int, body: bytes) -> ApiError:
     """The error that an answer stands for."""
     try:
-        told = json.loads(body)["error"]
-        return Refused(told["code"], told["message"], told["hint"], told["details"])
+        data = json.loads(body)["error"]
+        return ApiError(data["code"], data["message"], data["hint"], data["details"])
     except (ValueError, KeyError, TypeError):
         text = body[:200].decode(errors="replace")
-        return Refused("unavailable", f"The server answered {status}: {text!r}.", "Is this a penstock server?")
+        return ApiError("unavailable", f"The server answered {status}: {text!r}.", "Is this a penstock server?")
 
 
 @contextmanager
@@ -291,10 +291,10 @@ def _remote(url: str, token: str | None = None) -> Connection:
 
 
 def _inside(found: Config) -> Connection:
-    def answers() -> StoreAnswers:
-        from penstock.cli.on_store import StoreAnswers
+    def answers() -> StoreRequests:
+        from penstock.cli.store_requests import StoreRequests
 
-        return StoreAnswers(_application(found), SecretPolicy(found.secret_patterns), operator())
+        return StoreRequests(_application(found), SecretPolicy(found.secret_patterns), operator())
 
     from penstock.domain.secrets.policy import SecretPolicy
 
@@ -322,7 +322,7 @@ def _framework(found: Config) -> httpx2.Client:
     web = create(app, WebSettings(secrets=SecretPolicy(found.secret_patterns)), trusted=operator())
 
     async def closing() -> None:
-        streams = web.state.site.streams
+        streams = web.state.server.streams
         streams.close()
         await streams.wait_closed()
         await app.aclose()

@@ -133,7 +133,7 @@ def set_limits(
         raise InvalidInput("--per-key belongs to --rate-limit.")
     with connect(common) as api:
         stored = api.get(path("definitions", key)).data["overrides"]
-        told = {
+        data = {
             "concurrency": _limit(concurrency, stored["concurrency"], "--concurrency"),
             "keyConcurrency": _limit(key_concurrency, stored["keyConcurrency"], "--key-concurrency"),
             "rateLimit": _rate(rate_limit, per_key) if rate_limit is not None else _kept(stored["rateLimit"]),
@@ -143,7 +143,7 @@ def set_limits(
             "timeout": stored["timeout"] if timeout is None else None if timeout == "code" else seconds(timeout),
             "logLevel": stored["logLevel"] if log_level is None else None if log_level == "code" else log_level,
         }
-        answer = api.ask("PUT", path("definitions", key, "overrides"), body=told, repeatable=True)
+        answer = api.ask("PUT", path("definitions", key, "overrides"), body=data, repeatable=True)
     _show(Output(common.json), answer)
 
 
@@ -167,10 +167,10 @@ def _change(common: Common, key: str | None, verb: str, body: Mapping[str, Any] 
         out.line(f"{key} is {_state(answer.data)[0]}.")
 
 
-def _row(told: Mapping[str, Any]) -> list[Cell]:
-    newest, counts = told["versions"][0], told["counts"]
+def _row(data: Mapping[str, Any]) -> list[Cell]:
+    newest, counts = data["versions"][0], data["counts"]
     return [
-        told["key"], f"v{newest['version']}", _state(told), str(told["liveWorkers"]),
+        data["key"], f"v{newest['version']}", _state(data), str(data["liveWorkers"]),
         str(counts.get("scheduled", 0) + counts.get("queued", 0)), str(counts.get("running", 0)),
         str(counts.get("failed", 0)), newest["description"].split("\n")[0],
     ]  # fmt: skip
@@ -208,28 +208,28 @@ def _show(out: Output, answer: Answer) -> None:
         out.facts({f"Version {version['version']}": version["description"] or "–", **_version(version)})
 
 
-def _version(told: Mapping[str, Any]) -> dict[str, Cell | None]:
+def _version(data: Mapping[str, Any]) -> dict[str, Cell | None]:
     return {
-        "  Phases": ", ".join(told["phases"]),
-        "  Parameters": one_line(told["schema"].get("properties", {})),
-        "  Defaults": one_line(told["defaultParams"]) if told["defaultParams"] else None,
-        "  Secret": ", ".join(told["secretFields"]),
-        "  Priority": str(told["priority"]),
-        "  Attempts": str(told["maxAttempts"]),
-        "  Backoff": one_line(told["backoff"]),
-        "  Timeout": None if told["timeout"] is None else span(told["timeout"]),
-        "  Isolation": told["isolation"],
-        "  Log level": told["logLevel"],
-        "  Concurrency": str(told["concurrency"]) if told["concurrency"] else None,
-        "  Rate limit": one_line(told["rateLimit"]) if told["rateLimit"] else None,
-        "  Memory": None if told["memory"] is None else f"{told['memory'] / 1e6:.0f} MB",
-        "  Kept": f"{span(told['staleAfter'])}, then {span(told['deleteAfter'])} as stale",
-        "  Live workers": str(told["liveWorkers"]),
-        "  Handler": told["handler"] or None,
-        "  Source": told["source"] or None,
-        "  Updated": full(told["updatedAt"]),
-        "  Declared": full(told["declaredAt"]),
-        "  Error": (told["error"], "red") if told["error"] else None,
+        "  Phases": ", ".join(data["phases"]),
+        "  Parameters": one_line(data["schema"].get("properties", {})),
+        "  Defaults": one_line(data["defaultParams"]) if data["defaultParams"] else None,
+        "  Secret": ", ".join(data["secretFields"]),
+        "  Priority": str(data["priority"]),
+        "  Attempts": str(data["maxAttempts"]),
+        "  Backoff": one_line(data["backoff"]),
+        "  Timeout": None if data["timeout"] is None else span(data["timeout"]),
+        "  Isolation": data["isolation"],
+        "  Log level": data["logLevel"],
+        "  Concurrency": str(data["concurrency"]) if data["concurrency"] else None,
+        "  Rate limit": one_line(data["rateLimit"]) if data["rateLimit"] else None,
+        "  Memory": None if data["memory"] is None else f"{data['memory'] / 1e6:.0f} MB",
+        "  Kept": f"{span(data['staleAfter'])}, then {span(data['deleteAfter'])} as stale",
+        "  Live workers": str(data["liveWorkers"]),
+        "  Handler": data["handler"] or None,
+        "  Source": data["source"] or None,
+        "  Updated": full(data["updatedAt"]),
+        "  Declared": full(data["declaredAt"]),
+        "  Error": (data["error"], "red") if data["error"] else None,
     }
 
 

@@ -13,7 +13,7 @@ from penstock.cli.run_options import LogFormat, LogLevel, configure, new_loop
 from penstock.runtime import processes
 
 if TYPE_CHECKING:
-    from penstock.demo.player import Ended
+    from penstock.demo.player import SceneResult
 
 
 def demo(
@@ -50,13 +50,13 @@ def demo(
         [_row(each, output) for each in ended],
         none="The demo was stopped before its end.",
     )
-    wrong = [each.definition for each in ended if not each.as_told]
+    wrong = [each.definition for each in ended if not each.as_expected]
     if wrong:
         output.note(f"Not as it should be: {', '.join(wrong)}.")
     return 1 if wrong or not ended else 0
 
 
-def _row(ended: Ended, output: Output) -> list[str | tuple[str, str]]:
+def _row(ended: SceneResult, output: Output) -> list[str | tuple[str, str]]:
     job = ended.job
     if job is None:
         return ["-", ended.definition, "missing", "-", "-", ended.shows]

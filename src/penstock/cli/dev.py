@@ -50,8 +50,8 @@ def dev(
         allow_root=os.getuid() == 0 or None,
     )  # fmt: skip
     source = chosen_source(found, target, jobs, store)
-    told = {"host": "127.0.0.1", "port": _port(found, port)}
-    serve.run(found, source, store, told, worker, watch=True, ready=lambda server: _say(server, source.watched))
+    flags = {"host": "127.0.0.1", "port": _port(found, port)}
+    serve.run(found, source, store, flags, worker, watch=True, ready=lambda server: _say(server, source.watched))
 
 
 def _with_defaults(found: Config, target: str | None, jobs: str | None) -> Config:
@@ -89,4 +89,4 @@ def _say(server: Server, watched: str) -> None:
     print(f"  dashboard  {address}/", flush=True)
     print(f"  API        {address}/v1/jobs, described at {address}/docs", flush=True)
     print(f"  watching   {os.path.relpath(watched, Path.cwd())}", flush=True)
-    serve.say_if_open(server)
+    serve.warn_if_open(server)

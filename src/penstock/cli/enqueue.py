@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
-from penstock.cli.exit_codes import Exit, Refused
+from penstock.cli.exit_codes import ApiError, Exit
 from penstock.cli.formatting import moment, seconds, short
 from penstock.cli.output import Output
 from penstock.cli.parameters import looks_typed, object_of
@@ -103,7 +103,7 @@ def _schema(api: Connection, key: str, version: int | None) -> Mapping[str, Any]
     """What the definition says of its parameters, to tell the text 123 from the number; None when nobody knows."""
     try:
         versions = api.get(path("definitions", key)).data["versions"]
-    except Refused:
+    except ApiError:
         return None
     fitting = [each for each in versions if version in (None, each["version"])]
     return fitting[0]["schema"] if fitting else None

@@ -68,7 +68,7 @@ _BY_CODE = {
 }
 
 
-class Refused(PenstockError):
+class ApiError(PenstockError):
     """What the API answered in place of what was asked for."""
 
     def __init__(self, code: str, message: str, hint: str = "", details: Mapping[str, Any] | None = None) -> None:
@@ -77,7 +77,7 @@ class Refused(PenstockError):
         self.details: dict[str, Any] = dict(details or {})
 
 
-def misused(error: Exception) -> InvalidInput:
+def usage_error(error: Exception) -> InvalidInput:
     """What the reader of the command line has to say, as one of our errors."""
     text = " ".join(str(error).split())
     return InvalidInput(text, hint="`--help` behind a command tells what it takes.")

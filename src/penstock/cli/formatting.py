@@ -59,21 +59,21 @@ def instant(text: str) -> datetime | None:
         return None
 
 
-def clock(told: str | None) -> str:
+def clock(text: str | None) -> str:
     """A time of today as this host's wall clock shows it."""
-    return "" if told is None else datetime.fromisoformat(told).astimezone().strftime("%H:%M:%S")
+    return "" if text is None else datetime.fromisoformat(text).astimezone().strftime("%H:%M:%S")
 
 
-def full(told: str | None) -> str:
+def full(text: str | None) -> str:
     """A time with its date, in UTC, to the second."""
-    return "" if told is None else datetime.fromisoformat(told).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return "" if text is None else datetime.fromisoformat(text).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def when(told: str | None) -> str:
+def when(text: str | None) -> str:
     """How far a time is from now."""
-    if told is None:
+    if text is None:
         return ""
-    away = (datetime.now(UTC) - datetime.fromisoformat(told)).total_seconds()
+    away = (datetime.now(UTC) - datetime.fromisoformat(text)).total_seconds()
     if abs(away) < 1:
         return "now"
     return f"{span(away)} ago" if away > 0 else f"in {span(-away)}"

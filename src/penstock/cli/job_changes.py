@@ -189,8 +189,8 @@ def _each(common: Common, names: tuple[str, ...], change: Callable[[Connection, 
     return exit_of_all(codes)
 
 
-def _became(told: Mapping[str, Any]) -> str:
-    status: str = told.get("status", "deleted")
+def _became(data: Mapping[str, Any]) -> str:
+    status: str = data.get("status", "deleted")
     return status
 
 
@@ -203,7 +203,7 @@ def _bulk(common: Common, action: str, which: Filter, everything: bool, dry_run:
         )
     if which == NO_FILTER and not everything:
         raise InvalidInput(f"No job was named to {action}.", hint="Give ids, or filters such as --status, or --all.")
-    body = {"action": action, "filter": which.asked(), "everything": everything}
+    body = {"action": action, "filter": which.fields(), "everything": everything}
     with connect(common) as api:
         counted = api.post("/v1/jobs/bulk", {**body, "dryRun": True}, repeatable=True, patience=_LONGEST)
         fit = counted.data["changed"]
@@ -212,11 +212,11 @@ def _bulk(common: Common, action: str, which: Filter, everything: bool, dry_run:
         else:
             out.ask(f"This would {action} {count(fit, 'job')}.", yes=yes)
             answer = api.post("/v1/jobs/bulk", body, patience=_LONGEST)
-    told = answer.data
+    data = answer.data
     if common.json:
         out.document(answer.text)
-    elif told["dryRun"]:
-        out.line(f"{count(fit, 'job')} of {told['matched']:,} that fit can be changed; nothing was done.")
+    elif data["dryRun"]:
+        out.line(f"{count(fit, 'job')} of {data['matched']:,} that fit can be changed; nothing was done.")
     else:
-        out.line(f"{action}: {count(told['changed'], 'job')} changed, {told['skipped']:,} left as they were.")
-    return Exit.PARTLY if not told["dryRun"] and told["changed"] < fit else Exit.DONE
+        out.line(f"{action}: {count(data['changed'], 'job')} changed, {data['skipped']:,} left as they were.")
+    return Exit.PARTLY if not data["dryRun"] and data["changed"] < fit else Exit.DONE

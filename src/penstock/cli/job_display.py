@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.formatting import clock, count, mark, short, span, style, took
-from penstock.cli.job_follower import Watched
+from penstock.cli.job_follower import FollowedJob
 from penstock.cli.jobs import error_text, log_line
 from penstock.cli.output import Output, one_line
 from penstock.domain.secrets.policy import neutralise
@@ -31,7 +31,7 @@ _PHASE_STATUS = {
 }
 
 
-class Lines:
+class LineView:
     """One line for every change."""
 
     def __init__(self, say: Callable[[str], None], several: bool) -> None:
@@ -39,23 +39,23 @@ class Lines:
         self._several = several
         self._seen: set[str] = set()
 
-    def happened(self, job: Watched, event: Mapping[str, Any]) -> None:
+    def happened(self, job: FollowedJob, event: Mapping[str, Any]) -> None:
         self._say(f"{clock(event['at'])} {self._name(job)}{_sentence(event)}")
 
-    def logged(self, job: Watched, line: Mapping[str, Any]) -> None:
+    def logged(self, job: FollowedJob, line: Mapping[str, Any]) -> None:
         self._say(f"{clock(line['at'])} {self._name(job)}{log_line(line).partition(' ')[2]}")
 
-    def draw(self, jobs: Sequence[Watched]) -> None:
+    def draw(self, jobs: Sequence[FollowedJob]) -> None:
         for job in jobs:
             if job.ended and job.id not in self._seen:
                 self._seen.add(job.id)
                 self._say(f"{clock(job.detail['finishedAt'])} {self._name(job)}{ending(job.detail)}")
 
-    def _name(self, job: Watched) -> str:
+    def _name(self, job: FollowedJob) -> str:
         return f"{short(job.id)} " if self._several else ""
 
 
-class Screen(AbstractContextManager["Screen"]):
+class ScreenView(AbstractContextManager["ScreenView"]):
     """Phases as bars that move, with log lines running above them."""
 
     def __init__(self, out: Output) -> None:
@@ -65,27 +65,27 @@ class Screen(AbstractContextManager["Screen"]):
 
         self._live = Live(console=self._console, auto_refresh=False)
 
-    def __enter__(self) -> Screen:
+    def __enter__(self) -> ScreenView:
         self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def happened(self, job: Watched, event: Mapping[str, Any]) -> None:
+    def happened(self, job: FollowedJob, event: Mapping[str, Any]) -> None:
         if event["type"] in ("job.retrying", "job.lost", "job.snoozed", "job.review_needed"):
             self._console.print(_text(f"{clock(event['at'])} {_sentence(event)}", "yellow"))
 
-    def logged(self, job: Watched, line: Mapping[str, Any]) -> None:
+    def logged(self, job: FollowedJob, line: Mapping[str, Any]) -> None:
         colour = {"warning": "yellow", "error": "red", "debug": "bright_black"}.get(line["level"], "")
         self._console.print(_text(log_line(line), colour))
 
-    def draw(self, jobs: Sequence[Watched]) -> None:
+    def draw(self, jobs: Sequence[FollowedJob]) -> None:
         from rich.console import Group
 
         self._live.update(Group(*(part for job in jobs for part in self._parts(job))), refresh=True)
 
-    def _parts(self, job: Watched) -> list[RenderableType]:
+    def _parts(self, job: FollowedJob) -> list[RenderableType]:
         detail = job.detail
         tries = f"attempt {detail['attempts']}/{detail['maxAttempts']}" if detail["attempts"] else ""
         status = detail["status"]
@@ -97,7 +97,7 @@ class Screen(AbstractContextManager["Screen"]):
             parts.append(_text(ending(detail, self._ascii), style(detail["outcome"] or status)))
         return parts
 
-    def _bars(self, job: Watched) -> Table:
+    def _bars(self, job: FollowedJob) -> Table:
         from rich.progress_bar import ProgressBar
         from rich.table import Table
 
@@ -150,8 +150,8 @@ def _sentence(event: Mapping[str, Any]) -> str:
         phase = data.get("phase") or data.get("stage") or job["currentPhase"]
         words = ["phase" if phase else "", phase or "", "" if percent is None else f"{percent:.0f}%"]
         return " ".join(each for each in [*words, data.get("message") or job["progressMessage"] or ""] if each) or kind
-    told = ", ".join(f"{name} {_brief(value)}" for name, value in data.items() if value not in (None, "", [], {}))
-    return f"{kind}  {told}" if told else kind
+    details = ", ".join(f"{name} {_brief(value)}" for name, value in data.items() if value not in (None, "", [], {}))
+    return f"{kind}  {details}" if details else kind
 
 
 def _brief(value: object) -> str:
@@ -164,14 +164,14 @@ def _worker(job: Mapping[str, Any]) -> str:
     return f"worker {short(job['workerId'])}" if running else ""
 
 
-def _progress(job: Watched, phase: Mapping[str, Any], names: Sequence[str]) -> tuple[float, str | None]:
+def _progress(job: FollowedJob, phase: Mapping[str, Any], names: Sequence[str]) -> tuple[float, str | None]:
     """How far a phase is; while it runs the job's own progress tells."""
     percent: float = phase["progress"]
     message: str | None = phase["message"]
     detail = job.detail
     if phase["status"] == "running" and detail["currentPhase"] == phase.get("name") and detail["progress"] is not None:
-        told = detail["progress"] * len(names) - 100 * names.index(phase["name"])
-        return min(100.0, max(percent, told)), message or detail["progressMessage"]
+        of_job = detail["progress"] * len(names) - 100 * names.index(phase["name"])
+        return min(100.0, max(percent, of_job)), message or detail["progressMessage"]
     return percent, message
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from penstock.cli.connection import Connection, path
-from penstock.cli.exit_codes import Refused
+from penstock.cli.exit_codes import ApiError
 from penstock.cli.formatting import short
 from penstock.client.lines import Received
 from penstock.domain.errors import WaitTimeout
@@ -26,7 +26,7 @@ _PAGE = 500
 Detail = Mapping[str, Any]
 
 
-class Watched:
+class FollowedJob:
     """One job that is followed."""
 
     def __init__(self, job_id: str, detail: Detail) -> None:
@@ -36,7 +36,7 @@ class Watched:
         """All its phases, as far as they are known."""
         self.last_log = 0
         self.last_event = 0
-        self.told = False
+        self.shown = False
         """Whether all of it was shown."""
         self.begun_at: float = time.monotonic()
         self.read_at: float = self.begun_at
@@ -46,20 +46,20 @@ class Watched:
         return self.detail["status"] in TERMINAL
 
 
-News = queue.SimpleQueue[tuple[Watched, Mapping[str, Any] | None]]
-"""Events as they come, each with its job; None: there is nothing to be told, but the job is to be looked at."""
+EventQueue = queue.SimpleQueue[tuple[FollowedJob, Mapping[str, Any] | None]]
+"""Events as they come, each with its job; None: there is nothing to be fresh_events, but the job is to be looked at."""
 
 
 class View(Protocol):
     """Where changes are shown."""
 
-    def happened(self, job: Watched, event: Mapping[str, Any]) -> None:
+    def happened(self, job: FollowedJob, event: Mapping[str, Any]) -> None:
         """An event was told."""
 
-    def logged(self, job: Watched, line: Mapping[str, Any]) -> None:
+    def logged(self, job: FollowedJob, line: Mapping[str, Any]) -> None:
         """A line was written."""
 
-    def draw(self, jobs: Sequence[Watched]) -> None:
+    def draw(self, jobs: Sequence[FollowedJob]) -> None:
         """Jobs stand like this now."""
 
 
@@ -69,23 +69,25 @@ def follow(
     view: View | None = None,
     *,
     timeout: float | None = None,
-    looked: Callable[[Sequence[Watched]], None] = lambda jobs: None,
-) -> list[Watched]:
+    looked: Callable[[Sequence[FollowedJob]], None] = lambda jobs: None,
+) -> list[FollowedJob]:
     """Show what happens to jobs until all of them have ended; `WaitTimeout` when the time is over before.
 
     `looked` is called with the jobs after each look at them.
     """
     end = None if timeout is None else time.monotonic() + timeout
     jobs = [_begun(api, each, planned=view is not None) for each in job_ids]
-    news: News = queue.SimpleQueue()
+    events_queue: EventQueue = queue.SimpleQueue()
     for each in jobs:
         if not each.ended:
-            threading.Thread(target=_listen, args=(api, each, news), name="penstock-events", daemon=True).start()
-    told: list[tuple[Watched, Mapping[str, Any] | None]] = []
+            threading.Thread(
+                target=_listen, args=(api, each, events_queue), name="penstock-events", daemon=True
+            ).start()
+    fresh_events: list[tuple[FollowedJob, Mapping[str, Any] | None]] = []
     while True:
         if view is not None:
             for job in jobs:
-                _show(api, job, view, [event for each, event in told if each is job and event is not None])
+                _show(api, job, view, [event for each, event in fresh_events if each is job and event is not None])
             view.draw(jobs)
         if all(each.ended for each in jobs):
             return jobs
@@ -93,42 +95,42 @@ def follow(
         left = None if end is None else end - time.monotonic()
         if left is not None and left <= 0:
             raise _late(jobs, timeout or 0.0)
-        told = _gathered(news, _LOOK if left is None else min(_LOOK, left))
+        fresh_events = _gathered(events_queue, _LOOK if left is None else min(_LOOK, left))
         for job in jobs:
             if not job.ended:
-                _look(api, job, urgent=any(each is job for each, _ in told))
+                _look(api, job, urgent=any(each is job for each, _ in fresh_events))
 
 
-def _begun(api: Connection, job_id: str, *, planned: bool) -> Watched:
-    found = Watched(job_id, api.get(path("jobs", job_id)).data)
+def _begun(api: Connection, job_id: str, *, planned: bool) -> FollowedJob:
+    found = FollowedJob(job_id, api.get(path("jobs", job_id)).data)
     if not planned:
         return found
     try:
         definition = api.get(path("definitions", found.detail["definitionKey"])).data
-    except Refused:
+    except ApiError:
         return found
     version = found.detail["definitionVersion"]
     found.planned = next((each["phases"] for each in definition["versions"] if each["version"] == version), ())
     return found
 
 
-def _listen(api: Connection, job: Watched, news: News) -> None:
+def _listen(api: Connection, job: FollowedJob, events_queue: EventQueue) -> None:
     """Hand on a job's events; without a stream the job is still read every now and then."""
     try:
         for received in api.events(path("jobs", job.id, "events")):
-            news.put((job, _read(received)))
+            events_queue.put((job, _read(received)))
     except Exception:
         # The connection was closed under our feet, or the server has no stream for us.
-        news.put((job, None))
+        events_queue.put((job, None))
 
 
-def _gathered(news: News, seconds: float) -> list[tuple[Watched, Mapping[str, Any] | None]]:
+def _gathered(events_queue: EventQueue, seconds: float) -> list[tuple[FollowedJob, Mapping[str, Any] | None]]:
     """All events that are there, after a rest in which one may come."""
-    found: list[tuple[Watched, Mapping[str, Any] | None]] = []
+    found: list[tuple[FollowedJob, Mapping[str, Any] | None]] = []
     try:
-        found.append(news.get(timeout=seconds))
+        found.append(events_queue.get(timeout=seconds))
         while True:
-            found.append(news.get_nowait())
+            found.append(events_queue.get_nowait())
     except queue.Empty:
         return found
 
@@ -141,17 +143,17 @@ def _read(received: Received) -> Mapping[str, Any] | None:
     return event if isinstance(event, dict) and "seq" in event else None
 
 
-def _look(api: Connection, job: Watched, *, urgent: bool) -> None:
+def _look(api: Connection, job: FollowedJob, *, urgent: bool) -> None:
     if urgent or time.monotonic() - job.read_at >= _UNASKED:
         job.detail = api.get(path("jobs", job.id)).data
         job.read_at = time.monotonic()
 
 
-def _show(api: Connection, job: Watched, view: View, events: Sequence[Mapping[str, Any]]) -> None:
+def _show(api: Connection, job: FollowedJob, view: View, events: Sequence[Mapping[str, Any]]) -> None:
     """Show what is new of a job, in the order in which it happened; of one that has ended, all that is left."""
-    if job.told:
+    if job.shown:
         return
-    job.told = job.ended
+    job.shown = job.ended
     fresh = [each for each in events if each["seq"] > job.last_event]
     job.last_event = fresh[-1]["seq"] if fresh else job.last_event
     if job.ended:
@@ -166,7 +168,7 @@ def _show(api: Connection, job: Watched, view: View, events: Sequence[Mapping[st
             view.happened(job, each)
 
 
-def _rest(api: Connection, job: Watched) -> list[Mapping[str, Any]]:
+def _rest(api: Connection, job: FollowedJob) -> list[Mapping[str, Any]]:
     """The events that no stream has told yet."""
     found: list[Mapping[str, Any]] = []
     more = True
@@ -179,7 +181,7 @@ def _rest(api: Connection, job: Watched) -> list[Mapping[str, Any]]:
     return found
 
 
-def _new_lines(api: Connection, job: Watched) -> list[Mapping[str, Any]]:
+def _new_lines(api: Connection, job: FollowedJob) -> list[Mapping[str, Any]]:
     found: list[Mapping[str, Any]] = []
     while True:
         page = api.get(path("jobs", job.id, "logs"), after=job.last_log, limit=_PAGE).data
@@ -190,7 +192,7 @@ def _new_lines(api: Connection, job: Watched) -> list[Mapping[str, Any]]:
             return found
 
 
-def _late(jobs: Sequence[Watched], timeout: float) -> WaitTimeout:
+def _late(jobs: Sequence[FollowedJob], timeout: float) -> WaitTimeout:
     left = [each for each in jobs if not each.ended]
     first = left[0]
     more = f", and {len(left) - 1} more" if len(left) > 1 else ""

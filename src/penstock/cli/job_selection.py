@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from penstock.cli.connection import Connection
-from penstock.cli.exit_codes import Refused
+from penstock.cli.exit_codes import ApiError
 from penstock.cli.formatting import moment, short
 from penstock.domain.errors import InvalidInput
 from penstock.domain.ids import is_id
@@ -53,12 +53,12 @@ class Filter:
         """Whether errors or parameters are looked through."""
         return self.error is not None or self.param != ()
 
-    def asked(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """The filter as the API takes it; what was not said is left out."""
         kind, _, name = (self.reference or "").partition(":")
         if self.reference is not None and not kind:
             raise InvalidInput(f"{self.reference[:80]!r} is no reference.", hint="Write TYPE or TYPE:ID.")
-        told: dict[str, Any] = {
+        data: dict[str, Any] = {
             "status": [part for each in self.status for part in each.split(",")],
             "definitionKey": self.definition_key,
             "tag": self.tag,
@@ -72,7 +72,7 @@ class Filter:
             "error": self.error,
             **self._params(),
         }
-        return {name: value for name, value in told.items() if value not in (None, [])}
+        return {name: value for name, value in data.items() if value not in (None, [])}
 
     def _params(self) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -106,7 +106,7 @@ def job_id(api: Connection, name: str) -> str:
     if name == "@last-failed":
         return _newest(api, name, status="failed", sort="-finishedAt")
     if not _END.fullmatch(lower):
-        raise Refused(
+        raise ApiError(
             "invalid_request", f"{name[:80]!r} names no job.", "Give its id, the last 8 characters of it, or @last."
         )
     return _ending(api, lower)
@@ -120,7 +120,7 @@ def job_ids(api: Connection, names: tuple[str, ...]) -> list[str]:
 def _newest(api: Connection, name: str, **query: str) -> str:
     found = api.get("/v1/jobs", limit=1, **query).data["jobs"]
     if not found:
-        raise Refused("not_found", f"There is no job that {name} could mean.")
+        raise ApiError("not_found", f"There is no job that {name} could mean.")
     newest: str = found[0]["jobId"]
     return newest
 
@@ -137,10 +137,10 @@ def _ending(api: Connection, end: str) -> str:
         if cursor is None or (fitting and len(end) >= _SURE):
             break
     if not fitting:
-        raise Refused(
+        raise ApiError(
             "not_found", f"None of the newest {looked:,} jobs has an id that ends with {end!r}.", "Give the whole id."
         )
     if len(fitting) > 1:
         shown = ", ".join(short(each) for each in fitting[:5])
-        raise Refused("not_found", f"{len(fitting)} jobs have ids that end with {end!r}: {shown}.", "Give more of it.")
+        raise ApiError("not_found", f"{len(fitting)} jobs have ids that end with {end!r}: {shown}.", "Give more of it.")
     return fitting[0]

@@ -9,9 +9,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
-from penstock.cli.exit_codes import Exit, Refused, exit_of_all, exit_of_job
+from penstock.cli.exit_codes import ApiError, Exit, exit_of_all, exit_of_job
 from penstock.cli.formatting import full, seconds, short
-from penstock.cli.job_follower import Watched, follow
+from penstock.cli.job_follower import FollowedJob, follow
 from penstock.cli.job_selection import job_ids
 from penstock.cli.output import Output, write
 from penstock.domain.errors import InvalidInput
@@ -41,12 +41,12 @@ def watch_all(api: Connection, out: Output, found: list[str], timeout: str | Non
 
     length = None if timeout is None else seconds(timeout)
     try:
-        if out.lively:
-            with screens.Screen(out) as screen:
+        if out.animated:
+            with screens.ScreenView(out) as screen:
                 ended = follow(api, found, screen, timeout=length)
         else:
             say = out.note if out.as_json else _say
-            ended = follow(api, found, screens.Lines(say, len(found) > 1), timeout=length)
+            ended = follow(api, found, screens.LineView(say, len(found) > 1), timeout=length)
     except KeyboardInterrupt:
         ids = " ".join(short(each) for each in found)
         out.note(f"detached; what runs goes on: penstock jobs watch {ids}")
@@ -59,7 +59,7 @@ def wait_all(api: Connection, out: Output, found: list[str], timeout: str | None
     length = None if timeout is None else seconds(timeout)
     if out.as_json:
         return _told(api, out, follow(api, found, timeout=length), quiet=False)
-    return _told(api, out, follow(api, found, timeout=length, looked=Explanations(api, out)), quiet=False)
+    return _told(api, out, follow(api, found, timeout=length, looked=WaitReasons(api, out)), quiet=False)
 
 
 def _found(api: Connection, jobs: tuple[str, ...]) -> list[str]:
@@ -68,7 +68,7 @@ def _found(api: Connection, jobs: tuple[str, ...]) -> list[str]:
     return job_ids(api, jobs)
 
 
-def _told(api: Connection, out: Output, ended: list[Watched], *, quiet: bool) -> Exit:
+def _told(api: Connection, out: Output, ended: list[FollowedJob], *, quiet: bool) -> Exit:
     if out.as_json:
         texts = [api.get(path("jobs", each.id)).text for each in ended]
         out.document(texts[0] if len(texts) == 1 else f"[{','.join(texts)}]")
@@ -93,7 +93,7 @@ _NORMAL = frozenset({"behind"})
 """Worth a word only when it lasts."""
 
 
-class Explanations:
+class WaitReasons:
     """Says why jobs wait, for as long as they do."""
 
     def __init__(self, api: Connection, out: Output) -> None:
@@ -101,7 +101,7 @@ class Explanations:
         self._out = out
         self._next: float | None = None
 
-    def __call__(self, jobs: Sequence[Watched]) -> None:
+    def __call__(self, jobs: Sequence[FollowedJob]) -> None:
         """Say it when it is time to."""
         first = self._next is None
         if self._next is not None and time.monotonic() < self._next:
@@ -111,10 +111,10 @@ class Explanations:
             if not job.ended:
                 self._explain(job, _SILENT | _NORMAL if first else _SILENT)
 
-    def _explain(self, job: Watched, silent: frozenset[str]) -> None:
+    def _explain(self, job: FollowedJob, silent: frozenset[str]) -> None:
         try:
             reasons = self._api.get(path("jobs", job.id, "why")).data["reasons"]
-        except Refused:
+        except ApiError:
             # The job may be gone: the wait says so.
             return
         for each in reasons:

@@ -56,7 +56,7 @@ def list_jobs(
     """List jobs, the newest first."""
     out = Output(common.json)
     with connect(common) as api:
-        answer = api.get("/v1/jobs", **which.asked(), sort=sort, limit=limit, cursor=cursor, count=not quiet)
+        answer = api.get("/v1/jobs", **which.fields(), sort=sort, limit=limit, cursor=cursor, count=not quiet)
     if common.json:
         out.document(answer.text)
         return
@@ -201,11 +201,11 @@ def print_logs(api: Connection, out: Output, found: str, after: int, **asked: An
 def log_line(line: Mapping[str, Any]) -> str:
     """A line of a log for people."""
     phase = f"{line['phase']}  " if line["phase"] else ""
-    told = line["details"]
-    if isinstance(told, dict):
+    data = line["details"]
+    if isinstance(data, dict):
         # Where a line comes from is seldom the question.
-        told = {name: value for name, value in told.items() if name not in ("stream", "logger")}
-    details = f"  {one_line(told)}" if told else ""
+        data = {name: value for name, value in data.items() if name not in ("stream", "logger")}
+    details = f"  {one_line(data)}" if data else ""
     length = "" if line["duration"] is None else f"  in {span(line['duration'])}"
     return f"{clock(line['at'])} {line['level'].upper():<7} {phase}{line['message']}{length}{details}"
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
-from penstock.cli.exit_codes import Refused
+from penstock.cli.exit_codes import ApiError
 from penstock.cli.formatting import mark, style
 from penstock.domain.errors import InvalidInput, PenstockError
 from penstock.domain.hints import hint_for
@@ -39,14 +39,14 @@ class Output:
         return _console(stderr=False)
 
     @cached_property
-    def aside(self) -> Console:
+    def stderr_console(self) -> Console:
         """The console of stderr."""
         return _console(stderr=True)
 
     @property
     def shown(self) -> Console:
         """Where something that moves is drawn: not where the one document goes."""
-        return self.aside if self.as_json else self.console
+        return self.stderr_console if self.as_json else self.console
 
     @cached_property
     def is_terminal(self) -> bool:
@@ -54,7 +54,7 @@ class Output:
         return _may_be_terminal(sys.stdout) and self.console.is_terminal
 
     @property
-    def lively(self) -> bool:
+    def animated(self) -> bool:
         """Whether something may move on the screen."""
         stream = sys.stderr if self.as_json else sys.stdout
         return (
@@ -113,9 +113,9 @@ class Output:
         if self.as_json:
             self.document(answer.text)
             return
-        told = answer.data
-        self.table(headings, map(row, told[name]), none=none)
-        self.more(told.get("nextCursor"))
+        data = answer.data
+        self.table(headings, map(row, data[name]), none=none)
+        self.more(data.get("nextCursor"))
 
     def more(self, cursor: str | None) -> None:
         """How to go on behind a page; nothing is said behind the last one."""
@@ -124,9 +124,9 @@ class Output:
 
     def facts(self, pairs: Mapping[str, Cell | None]) -> None:
         """Names and values, one a line; what has no value is left out."""
-        told = {name: _clean(value) for name, value in pairs.items() if value not in (None, "")}
-        width = max(map(len, told), default=0)
-        for name, (text, colour) in told.items():
+        data = {name: _clean(value) for name, value in pairs.items() if value not in (None, "")}
+        width = max(map(len, data), default=0)
+        for name, (text, colour) in data.items():
             if self.is_terminal:
                 line = _text((f"{name:<{width}}  ", "bold")).append_text(_text((text, colour)))
                 self.console.print(line, soft_wrap=True)
@@ -174,13 +174,13 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def problem(error: PenstockError) -> dict[str, Any]:
     """An error in the shape that the API gives it."""
-    details = error.details if isinstance(error, Refused) else {}
+    details = error.details if isinstance(error, ApiError) else {}
     return {
         "error": {"code": error.code, "message": error.message, "hint": hint_for("cli", error.hint), "details": details}
     }
 
 
-def complain(error: PenstockError, as_json: bool) -> None:
+def print_error(error: PenstockError, as_json: bool) -> None:
     """An error on stderr."""
     if as_json:
         print(json.dumps(problem(error), ensure_ascii=False), file=sys.stderr)

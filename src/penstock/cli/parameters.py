@@ -13,10 +13,10 @@ from penstock.domain.errors import InvalidInput
 
 def object_of(pairs: tuple[str, ...], text: str | None, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """All parameters that were given; pairs stand in front of `--params`."""
-    told = {} if text is None else value_of(_fetched(text), "--params")
-    if not isinstance(told, dict):
+    data = {} if text is None else value_of(_fetched(text), "--params")
+    if not isinstance(data, dict):
         raise InvalidInput("--params must be a JSON object.", hint="""Write it as in '{"width": 640}'.""")
-    return {**told, **dict(_pair(each, schema or {}) for each in pairs)}
+    return {**data, **dict(_pair(each, schema or {}) for each in pairs)}
 
 
 def value_of(text: str, what: str) -> Any:
@@ -36,8 +36,8 @@ def _pair(text: str, schema: Mapping[str, Any]) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise InvalidInput(f"{text[:80]!r} is no parameter.", hint="Write name=value, such as width=640.")
-    told = schema.get("properties", {}).get(name, {})
-    if isinstance(told, Mapping) and told.get("type") == "string":
+    data = schema.get("properties", {}).get(name, {})
+    if isinstance(data, Mapping) and data.get("type") == "string":
         return name, value
     found = _plain(value)
     return name, value if found is None else found[0]

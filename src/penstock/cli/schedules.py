@@ -31,17 +31,17 @@ class When:
     at: Annotated[str | None, Parameter(group=_WHEN, help="Once: a time, or a length of time from now.")] = None
     timezone: Annotated[str | None, Parameter(group=_WHEN, help="On whose wall clock; UTC by default.")] = None
 
-    def asked(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """As the API takes it; what was not said is left out."""
         given = [
             (kind, text) for kind, text in (("cron", self.cron), ("interval", self.every), ("once", self.at)) if text
         ]
         if len(given) > 1:
             raise InvalidInput("Give one of --cron, --every and --at.")
-        told: dict[str, Any] = {} if self.timezone is None else {"timezone": self.timezone}
+        data: dict[str, Any] = {} if self.timezone is None else {"timezone": self.timezone}
         for kind, text in given:
-            told |= {"kind": kind, "expression": moment(text, past=False) if kind == "once" else text}
-        return told
+            data |= {"kind": kind, "expression": moment(text, past=False) if kind == "once" else text}
+        return data
 
 
 @Parameter(name="*")
@@ -65,9 +65,9 @@ class Policies:
     jitter: Annotated[str | None, Parameter(group=_HOW, help="Spread ticks over this length of time.")] = None
     enabled: Annotated[bool | None, Parameter(group=_HOW, help="Whether it ticks at all.")] = None
 
-    def asked(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """As the API takes it; what was not said is left out."""
-        told: dict[str, Any] = {
+        data: dict[str, Any] = {
             "definitionVersion": self.definition_version,
             "priority": self.priority,
             "concurrencyKey": self.concurrency_key,
@@ -78,7 +78,7 @@ class Policies:
             "jitter": None if self.jitter is None else seconds(self.jitter),
             "enabled": self.enabled,
         }
-        return {name: value for name, value in told.items() if value is not None}
+        return {name: value for name, value in data.items() if value is not None}
 
 
 NO_TIME = When()
@@ -129,7 +129,7 @@ def create(
     common: Common = DEFAULTS,
 ) -> None:
     """Make a schedule; a key that is there already is refused."""
-    body = {"key": key, "definitionKey": definition, **time.asked(), **policies.asked()}
+    body = {"key": key, "definitionKey": definition, **time.fields(), **policies.fields()}
     if "kind" not in body:
         raise InvalidInput("It was not said when it ticks.", hint="Give --cron, --every or --at.")
     body["params"] = object_of(pairs, params)
@@ -153,7 +153,7 @@ def edit(
     Single parameters stand in front of those that are there, --params replaces all of them. Secret ones that are there
     are not shown to anybody: they have to be given again.
     """
-    body = {**time.asked(), **policies.asked()}
+    body = {**time.fields(), **policies.fields()}
     with connect(common) as api:
         headers: dict[str, str] = {}
         if pairs and params is None:
@@ -207,7 +207,7 @@ def preview(
     common: Common = DEFAULTS,
 ) -> None:
     """Show when a schedule ticks next, or when one would."""
-    asked = time.asked()
+    asked = time.fields()
     if (key is None) == ("kind" not in asked):
         raise InvalidInput("Name a schedule, or give --cron, --every or --at, not both.")
     if key is not None and asked:
@@ -278,49 +278,49 @@ def _change(common: Common, key: str, verb: str, body: Mapping[str, Any] | None 
         out.line(f"{key} is {_state(answer.data)[0]}; next tick: {when(answer.data['nextRunAt']) or 'none'}.")
 
 
-def _row(told: Mapping[str, Any]) -> list[Cell]:
+def _row(data: Mapping[str, Any]) -> list[Cell]:
     return [
-        told["key"], told["definitionKey"], _state(told), told["expression"], told["timezone"],
-        when(told["nextRunAt"]), when(told["lastScheduledAt"]), told["owner"],
+        data["key"], data["definitionKey"], _state(data), data["expression"], data["timezone"],
+        when(data["nextRunAt"]), when(data["lastScheduledAt"]), data["owner"],
     ]  # fmt: skip
 
 
-def _tick_row(told: Mapping[str, Any]) -> list[Cell]:
-    job = "" if told["jobId"] is None else short(told["jobId"])
-    return [full(told["scheduledFor"]), told["verdict"], str(told["passedOver"] or ""), job, full(told["at"])]
+def _tick_row(data: Mapping[str, Any]) -> list[Cell]:
+    job = "" if data["jobId"] is None else short(data["jobId"])
+    return [full(data["scheduledFor"]), data["verdict"], str(data["passedOver"] or ""), job, full(data["at"])]
 
 
-def _state(told: Mapping[str, Any]) -> tuple[str, str]:
-    if told["error"]:
+def _state(data: Mapping[str, Any]) -> tuple[str, str]:
+    if data["error"]:
         return "broken", "red"
-    if not told["enabled"]:
+    if not data["enabled"]:
         return "disabled", "bright_black"
-    return ("paused", "yellow") if told["pause"] is not None else ("on", "")
+    return ("paused", "yellow") if data["pause"] is not None else ("on", "")
 
 
 def _show(out: Output, answer: Answer) -> None:
     if out.as_json:
         out.document(answer.text)
         return
-    told = answer.data
-    pause = told["pause"]
-    missed = told["missed"] + (f", up to {told['missedMax']}" if told["missed"] == "all" else "")
+    data = answer.data
+    pause = data["pause"]
+    missed = data["missed"] + (f", up to {data['missedMax']}" if data["missed"] == "all" else "")
     out.facts({
-        "Schedule": told["key"],
-        "Definition": told["definitionKey"] + (f" (version {told['definitionVersion']})" if told["definitionVersion"]
+        "Schedule": data["key"],
+        "Definition": data["definitionKey"] + (f" (version {data['definitionVersion']})" if data["definitionVersion"]
                                                else ""),
-        "State": _state(told),
+        "State": _state(data),
         "Paused": None if pause is None else f"by {pause['by']} at {full(pause['at'])}: {pause['reason']}",
         "Until": None if pause is None else full(pause["until"]),
-        "When": f"{told['kind']} {told['expression']}, {told['timezone']}",
-        "Parameters": one_line(told["params"]),
-        "Priority": None if told["priority"] is None else str(told["priority"]),
-        "Concurrency key": told["concurrencyKey"],
-        "Missed ticks": missed + (f", within {span(told['missedWindow'])}" if told["missedWindow"] else ""),
-        "Overlap": told["overlap"],
-        "Jitter": span(told["jitter"]) if told["jitter"] else None,
-        "Next": f"{full(told['nextRunAt'])} ({when(told['nextRunAt'])})" if told["nextRunAt"] else "none",
-        "Last": full(told["lastScheduledAt"]),
-        "Owner": told["owner"] + (f" ({told['origin']})" if told["origin"] else ""),
-        "Error": (told["error"], "red") if told["error"] else None,
+        "When": f"{data['kind']} {data['expression']}, {data['timezone']}",
+        "Parameters": one_line(data["params"]),
+        "Priority": None if data["priority"] is None else str(data["priority"]),
+        "Concurrency key": data["concurrencyKey"],
+        "Missed ticks": missed + (f", within {span(data['missedWindow'])}" if data["missedWindow"] else ""),
+        "Overlap": data["overlap"],
+        "Jitter": span(data["jitter"]) if data["jitter"] else None,
+        "Next": f"{full(data['nextRunAt'])} ({when(data['nextRunAt'])})" if data["nextRunAt"] else "none",
+        "Last": full(data["lastScheduledAt"]),
+        "Owner": data["owner"] + (f" ({data['origin']})" if data["origin"] else ""),
+        "Error": (data["error"], "red") if data["error"] else None,
     })  # fmt: skip

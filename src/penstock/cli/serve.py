@@ -70,8 +70,8 @@ def serve(
             cancel_grace=cancel_grace,
             stop_grace=stop_grace, user=user, allow_root=allow_root, environment=environment, name=name,
         )  # fmt: skip
-        told = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-        run(found, _source(found, target, jobs, store), store, told, worker, working=not no_worker, watch=watch)
+        flags = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+        run(found, _source(found, target, jobs, store), store, flags, worker, working=not no_worker, watch=watch)
     except InvalidInput as error:
         print(f"penstock: {error.message} {hint_for('cli', error.hint)}".rstrip(), file=sys.stderr)
         sys.exit(2)
@@ -81,7 +81,7 @@ def run(
     found: Config,
     source: Source | None,
     store: str | None,
-    told: Mapping[str, Any],
+    flags: Mapping[str, Any],
     worker: WorkerSettings,
     *,
     working: bool = True,
@@ -93,7 +93,7 @@ def run(
     from penstock.launch.serve import Plan, serve
 
     outward = chosen_outward(found)
-    web, server = configured({**found.web, **told}, outward["secrets"])
+    web, server = configured({**found.web, **flags}, outward["secrets"])
     plan = Plan(
         source=source,
         store=store,
@@ -129,10 +129,10 @@ def _settled(ready: Callable[[Server], None]) -> Callable[[Server], None]:
 
 def _say(server: Server) -> None:
     print(f"penstock serving on {' and '.join(server.addresses)}", flush=True)
-    say_if_open(server)
+    warn_if_open(server)
 
 
-def say_if_open(server: Server) -> None:
+def warn_if_open(server: Server) -> None:
     """Warn of a server that needs no token, and print the code for its first one."""
     if server.setup_code is None:
         return

@@ -50,7 +50,7 @@ def add(
     common: Common = DEFAULTS,
 ) -> None:
     """Make an endpoint and print its secret, which is shown this once and never again."""
-    body = {"url": url, **_said(events, definition_keys, description)}
+    body = {"url": url, **_fields(events, definition_keys, description)}
     if secret_file is not None:
         body["secret"] = _secret(secret_file)
     with connect(common) as api:
@@ -70,7 +70,7 @@ def edit(
     common: Common = DEFAULTS,
 ) -> None:
     """Change what is given, and nothing else."""
-    body = {**_said(events, definition_keys, description), "url": url, "enabled": enabled}
+    body = {**_fields(events, definition_keys, description), "url": url, "enabled": enabled}
     body = {name: value for name, value in body.items() if value is not None}
     if not body:
         raise InvalidInput("Nothing is to be changed.", hint="Give --url, --event, --definition-key or --enabled.")
@@ -80,9 +80,9 @@ def edit(
     if common.json:
         out.document(answer.text)
         return
-    told = answer.data
+    data = answer.data
     out.facts(
-        {"Webhook": told["webhookId"], "URL": told["url"], "State": _state(told), "Events": ", ".join(told["events"])}
+        {"Webhook": data["webhookId"], "URL": data["url"], "State": _state(data), "Events": ", ".join(data["events"])}
     )
 
 
@@ -175,11 +175,11 @@ def delete(
         out.line(f"{webhook} is deleted.")
 
 
-def _said(events: tuple[str, ...], definitions: tuple[str, ...], description: str | None) -> dict[str, Any]:
-    told: dict[str, Any] = {
+def _fields(events: tuple[str, ...], definitions: tuple[str, ...], description: str | None) -> dict[str, Any]:
+    data: dict[str, Any] = {
         "events": list(events), "definitionKeys": list(definitions), "description": description
     }  # fmt: skip
-    return {name: value for name, value in told.items() if value not in (None, [])}
+    return {name: value for name, value in data.items() if value not in (None, [])}
 
 
 def _secret(name: str) -> str:
@@ -194,39 +194,39 @@ def _made(out: Output, answer: Answer) -> None:
     if out.as_json:
         out.document(answer.text)
         return
-    told = answer.data
-    out.note(f"Webhook {told['webhookId']} to {told['url']}. Its secret:")
-    out.line(told["secret"])
+    data = answer.data
+    out.note(f"Webhook {data['webhookId']} to {data['url']}. Its secret:")
+    out.line(data["secret"])
 
 
 def _queued(out: Output, answer: Answer) -> None:
     if out.as_json:
         out.document(answer.text)
         return
-    told = answer.data
-    out.line(told["deliveryId"])
+    data = answer.data
+    out.line(data["deliveryId"])
     out.note(
-        f"{told['status']} since {full(told['createdAt'])}; see `penstock webhooks deliveries {told['webhookId']}`"
+        f"{data['status']} since {full(data['createdAt'])}; see `penstock webhooks deliveries {data['webhookId']}`"
     )
 
 
-def _row(told: Mapping[str, Any]) -> list[Cell]:
-    events = ", ".join(told["events"])
-    return [told["webhookId"], _state(told), str(told["failures"]), when(told["lastSuccessAt"]), events, told["url"]]
+def _row(data: Mapping[str, Any]) -> list[Cell]:
+    events = ", ".join(data["events"])
+    return [data["webhookId"], _state(data), str(data["failures"]), when(data["lastSuccessAt"]), events, data["url"]]
 
 
-def _delivery_row(told: Mapping[str, Any]) -> list[Cell]:
-    colour = {"delivered": "green", "failed": "red"}.get(told["status"], "")
+def _delivery_row(data: Mapping[str, Any]) -> list[Cell]:
+    colour = {"delivered": "green", "failed": "red"}.get(data["status"], "")
     return [
-        told["deliveryId"], (told["status"], colour), told["type"],
-        "" if told["jobId"] is None else short(told["jobId"]), str(told["tries"]), str(told["statusCode"] or ""),
-        when(told["createdAt"]), told["error"] or "",
+        data["deliveryId"], (data["status"], colour), data["type"],
+        "" if data["jobId"] is None else short(data["jobId"]), str(data["tries"]), str(data["statusCode"] or ""),
+        when(data["createdAt"]), data["error"] or "",
     ]  # fmt: skip
 
 
-def _state(told: Mapping[str, Any]) -> Cell:
-    if not told["enabled"]:
-        return f"disabled: {told['disabledReason']}" if told["disabledReason"] else "disabled", "bright_black"
-    if told["openUntil"] is not None:
-        return f"resting until {full(told['openUntil'])}", "red"
-    return ("failing", "yellow") if told["failures"] else ("on", "green")
+def _state(data: Mapping[str, Any]) -> Cell:
+    if not data["enabled"]:
+        return f"disabled: {data['disabledReason']}" if data["disabledReason"] else "disabled", "bright_black"
+    if data["openUntil"] is not None:
+        return f"resting until {full(data['openUntil'])}", "red"
+    return ("failing", "yellow") if data["failures"] else ("on", "green")

@@ -35,13 +35,13 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class SceneResult:
     """What became of one scene."""
 
     definition: str
     shows: str
     job: Job | None
-    as_told: bool
+    as_expected: bool
     """Whether it ended as the scene says."""
 
 
@@ -57,27 +57,27 @@ class Demo:
 
     async def stay(self) -> None:
         """Show the jobs and what happens to them until a signal comes."""
-        await self._beside_the_server(self._show())
+        await self._run_with_server(self._show())
 
-    async def finish(self) -> list[Ended]:
+    async def finish(self) -> list[SceneResult]:
         """Play every scene to its end, reviews included, and stop; empty when a signal came first."""
-        ended: list[Ended] = []
+        ended: list[SceneResult] = []
 
         async def play() -> None:
             made = await self._begin()
-            ended.extend(await self._see_to(made))
+            ended.extend(await self._complete(made))
             # As Ctrl-C would: what is still open is closed in order.
             signal.raise_signal(signal.SIGTERM)
 
-        await self._beside_the_server(play())
+        await self._run_with_server(play())
         return ended
 
-    async def _beside_the_server(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _run_with_server(self, work: Coroutine[Any, Any, None]) -> None:
         """Serve, and do the work once requests are answered; what went wrong in either is raised."""
         answers = asyncio.Event()
 
         def ready(server: Server) -> None:
-            self._introduce(server)
+            self._print_addresses(server)
             answers.set()
 
         working: asyncio.Future[None] | None = None
@@ -143,7 +143,7 @@ class Demo:
         with contextlib.suppress(RevisionConflict):
             self._app.store.run(ports.schedules.save(first, by=_WHO, revision=0))
 
-    def _introduce(self, server: Server) -> None:
+    def _print_addresses(self, server: Server) -> None:
         (address,) = server.addresses
         self._say(f"  dashboard  {address}/")
         self._say(f"  API        {address}/v1/jobs, described at {address}/docs")
@@ -188,21 +188,21 @@ class Demo:
         except NotFound:
             return "deleted"
 
-    async def _see_to(self, made: dict[Scene, JobHandle[Any]]) -> list[Ended]:
+    async def _complete(self, made: dict[Scene, JobHandle[Any]]) -> list[SceneResult]:
         """Answer the review, cancel what is endless, and wait for all."""
-        if await self._stands(made[scenes.REVIEW], Status.REVIEW_NEEDED):
+        if await self._reaches(made[scenes.REVIEW], Status.REVIEW_NEEDED):
             await self._app.aapprove_job(made[scenes.REVIEW].id, by=_WHO, note="fine")
-        if await self._stands(made[scenes.ENDLESS], Status.RUNNING):
+        if await self._reaches(made[scenes.ENDLESS], Status.RUNNING):
             await self._app.acancel_job(made[scenes.ENDLESS].id, by=_WHO)
         ended = [await self._end_of(scene, handle) for scene, handle in made.items()]
         return [*ended, await self._tick(), await self._all_of_many()]
 
-    async def _end_of(self, scene: Scene, handle: JobHandle[Any]) -> Ended:
+    async def _end_of(self, scene: Scene, handle: JobHandle[Any]) -> SceneResult:
         job = await self._ended(handle.id)
-        as_told = job.status is scene.ends and scene.attempts in (None, job.attempts)
-        return Ended(scene.definition, scene.shows, job, as_told)
+        as_expected = job.status is scene.ends and scene.attempts in (None, job.attempts)
+        return SceneResult(scene.definition, scene.shows, job, as_expected)
 
-    async def _tick(self) -> Ended:
+    async def _tick(self) -> SceneResult:
         """The newest tick of the schedule."""
         shows = "a cron schedule: every minute, each minute once"
         found: list[Job] = []
@@ -212,11 +212,11 @@ class Demo:
             return bool(found)
 
         if not await _until(came):
-            return Ended(scenes.TICK, shows, None, False)
+            return SceneResult(scenes.TICK, shows, None, False)
         job = await self._ended(found[0].id)
-        return Ended(scenes.TICK, shows, job, job.status is Status.SUCCEEDED and job.scheduled_for is not None)
+        return SceneResult(scenes.TICK, shows, job, job.status is Status.SUCCEEDED and job.scheduled_for is not None)
 
-    async def _all_of_many(self) -> Ended:
+    async def _all_of_many(self) -> SceneResult:
         async def none_waits() -> bool:
             waiting = (Status.SCHEDULED, Status.QUEUED, Status.RUNNING)
             counts = [await self._app.acount_jobs(definition_key=scenes.MANY, status=each) for each in waiting]
@@ -226,9 +226,9 @@ class Demo:
         last = (await self._app.ajobs(definition_key=scenes.MANY, limit=1)).jobs[0]
         failed = await self._app.acount_jobs(definition_key=scenes.MANY, status=Status.FAILED)
         shows = f"the last of {scenes.HOW_MANY} coroutines in the worker's own loop"
-        return Ended(scenes.MANY, shows, last, done and not failed.value)
+        return SceneResult(scenes.MANY, shows, last, done and not failed.value)
 
-    async def _stands(self, handle: JobHandle[Any], status: Status) -> bool:
+    async def _reaches(self, handle: JobHandle[Any], status: Status) -> bool:
         """Wait until a job stands so; False when it does not come to that."""
 
         async def settled() -> bool:

@@ -19,7 +19,7 @@ from penstock.domain.job_json import iso, listed, spliced
 from penstock.domain.release import version
 from penstock.domain.states import Status
 from penstock.domain.worker import WorkerRow
-from penstock.http.job_output import Shaper
+from penstock.http.job_output import JobOutput
 from penstock.storage.commands import admin
 
 _MOST_COUNTED = 10_000
@@ -28,12 +28,19 @@ PARAMS = "params."
 
 
 async def job_page(
-    app: Penstock, shaper: Shaper, which: Mapping[str, Any], sort: str, limit: int, cursor: str | None, *, count: bool
+    app: Penstock,
+    job_output: JobOutput,
+    which: Mapping[str, Any],
+    sort: str,
+    limit: int,
+    cursor: str | None,
+    *,
+    count: bool,
 ) -> str:
     """One page of jobs that filters select."""
-    shaper.refuse_secrets(which.get("params") or ())
+    job_output.refuse_secrets(which.get("params") or ())
     page = await app.ajobs(limit=limit, sort=sort, cursor=cursor, **which)
-    await shaper.learn(page.jobs)
+    await job_output.learn(page.jobs)
     facts: dict[str, Any] = {"nextCursor": page.next_cursor, "searched": page.searched}
     if count and cursor is None and page.next_cursor is None and sort.removeprefix("-") != "finishedAt":
         # All of them are there.
@@ -43,7 +50,7 @@ async def job_page(
         facts |= {"count": max(counted.value, len(page.jobs)), "countCapped": counted.capped}
     else:
         facts |= {"count": None, "countCapped": None}
-    return listed("jobs", [shaper.job(each) for each in page.jobs], **facts)
+    return listed("jobs", [job_output.job(each) for each in page.jobs], **facts)
 
 
 def searched_params(query: Mapping[str, str]) -> dict[str, str] | None:

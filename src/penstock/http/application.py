@@ -16,13 +16,13 @@ from penstock.app import Penstock
 from penstock.config.server_settings import WebSettings
 from penstock.domain.errors import PenstockError
 from penstock.http import openapi
-from penstock.http.authentication import Doorkeeper
-from penstock.http.body_limits import Bodies
-from penstock.http.dashboard import Pages
-from penstock.http.errors import answer_fault, answer_refusal
+from penstock.http.authentication import TokenPolicy
+from penstock.http.body_limits import BodiesInFlight
+from penstock.http.dashboard import Dashboard
+from penstock.http.errors import answer_error, answer_unexpected
 from penstock.http.fast_path import FastPath
-from penstock.http.job_creation import Intake
-from penstock.http.job_output import Shaper
+from penstock.http.job_creation import JobCreator
+from penstock.http.job_output import JobOutput
 from penstock.http.middleware import Guard
 from penstock.http.routes import (
     definitions,
@@ -54,7 +54,7 @@ class DispatchPass(Protocol):
 Trigger = Callable[[], Awaitable[DispatchPass]]
 
 
-class Site:
+class ServerState:
     """The application that a server speaks for, with everything its routes need."""
 
     def __init__(
@@ -70,12 +70,12 @@ class Site:
         """Who makes all requests, where they come from this very process; such a caller may do everything."""
         self.settings = settings
         self.trigger = trigger
-        self.door: Doorkeeper = Doorkeeper(app, settings, setup_code)
-        self.bodies: Bodies = Bodies(settings)
-        self.intake: Intake = Intake(app, settings)
+        self.token_policy: TokenPolicy = TokenPolicy(app, settings, setup_code)
+        self.bodies: BodiesInFlight = BodiesInFlight(settings)
+        self.job_creator: JobCreator = JobCreator(app, settings)
         self.readiness: Readiness = Readiness(app)
-        self.shaper: Shaper = Shaper(app, settings.secrets)
-        self.streams: Hub = Hub(app, EventPages(app, self.shaper), settings)
+        self.job_output: JobOutput = JobOutput(app, settings.secrets)
+        self.streams: Hub = Hub(app, EventPages(app, self.job_output), settings)
 
 
 _ROUTERS = (
@@ -129,7 +129,7 @@ def create(
     `setup_code` is what callers of this host show to make the first token; without it, the command line makes it.
     """
     settings = settings or WebSettings()
-    site = Site(app, settings, trigger, trusted, setup_code)
+    server = ServerState(app, settings, trigger, trusted, setup_code)
     middleware: list[Middleware] = []
     if settings.origins:
         middleware.append(
@@ -151,17 +151,17 @@ def create(
         middleware=middleware,
         redirect_slashes=False,
         exception_handlers={
-            PenstockError: answer_refusal,
-            HTTPException: answer_refusal,
+            PenstockError: answer_error,
+            HTTPException: answer_error,
             RequestValidationError: answer_validation,
-            Exception: answer_fault,
+            Exception: answer_unexpected,
         },
     )
-    web.state.site = site
+    web.state.server = server
     # What other origins may do is for the framework to say.
-    web.guard = Guard(web.unguarded if settings.origins else FastPath(web.unguarded, web), settings, site.bodies)
+    web.guard = Guard(web.unguarded if settings.origins else FastPath(web.unguarded, web), settings, server.bodies)
     for router in _ROUTERS:
         web.include_router(router)
     # Not a route: a path that the API knows keeps its 405 for a wrong method.
-    web.router.default = Pages(web.router.default)
+    web.router.default = Dashboard(web.router.default)
     return web

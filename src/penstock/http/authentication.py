@@ -16,7 +16,7 @@ from penstock.config.server_settings import WebSettings
 from penstock.domain.access import Role
 from penstock.domain.actor import Actor
 from penstock.domain.errors import Unauthenticated
-from penstock.http.errors import Refusal
+from penstock.http.errors import RequestError
 from penstock.http.request_origin import (
     LOCAL_NAMES,
     address_of,
@@ -31,7 +31,7 @@ from penstock.http.request_origin import (
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
-    from penstock.http.application import Site
+    from penstock.http.application import ServerState
 
 
 COOKIE = "penstock_session"
@@ -44,7 +44,7 @@ _FRESH = 1.0
 class Caller:
     """Whoever makes a request, with what the request may use."""
 
-    site: Site
+    server: ServerState
     by: Actor
     """Who it is, for events and for the audit."""
     role: Role | None
@@ -57,7 +57,7 @@ class Caller:
 
     @property
     def app(self) -> Penstock:
-        return self.site.app
+        return self.server.app
 
     @property
     def is_anonymous(self) -> bool:
@@ -70,7 +70,7 @@ class Caller:
         return "anonymous" if self.is_anonymous else ""
 
 
-class Doorkeeper:
+class TokenPolicy:
     """Knows whether tokens are needed, and how many wrong ones were shown."""
 
     def __init__(self, app: Penstock, settings: WebSettings, setup_code: str | None = None) -> None:
@@ -81,7 +81,7 @@ class Doorkeeper:
         self._closed: tuple[float, bool] = (-_FRESH, False)
         self.wrong_tokens: WrongTokens = WrongTokens(settings.failed_tokens, settings.failed_tokens_total)
 
-    async def is_closed(self) -> bool:
+    async def requires_token(self) -> bool:
         """Whether callers without a token are refused. The store is asked once a second."""
         read_at, closed = self._closed
         now = time.monotonic()
@@ -92,7 +92,7 @@ class Doorkeeper:
             self._closed = now, closed
         return closed
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """Ask anew whether there are tokens: the first one may just have been made."""
         self._closed = -_FRESH, False
 
@@ -108,25 +108,25 @@ async def admit(request: Request, role: Role | None, *, again: bool = False) -> 
 
 
 async def _admitted(request: Request, role: Role | None, again: bool) -> Caller:
-    site: Site = request.app.state.site
-    if site.trusted is not None:
-        return Caller(site, Actor(site.trusted, request.state.request_id), Role.SUPER_ADMIN, "trusted")
+    server: ServerState = request.app.state.server
+    if server.trusted is not None:
+        return Caller(server, Actor(server.trusted, request.state.request_id), Role.SUPER_ADMIN, "trusted")
     check_host(request)
     try:
-        caller = await _identify(request, site)
+        caller = await _identify(request, server)
     except Unauthenticated:
-        too_many = None if again else site.door.wrong_tokens.count(address_of(request))
+        too_many = None if again else server.token_policy.wrong_tokens.count(address_of(request))
         # Callers with a session that is over must be able to begin another, however many wrong tokens came.
         if role is not None or (too_many is not None and "authorization" in request.headers):
             raise too_many or Unauthenticated() from None
-        caller = _nobody(request, site)
+        caller = _anonymous(request, server)
     if role is None or (caller.role is not None and caller.role.covers(role)):
         return caller
-    if role is Role.CREATOR and site.settings.anonymous_create:
+    if role is Role.CREATOR and server.settings.anonymous_create:
         return caller
     if caller.role is None:
-        sign = None if await site.door.is_closed() else sign_of_proxy(request.scope)
-        raise Refusal(
+        sign = None if await server.token_policy.requires_token() else sign_of_proxy(request.scope)
+        raise RequestError(
             "unauthenticated",
             "A valid token is needed."
             if sign is None
@@ -135,31 +135,31 @@ async def _admitted(request: Request, role: Role | None, again: bool) -> Caller:
             headers={"WWW-Authenticate": "Bearer"},
         )
     if caller.is_local:
-        raise _setup_code_needed(request, site)
-    raise Refusal(
+        raise _setup_code_needed(request, server)
+    raise RequestError(
         "forbidden", f"This needs the role {role}, and the token has the role {caller.role}.", details={"role": role}
     )
 
 
-async def _identify(request: Request, site: Site) -> Caller:
-    door = site.door
+async def _identify(request: Request, server: ServerState) -> Caller:
+    policy = server.token_policy
     request_id: str = request.state.request_id
     address = address_of(request)
     shown = [value.decode("latin-1") for name, value in request.scope["headers"] if name == b"authorization"]
     if len(shown) > 1:
-        raise Refusal("malformed", "The header Authorization was sent more than once.")
+        raise RequestError("malformed", "The header Authorization was sent more than once.")
     cookie = request.cookies.get(cookie_name(request)) if "cookie" in request.headers else None
     if not shown and cookie is None:
-        if not await door.is_closed():
-            return _local(request, site, address, request_id)
-        return _nobody(request, site)
+        if not await policy.requires_token():
+            return _local(request, server, address, request_id)
+        return _anonymous(request, server)
     if shown:
-        token = await door.app.aauthenticate(_bearer(shown[0]))
+        token = await policy.app.aauthenticate(_bearer(shown[0]))
     else:
         refuse_foreign_pages(request, of_a_browser=True)
-        token = await door.app.asession_token(cookie or "")
+        token = await policy.app.asession_token(cookie or "")
     who = Actor(f"token:{token.name}", request_id)
-    return Caller(site, who, token.role, f"token:{token.id}", token.id)
+    return Caller(server, who, token.role, f"token:{token.id}", token.id)
 
 
 def cookie_name(request: Request) -> str:
@@ -167,29 +167,31 @@ def cookie_name(request: Request) -> str:
     return SECURE_COOKIE if request.scope["scheme"] == "https" else COOKIE
 
 
-def _nobody(request: Request, site: Site) -> Caller:
+def _anonymous(request: Request, server: ServerState) -> Caller:
     address = address_of(request)
-    return Caller(site, Actor(f"anonymous@{address}", request.state.request_id), None, f"address:{network_of(address)}")
+    return Caller(
+        server, Actor(f"anonymous@{address}", request.state.request_id), None, f"address:{network_of(address)}"
+    )
 
 
-def _local(request: Request, site: Site, address: str, request_id: str) -> Caller:
+def _local(request: Request, server: ServerState, address: str, request_id: str) -> Caller:
     """While there is no token, callers of this host, and no others, may do everything but what a super_admin does.
 
     A proxy that says nothing of itself looks like a program of this host, so making tokens takes the setup code.
     """
     if sign_of_proxy(request.scope) is not None or not is_loopback(address):
-        return _nobody(request, site)
+        return _anonymous(request, server)
     if host_name(request) not in LOCAL_NAMES:
         raise misdirected(request)
     refuse_foreign_pages(request)
-    code, shown = site.door.setup_code, request.headers.get(HEADER)
+    code, shown = server.token_policy.setup_code, request.headers.get(HEADER)
     role = Role.SUPER_ADMIN if code and shown and is_setup_code(shown, code) else Role.ADMIN
-    return Caller(site, Actor("local", request_id), role, f"address:{network_of(address)}", is_local=True)
+    return Caller(server, Actor("local", request_id), role, f"address:{network_of(address)}", is_local=True)
 
 
-def _setup_code_needed(request: Request, site: Site) -> Refusal:
+def _setup_code_needed(request: Request, server: ServerState) -> RequestError:
     """The refusal of a caller that did not show the setup code, or a wrong one, which is counted."""
-    if site.door.setup_code is None:
+    if server.token_policy.setup_code is None:
         message = "Without a token this can be done on the host's command line alone."
         hint = "Run `penstock tokens create NAME --role super_admin` there, and use the token."
     else:
@@ -199,10 +201,10 @@ def _setup_code_needed(request: Request, site: Site) -> Refusal:
             "`penstock tokens create NAME --role super_admin` on the host, and use the token."
         )
         if HEADER in request.headers:
-            if (too_many := site.door.wrong_tokens.count(address_of(request))) is not None:
+            if (too_many := server.token_policy.wrong_tokens.count(address_of(request))) is not None:
                 return too_many
             message = "This is not the setup code of this server."
-    return Refusal("forbidden", message, hint=hint, details={"role": Role.SUPER_ADMIN})
+    return RequestError("forbidden", message, hint=hint, details={"role": Role.SUPER_ADMIN})
 
 
 def _bearer(header: str) -> str:
@@ -255,7 +257,7 @@ class WrongTokens:
         self._of_one: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self._of_all: tuple[int, float] = (0, -_PERIOD)
 
-    def count(self, address: str) -> Refusal | None:
+    def count(self, address: str) -> RequestError | None:
         """Count one wrong token more; above one of the limits, the refusal to answer it with."""
         now = time.monotonic()
         network = network_of(address)
@@ -275,7 +277,7 @@ def _more(counted: tuple[int, float], now: float) -> tuple[int, float]:
     return (count + 1, since) if now - since <= _PERIOD else (1, now)
 
 
-def _refusal(message: str, seconds: float) -> Refusal:
-    return Refusal(
+def _refusal(message: str, seconds: float) -> RequestError:
+    return RequestError(
         "rate_limited", message, hint="Wait, then use a valid one.", headers={"Retry-After": str(int(seconds) + 1)}
     )

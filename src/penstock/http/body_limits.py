@@ -10,7 +10,7 @@ from typing import TypeVar
 from starlette.types import Message, Receive, Scope
 
 from penstock.config.server_settings import MEGABYTE, WebSettings
-from penstock.http.errors import Refusal
+from penstock.http.errors import RequestError
 from penstock.http.paths import route_path
 
 LARGE = 64 * 1024
@@ -20,7 +20,7 @@ _CLOSE = {"Retry-After": "1", "Connection": "close"}
 T = TypeVar("T")
 
 
-class Bodies:
+class BodiesInFlight:
     """Counts the bytes of the bodies that a server has taken and not answered, for each caller and in all."""
 
     def __init__(self, settings: WebSettings) -> None:
@@ -41,7 +41,7 @@ class Bodies:
         """
         of_caller, settings = self._of_caller.get(caller, 0), self._settings
         if of_caller > own and of_caller + count > settings.max_bytes_per_caller:
-            raise Refusal(
+            raise RequestError(
                 "rate_limited",
                 f"Bodies of this caller with {_megabytes(of_caller)} are being worked on; "
                 f"{_megabytes(settings.max_bytes_per_caller)} are taken at a time.",
@@ -49,7 +49,7 @@ class Bodies:
                 headers=_CLOSE,
             )
         if self._of_all > own and self._of_all + count > settings.max_bytes_in_flight:
-            raise Refusal(
+            raise RequestError(
                 "unavailable",
                 f"Bodies with {_megabytes(self._of_all)} are being worked on; this server takes "
                 f"{_megabytes(settings.max_bytes_in_flight)} at a time.",
@@ -67,13 +67,13 @@ class Bodies:
             self._of_caller[caller] = left
 
     @asynccontextmanager
-    async def reading(self, body: bytes) -> AsyncIterator[Reading]:
+    async def reader(self, body: bytes) -> AsyncIterator[BodyReader]:
         """A way to work on a body; large ones are worked on one at a time, for each takes many times its size."""
         if len(body) < LARGE:
-            yield Reading(is_large=False)
+            yield BodyReader(is_large=False)
             return
         async with self._lock():
-            yield Reading(is_large=True)
+            yield BodyReader(is_large=True)
 
     def _lock(self) -> asyncio.Lock:
         loop = asyncio.get_running_loop()
@@ -82,7 +82,7 @@ class Bodies:
         return self._turn[1]
 
 
-class Reading:
+class BodyReader:
     """Does work on one body: in the event loop, or in a thread where the body is large."""
 
     def __init__(self, *, is_large: bool) -> None:
@@ -115,7 +115,7 @@ _STEP = 64 * 1024
 class RequestBody:
     """The way in for a body: its bytes count as in flight until the answer, and it is cut off where it is too large."""
 
-    def __init__(self, bodies: Bodies, scope: Scope, receive: Receive, most: int) -> None:
+    def __init__(self, bodies: BodiesInFlight, scope: Scope, receive: Receive, most: int) -> None:
         self._bodies = bodies
         self._scope = scope
         self._receive = receive
@@ -158,8 +158,8 @@ def declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
     return 0
 
 
-def too_large(most: int) -> Refusal:
-    return Refusal(
+def too_large(most: int) -> RequestError:
+    return RequestError(
         "too_large",
         f"The body has more than {most} bytes.",
         hint="Keep large data elsewhere and pass a reference to it.",

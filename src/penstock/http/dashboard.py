@@ -43,7 +43,7 @@ class _File:
     encodings: dict[str, bytes]
 
 
-class Pages:
+class Dashboard:
     """Answers what no route of the API does: files by their name, the page wherever a browser asks for one."""
 
     def __init__(self, otherwise: ASGIApp, folder: Path = FOLDER) -> None:

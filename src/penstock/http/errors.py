@@ -52,7 +52,7 @@ READER = "penstock-reader"
 _LATER = {"Retry-After": "1"}
 
 
-class Refusal(HTTPException):
+class RequestError(HTTPException):
     """An answer that is an error; raised wherever a request cannot be served."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Refusal(HTTPException):
         return error_response(self.code, self.detail, hint, self.details, self.headers)
 
 
-def refusal_of(error: PenstockError) -> Refusal:
+def request_error_of(error: PenstockError) -> RequestError:
     """An error of the library as an answer."""
     code = error.code if error.code in CODES else "internal"
     details: dict[str, Any] = {}
@@ -85,7 +85,7 @@ def refusal_of(error: PenstockError) -> Refusal:
     if isinstance(error, errors.Conflict) and error.job_id is not None:
         details["jobId"] = error.job_id
     headers = _LATER if code == "unavailable" else {"WWW-Authenticate": "Bearer"} if code == "unauthenticated" else None
-    return Refusal(code, error.message, hint=error.hint, details=details, headers=headers)
+    return RequestError(code, error.message, hint=error.hint, details=details, headers=headers)
 
 
 def error_response(
@@ -108,13 +108,13 @@ def reader_of(request: Request) -> Reader:
     return "cli" if said == "cli" else "python" if said == "python" else "http"
 
 
-async def answer_refusal(request: Request, error: Exception) -> Response:
+async def answer_error(request: Request, error: Exception) -> Response:
     """The exception handler for everything that is raised on purpose."""
     reader = reader_of(request)
-    if isinstance(error, Refusal):
+    if isinstance(error, RequestError):
         return error.answer(reader)
     if isinstance(error, PenstockError):
-        found = refusal_of(error)
+        found = request_error_of(error)
         if found.code == "internal":
             log.error("unexpected %s: %s", type(error).__name__, error)
         return found.answer(reader)
@@ -125,12 +125,12 @@ async def answer_refusal(request: Request, error: Exception) -> Response:
     raise error
 
 
-async def answer_fault(request: Request, _: Exception) -> Response:
+async def answer_unexpected(request: Request, _: Exception) -> Response:
     """The exception handler for what nobody has foreseen; the guard has it in its log."""
-    return fault(request.state.request_id)
+    return internal_error(request.state.request_id)
 
 
-def fault(request_id: str) -> Response:
+def internal_error(request_id: str) -> Response:
     """The answer to a request that met a fault of the server's own."""
     # The text of an error may hold what must not be told; the log has the place.
     return error_response("internal", "The server could not answer.", f"Its log has the request id {request_id}.")

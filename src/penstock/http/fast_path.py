@@ -15,7 +15,7 @@ from penstock.domain.access import Role
 from penstock.domain.errors import PenstockError
 from penstock.http.authentication import Caller, admit
 from penstock.http.body_limits import BATCH
-from penstock.http.errors import answer_refusal
+from penstock.http.errors import answer_error
 from penstock.http.paths import route_path
 from penstock.http.routes.jobs import start_batch, start_job
 from penstock.http.routing import check_media, check_query
@@ -46,7 +46,7 @@ class FastPath:
             check_media(request, needs_body=True)
             response = await handler(request, caller)
         except (PenstockError, HTTPException) as error:
-            response = await answer_refusal(request, error)
+            response = await answer_error(request, error)
         await response(scope, receive, send)
 
     def _handler(self, scope: Scope) -> _Handler | None:

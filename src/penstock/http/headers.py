@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Header
 
-from penstock.http.errors import Refusal
+from penstock.http.errors import RequestError
 
 STREAM = "text/event-stream"
 LIST = "application/json"
@@ -22,7 +22,7 @@ def wants_stream(accept: Sequence[str]) -> bool:
     stream, named = _weight(ranges, STREAM)
     plain, _ = _weight(ranges, LIST)
     if not stream and not plain:
-        raise Refusal("not_acceptable", f"Events are {LIST} or {STREAM}.", hint="Send one of them as Accept.")
+        raise RequestError("not_acceptable", f"Events are {LIST} or {STREAM}.", hint="Send one of them as Accept.")
     return stream > plain or (stream == plain and named)
 
 
@@ -80,7 +80,7 @@ async def _expected(
         return None
     tag = if_match.strip()
     if _TAG.fullmatch(tag) is None:
-        raise Refusal(
+        raise RequestError(
             "malformed", f"If-Match is {tag[:80]!r}.", hint='Send back the ETag that was read, such as "3", or *.'
         )
     return None if tag == "*" else int(tag[1:-1])

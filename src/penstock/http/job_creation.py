@@ -21,29 +21,29 @@ from penstock.domain.definition import Definition
 from penstock.domain.errors import InvalidInput, NotFound, PenstockError
 from penstock.domain.job import Created, Draft
 from penstock.http.authentication import Caller
-from penstock.http.errors import Refusal
+from penstock.http.errors import RequestError
 from penstock.http.routing import decoded
 from penstock.http.schemas import jobs as shapes
-from penstock.http.validation import MOST_PROBLEMS, problems_of, refusal_of_problems
+from penstock.http.validation import MOST_PROBLEMS, problems_error, problems_of
 from penstock.operations.session import Talk
 from penstock.storage.commands import admin
 
 _MOST = 500
-Wanted = tuple[str, Mapping[str, Any], int | None, EnqueueOptions]
+RequestedJob = tuple[str, Mapping[str, Any], int | None, EnqueueOptions]
 """A definition's key, parameters as they were decoded from JSON, its version if one was named, and options."""
 _Future = asyncio.Future[Created]
-_Asked = tuple[Order | Draft, str, _Future]
+_PendingJob = tuple[Order | Draft, str, _Future]
 """A job, who asked for it, and who waits for the answer."""
 _Makers = dict[tuple[str, int | None], OrderMaker]
 
 
-class Intake:
+class JobCreator:
     """Collects what is asked for while a transaction is on its way; the next one takes all of it."""
 
     def __init__(self, app: Penstock, settings: WebSettings) -> None:
         self._app = app
         self._settings = settings
-        self._waiting: list[_Asked] = []
+        self._waiting: list[_PendingJob] = []
         self._working: asyncio.Task[None] | None = None
 
     async def order(
@@ -55,7 +55,7 @@ class Intake:
         await self.orders([(key, params, version, options)], orders, in_thread=in_thread)
         return orders[0]
 
-    async def orders(self, wanted: Iterable[Wanted], orders: list[Order], *, in_thread: bool = False) -> None:
+    async def orders(self, wanted: Iterable[RequestedJob], orders: list[Order], *, in_thread: bool = False) -> None:
         """Add the orders for many jobs, one after the other up to the first that cannot be had."""
         waiting, makers = iter(wanted), _Makers()
         hold = self._app._ado_in_thread if in_thread else self._app._ado
@@ -66,7 +66,7 @@ class Intake:
             makers[key, version] = await self._app._ado(self._app._order_maker(key, version))
             orders.append(makers[key, version].order(params, options, decoded=True))
 
-    def _known(self, wanted: Iterator[Wanted], makers: _Makers, orders: list[Order]) -> Talk[Wanted | None]:
+    def _known(self, wanted: Iterator[RequestedJob], makers: _Makers, orders: list[Order]) -> Talk[RequestedJob | None]:
         """Go on up to the first whose definition nobody has made known yet."""
         for each in wanted:
             key, params, version, options = each
@@ -110,7 +110,7 @@ class Intake:
         finally:
             self._working = None
 
-    async def _commit(self, batch: Sequence[_Asked]) -> None:
+    async def _commit(self, batch: Sequence[_PendingJob]) -> None:
         """One transaction for all; when one of them is refused, each has its own."""
         drafts: Sequence[Order | Draft] = [asked for asked, _, _ in batch]
         try:
@@ -133,7 +133,7 @@ class Intake:
                 if not future.done():
                     future.set_result(answer)
 
-    def _drafts(self, batch: Sequence[_Asked]) -> Talk[Sequence[Draft]]:
+    def _drafts(self, batch: Sequence[_PendingJob]) -> Talk[Sequence[Draft]]:
         """Make drafts of the orders among those who wait, all at once where one caller has sent them."""
         orders = [asked for asked, _, _ in batch if isinstance(asked, Order)]
         actors = {by for _, by, _ in batch}
@@ -160,32 +160,32 @@ _MOST_FIELDS = 40
 _NO_OPTIONS = {"definition_key", "definition_version", "params"}
 
 
-def wanted_job(body: bytes) -> Wanted:
+def parse_job(body: bytes) -> RequestedJob:
     """The one job that a body asks for."""
     try:
-        return _wanted(decoded(body))
+        return _parsed_job(decoded(body))
     except ValidationError as error:
-        raise refusal_of_problems(problems_of(error, shape=shapes.JobAsked)) from None
+        raise problems_error(problems_of(error, shape=shapes.JobRequest)) from None
 
 
-def wanted_jobs(most: int) -> Callable[[bytes], list[Wanted]]:
+def batch_parser(most: int) -> Callable[[bytes], list[RequestedJob]]:
     """A reader of bodies that ask for up to `most` jobs; a refusal names the first problems and no more."""
 
-    def read(body: bytes) -> list[Wanted]:
+    def read(body: bytes) -> list[RequestedJob]:
         jobs = _jobs(decoded(body))
         if not 1 <= len(jobs) <= most:
             raise InvalidInput(f"A batch has 1 to {most} jobs, not {len(jobs)}.")
-        found: list[Wanted] = []
+        found: list[RequestedJob] = []
         problems: list[dict[str, str]] = []
         for index, each in enumerate(jobs):
             try:
-                found.append(_wanted(each))
+                found.append(_parsed_job(each))
             except ValidationError as error:
-                problems += problems_of(error, "jobs", index, shape=shapes.JobAsked)
+                problems += problems_of(error, "jobs", index, shape=shapes.JobRequest)
                 if len(problems) >= MOST_PROBLEMS:
                     break
         if problems:
-            raise refusal_of_problems(problems[:MOST_PROBLEMS])
+            raise problems_error(problems[:MOST_PROBLEMS])
         return found
 
     return read
@@ -196,11 +196,11 @@ def _jobs(asked: Any) -> list[Any]:
     jobs = asked.get("jobs") if type(asked) is dict else None
     is_list = type(jobs) is list
     try:
-        shapes.BatchAsked.model_validate({**_few(asked), "jobs": []} if is_list else _few(asked))
+        shapes.BatchRequest.model_validate({**_few(asked), "jobs": []} if is_list else _few(asked))
     except ValidationError as error:
-        raise refusal_of_problems(problems_of(error, shape=shapes.BatchAsked)) from None
+        raise problems_error(problems_of(error, shape=shapes.BatchRequest)) from None
     if not isinstance(jobs, list):
-        raise Refusal("invalid_request", "/jobs should be a list.")
+        raise RequestError("invalid_request", "/jobs should be a list.")
     return jobs
 
 
@@ -211,17 +211,17 @@ def _few(asked: Any) -> Any:
     return asked
 
 
-def _wanted(asked: Any) -> Wanted:
+def _parsed_job(asked: Any) -> RequestedJob:
     """What one job is asked for with; the model looks at everything but a definition's key and parameters alone."""
     if type(asked) is dict and len(asked) == 2:
         key, params = asked.get("definitionKey"), asked.get("params")
         if type(key) is str and type(params) is dict:
             return key, params, None, PLAIN
-    job = shapes.JobAsked.model_validate(_few(asked))
+    job = shapes.JobRequest.model_validate(_few(asked))
     return job.definition_key, job.params, job.definition_version, _options(job)
 
 
-def _options(asked: shapes.JobAsked) -> EnqueueOptions:
+def _options(asked: shapes.JobRequest) -> EnqueueOptions:
     if asked.model_fields_set <= _NO_OPTIONS:
         return PLAIN
     reference = None if asked.reference is None else (asked.reference.type, asked.reference.id)
@@ -252,7 +252,7 @@ _NOT_FOR_EVERYBODY = {
 """Options that reach others: where an answer goes, who is served first, whose job it is said to be."""
 
 
-def with_trace_headers(request: Request, wanted: Wanted) -> Wanted:
+def with_trace_headers(request: Request, wanted: RequestedJob) -> RequestedJob:
     """A job below the span that the request's headers name; a span in the body comes first, with its own state."""
     key, params, version, options = wanted
     parent = request.headers.get("traceparent")
@@ -267,7 +267,7 @@ async def take_allowance(call: Caller, count: int, *, taken: int = 0) -> None:
 
     A request takes one before its body is read, so that bodies are not free where jobs are not.
     """
-    settings = call.site.settings
+    settings = call.server.settings
     limit = settings.creation_limit_of(anonymous=call.is_anonymous)
     if not limit or count == taken:
         return
@@ -279,7 +279,7 @@ async def take_allowance(call: Caller, count: int, *, taken: int = 0) -> None:
         )
     wait = await call.app.atake_allowance(f"create:{call.bucket}", limit, settings.creation_period, count - taken)
     if wait is not None:
-        raise Refusal(
+        raise RequestError(
             "rate_limited",
             f"{limit} jobs may be created in {settings.creation_period:g} s.",
             hint="Come back later, or create them in fewer requests of fewer jobs.",
@@ -287,14 +287,14 @@ async def take_allowance(call: Caller, count: int, *, taken: int = 0) -> None:
         )
 
 
-def check_rights(call: Caller, wanted: Wanted, where: str = "") -> None:
+def check_rights(call: Caller, wanted: RequestedJob, where: str = "") -> None:
     """Refuse what a caller that may create jobs only because everybody may cannot ask for."""
     options = wanted[3]
     if options is PLAIN or not call.is_anonymous:
         return
     for name, field in _NOT_FOR_EVERYBODY.items():
         if getattr(options, name) != getattr(PLAIN, name):
-            raise Refusal(
+            raise RequestError(
                 "forbidden",
                 f"{where}{field} needs a token with the role {Role.CREATOR}.",
                 hint="Leave it out, or send such a token.",

@@ -19,7 +19,7 @@ _FRESH = 5.0
 """For so many seconds the secret fields of the definitions are not read again."""
 
 
-class Shaper:
+class JobOutput:
     """Knows which parameters of which definition are secret."""
 
     def __init__(self, app: Penstock, policy: SecretPolicy) -> None:

@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.config.server_settings import WebSettings
 from penstock.domain.webhook.endpoint import USER_AGENT
-from penstock.http.body_limits import Bodies, RequestBody, declared_length, max_body_bytes, too_large
-from penstock.http.errors import Refusal, fault
+from penstock.http.body_limits import BodiesInFlight, RequestBody, declared_length, max_body_bytes, too_large
+from penstock.http.errors import RequestError, internal_error
 from penstock.http.paths import mark_quoted_slashes, put_below
 
 log: logging.Logger = logging.getLogger("penstock.http")
@@ -40,7 +40,7 @@ _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 class Guard:
     """Refuses what no route should see, and marks every answer with a request id and headers for browsers."""
 
-    def __init__(self, app: ASGIApp, settings: WebSettings, bodies: Bodies) -> None:
+    def __init__(self, app: ASGIApp, settings: WebSettings, bodies: BodiesInFlight) -> None:
         self._app = app
         self._settings = settings
         self._bodies = bodies
@@ -70,7 +70,7 @@ class Guard:
         try:
             self._check(scope)
             await self._app(scope, body if scope["method"] in _METHODS_WITH_BODY else receive, send_marked)
-        except Refusal as refusal:
+        except RequestError as refusal:
             if begun:
                 raise
             await refusal.answer()(scope, receive, send_marked)
@@ -80,7 +80,7 @@ class Guard:
         except Exception as error:
             log.exception("request %s failed: %s", request_id, type(error).__name__)
             if not begun:
-                await fault(request_id)(scope, receive, send_marked)
+                await internal_error(request_id)(scope, receive, send_marked)
             elif not ended:
                 raise
         finally:
@@ -90,22 +90,24 @@ class Guard:
         settings, headers = self._settings, scope["headers"]
         target = len(scope.get("raw_path") or scope["path"].encode()) + len(scope["query_string"])
         if target > settings.max_target:
-            raise Refusal("target_too_long", f"Path and query have {target} bytes; {settings.max_target} are taken.")
+            raise RequestError(
+                "target_too_long", f"Path and query have {target} bytes; {settings.max_target} are taken."
+            )
         size = sum(len(name) + len(value) for name, value in headers)
         if len(headers) > settings.max_headers or size > settings.max_header_bytes:
-            raise Refusal(
+            raise RequestError(
                 "headers_too_large",
                 f"{len(headers)} headers with {size} bytes were sent; {settings.max_headers} headers with "
                 f"{settings.max_header_bytes} bytes are taken.",
             )
         if (b"user-agent", _SENDER) in headers:
-            raise Refusal(
+            raise RequestError(
                 "forbidden",
                 "This is a webhook, and a server of penstock takes none.",
                 hint="Its URL leads here: give it another one.",
             )
         if b"\x00" in (scope.get("raw_path") or b"") or "\x00" in scope["path"] or "\ufffd" in scope["path"]:
-            raise Refusal("malformed", "The path holds a NUL or is not UTF-8.")
+            raise RequestError("malformed", "The path holds a NUL or is not UTF-8.")
         if declared_length(headers) > (most := max_body_bytes(scope, self._settings)):
             raise too_large(most)
 

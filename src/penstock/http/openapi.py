@@ -16,7 +16,7 @@ from penstock.http.authentication import COOKIE
 from penstock.http.openapi_texts import EXAMPLES, TEXTS
 from penstock.http.routing import Route, endpoint
 from penstock.http.schemas.base import ProblemAnswer
-from penstock.http.schemas.jobs import BatchAsked
+from penstock.http.schemas.jobs import BatchRequest
 
 _SCHEMES = {
     "token": {"type": "http", "scheme": "bearer", "description": "A token: `penstock tokens create` makes one."},
@@ -65,7 +65,7 @@ def completed(document: dict[str, Any]) -> dict[str, Any]:
     components = document["components"]
     components["securitySchemes"] = _SCHEMES
     # Routes name them: the framework would make a validator for each status of each route.
-    for model in (ProblemAnswer, BatchAsked):
+    for model in (ProblemAnswer, BatchRequest):
         mode: Any = "serialization" if model is ProblemAnswer else "validation"
         schema = model.model_json_schema(mode=mode, ref_template="#/components/schemas/{model}")
         components["schemas"] |= {**schema.pop("$defs"), model.__name__: schema}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock.http.errors import Refusal
+from penstock.http.errors import RequestError
 
 if TYPE_CHECKING:
-    from penstock.http.application import Site
+    from penstock.http.application import ServerState
 
 import ipaddress
 from functools import lru_cache
@@ -73,21 +73,21 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 def check_host(request: Request) -> None:
     """Refuse a name that is not ours: a foreign DNS entry leads a browser here."""
-    site: Site = request.app.state.site
-    if site.trusted is not None:
+    server: ServerState = request.app.state.server
+    if server.trusted is not None:
         return
-    settings = site.settings
+    settings = server.settings
     sent = [value for name, value in request.scope["headers"] if name == b"host"]
     if len(sent) > 1:
-        raise Refusal("malformed", "The header Host was sent more than once.")
+        raise RequestError("malformed", "The header Host was sent more than once.")
     name = host_name(request)
     if not settings.hosts or name in LOCAL_NAMES or name in settings.hosts:
         return
     raise misdirected(request)
 
 
-def misdirected(request: Request) -> Refusal:
-    return Refusal(
+def misdirected(request: Request) -> RequestError:
+    return RequestError(
         "misdirected",
         f"This server does not answer to the name {host_name(request)[:80]!r}.",
         hint="Without tokens it is known as localhost only; the setting web.hosts names what else it answers to.",
@@ -109,18 +109,18 @@ def refuse_foreign_pages(request: Request, *, of_a_browser: bool = False) -> Non
     """
     if request.method in _SAFE:
         return
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is not None:
-        foreign = site not in ("same-origin", "none")
+    fetch_site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if fetch_site is not None:
+        foreign = fetch_site not in ("same-origin", "none")
     elif origin is not None:
         foreign = origin.partition("://")[2] != request.headers.get("host")
     elif of_a_browser:
-        raise Refusal(
+        raise RequestError(
             "forbidden",
             "A session changes nothing without the header Sec-Fetch-Site or Origin.",
             hint="Browsers send them; programs send a token: Authorization: Bearer pst_…",
         )
     else:
         return
-    if foreign and origin not in request.app.state.site.settings.origins:
-        raise Refusal("forbidden", "The request comes from a page of another site.")
+    if foreign and origin not in request.app.state.server.settings.origins:
+        raise RequestError("forbidden", "The request comes from a page of another site.")

@@ -18,7 +18,7 @@ from penstock.domain.access import Role
 from penstock.domain.errors import MalformedPayload, PenstockError
 from penstock.http.authentication import admit
 from penstock.http.body_limits import LARGE
-from penstock.http.errors import CODES, Refusal, refusal_of
+from penstock.http.errors import CODES, RequestError, request_error_of
 from penstock.http.paths import KeyConvertor, WholeKeyConvertor
 from penstock.http.request_origin import check_host
 from penstock.http.validation import nearest
@@ -87,11 +87,11 @@ def endpoint(
     answer: type[BaseModel] | None,
     status: int = 200,
     also: dict[int | str, dict[str, Any]] | None = None,
-    refusals: Sequence[str] = (),
+    errors: Sequence[str] = (),
     extra: dict[str, Any] | None = None,
 ) -> Callable[[F], F]:
     """Declare one route; `role` None lets everybody in, `also` documents further answers."""
-    codes = dict.fromkeys((*_EVERYWHERE, *(_WITH_BODY if method != "GET" else ()), *refusals))
+    codes = dict.fromkeys((*_EVERYWHERE, *(_WITH_BODY if method != "GET" else ()), *errors))
     # Those of one status share an entry.
     documented: dict[int | str, dict[str, Any]] = {}
     for code in codes:
@@ -142,13 +142,13 @@ async def read_json(request: Request) -> Any:
 def decoded(body: bytes) -> Any:
     """The value of a body, as `read_json` gives it."""
     if not body:
-        raise Refusal("malformed", "The body is empty.", hint="Send a JSON object.")
+        raise RequestError("malformed", "The body is empty.", hint="Send a JSON object.")
     try:
         return payload.decode(body, "the body", most=max(len(body), payload.MAX_BYTES))
     except MalformedPayload as error:
-        raise Refusal("malformed", error.message, hint=error.hint) from None
+        raise RequestError("malformed", error.message, hint=error.hint) from None
     except PenstockError as error:
-        raise refusal_of(error) from None
+        raise request_error_of(error) from None
 
 
 def _query_names(route: APIRoute) -> tuple[frozenset[str], frozenset[str]]:
@@ -186,8 +186,8 @@ def check_query(
         seen.add(name)
 
 
-def _wrong_query(name: str, problem: str, hint: str) -> Refusal:
-    return Refusal(
+def _wrong_query(name: str, problem: str, hint: str) -> RequestError:
+    return RequestError(
         "invalid_request", f"The query parameter {name[:80]!r} {problem}.", hint=hint, details={"query": name[:80]}
     )
 
@@ -196,14 +196,14 @@ def check_media(request: Request, needs_body: bool) -> None:
     """Only JSON in UTF-8, never compressed; this is also what keeps a foreign page's form out."""
     headers = request.headers
     if headers.get("content-encoding", "identity").lower() != "identity":
-        raise Refusal("unsupported_media_type", "Compressed bodies are not taken.", hint="Send it as it is.")
+        raise RequestError("unsupported_media_type", "Compressed bodies are not taken.", hint="Send it as it is.")
     has_body = needs_body or headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
     if not has_body:
         return
     media, _, rest = headers.get("content-type", "").partition(";")
     charset = rest.strip().lower().removeprefix("charset=").strip('"')
     if media.strip().lower() != "application/json" or charset not in ("", "utf-8"):
-        raise Refusal(
+        raise RequestError(
             "unsupported_media_type",
             f"The body is {(media or 'of no type')[:80]!r}, not application/json.",
             hint="Send the header Content-Type: application/json.",

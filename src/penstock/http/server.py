@@ -47,7 +47,7 @@ class Server(uvicorn.Server):
     @property
     def setup_code(self) -> str | None:
         """What makes the first token over HTTP; None where a token is needed already."""
-        code: str | None = self._web.state.site.door.setup_code
+        code: str | None = self._web.state.server.token_policy.setup_code
         return code
 
     async def run(self) -> None:  # type: ignore[override]
@@ -92,7 +92,7 @@ class Server(uvicorn.Server):
         # Nobody shall open a stream while the open ones are told goodbye.
         for server in self.servers:
             server.close()
-        streams = self._web.state.site.streams
+        streams = self._web.state.server.streams
         streams.close()
         await super().shutdown(sockets)
         # A read of the feed that is still on its way would open the store again.

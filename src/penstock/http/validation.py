@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.domain.hints import Hint
-from penstock.http.errors import Refusal, reader_of
+from penstock.http.errors import RequestError, reader_of
 
 MOST_PROBLEMS = 20
 """The most problems of a request that are named."""
@@ -52,11 +52,11 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return plain[near[0]] if near else None
 
 
-def refusal_of_problems(problems: Sequence[dict[str, str]]) -> Refusal:
+def problems_error(problems: Sequence[dict[str, str]]) -> RequestError:
     """The refusal that names these problems."""
     first = problems[0] if problems else {"path": "", "message": "cannot be read"}
     where = first["path"] or "the body"
-    return Refusal(
+    return RequestError(
         "invalid_request",
         f"{where} {first['message']}" + ("" if first["message"].endswith("?") else "."),
         hint=Hint(
@@ -74,7 +74,7 @@ async def answer_validation(request: Request, error: Exception) -> Response:
         raise error
     body = getattr(request.scope.get("route"), "body_field", None)
     shape = None if body is None else body.field_info.annotation
-    return refusal_of_problems(problems_of(error, shape=shape)).answer(reader_of(request))
+    return problems_error(problems_of(error, shape=shape)).answer(reader_of(request))
 
 
 def _problem(found: Any, where: Sequence[str | int], shape: Any) -> dict[str, str]:

@@ -49,7 +49,7 @@ _ONLY_POSTGRES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedTable:
     """One table that was copied and compared."""
 
     table: str
@@ -67,7 +67,7 @@ class _Table:
     """The column that the database numbers by itself."""
 
 
-def move(source: Store, target: Store, tell: Tell = lambda table, rows: None) -> list[Moved]:
+def move(source: Store, target: Store, tell: Tell = lambda table, rows: None) -> list[MovedTable]:
     """Copy a SQLite file with its history into an empty PostgreSQL schema; the tables in their order.
 
     A worker that lives on the source and a target that is not empty are refused: `Conflict`. What does not come out as
@@ -97,7 +97,7 @@ class _Copy:
         self._cursor: str | None = None
         """How far webhooks have come, as the target says it."""
 
-    def run(self, tables: Sequence[_Table]) -> list[Moved]:
+    def run(self, tables: Sequence[_Table]) -> list[MovedTable]:
         written = {table.name: self._copy(table) for table in tables}
         for table in tables:
             if self._read_back(table) != written[table.name]:
@@ -106,7 +106,7 @@ class _Copy:
                     hint="Does somebody else write there? Stop it and repeat the move.",
                 )
         self._finish(tables)
-        return [Moved(table.name, *written[table.name].told) for table in tables]
+        return [MovedTable(table.name, *written[table.name].summary) for table in tables]
 
     def _copy(self, table: _Table) -> _Digest:
         digest, done = _Digest(), 0
@@ -226,7 +226,7 @@ class _Digest:
         self._sum = 0
 
     @property
-    def told(self) -> tuple[int, str]:
+    def summary(self) -> tuple[int, str]:
         return self._rows, f"{self._sum:016x}"
 
     def add(self, rows: Iterable[Row]) -> None:
@@ -236,7 +236,7 @@ class _Digest:
         self._sum %= 2**64
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Digest) and self.told == other.told
+        return isinstance(other, _Digest) and self.summary == other.summary
 
     __hash__ = None  # type: ignore[assignment]
 

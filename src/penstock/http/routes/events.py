@@ -14,14 +14,21 @@ from penstock.domain.errors import InvalidInput, NotFound
 from penstock.domain.ids import parse_uuid
 from penstock.domain.job_json import listed
 from penstock.http.authentication import Call, Caller
-from penstock.http.errors import Refusal
+from penstock.http.errors import RequestError
 from penstock.http.headers import wants_stream
 from penstock.http.request_origin import address_of
 from penstock.http.routing import Route, endpoint, json_text
 from penstock.http.schemas import monitoring as shapes
 from penstock.http.schemas.base import PageLimit, Truth
-from penstock.http.streaming.event_pages import EventPage, Item, Wanted
-from penstock.http.streaming.sse_streams import FeedStream, JobStream, Stream, StreamResponse, job_cursor, shares_of
+from penstock.http.streaming.event_pages import EventFilter, EventPage, Item
+from penstock.http.streaming.sse_streams import (
+    FeedStream,
+    JobStream,
+    Stream,
+    StreamResponse,
+    job_cursor,
+    stream_limits_of,
+)
 from penstock.operations.events import ORIGIN, patterns
 from penstock.operations.job_reading import GONE
 
@@ -48,7 +55,7 @@ Limit = Annotated[PageLimit | None, Query(description="Of a list; 100 when not s
 
 @endpoint(
     router, "GET", "/v1/events", role=Role.VIEWER, answer=shapes.EventList, also=_STREAM,
-    refusals=("not_acceptable", "feed_gone", "too_many_streams"),
+    errors=("not_acceptable", "feed_gone", "too_many_streams"),
 )  # fmt: skip
 async def list_events(
     request: Request,
@@ -62,7 +69,7 @@ async def list_events(
     last_event_id: LastEventId = None,
 ) -> Response:
     """What happened: a list from the oldest event on, or a stream from now on; `after` goes on from a cursor."""
-    wanted = Wanted(
+    wanted = EventFilter(
         None if types is None else tuple(patterns(types)),
         definition_key,
         None if job_id is None else frozenset(parse_uuid(each) for each in job_id),
@@ -70,22 +77,22 @@ async def list_events(
     streamed = wants_stream(request.headers.getlist("accept"))
     begin = _begin(request, after, last_event_id, snapshot, limit, streamed)
     if streamed:
-        return await _stream(request, call, FeedStream(call.site.streams, call.app, wanted, snapshot), begin)
-    pages = call.site.streams.pages
+        return await _stream(request, call, FeedStream(call.server.streams, call.app, wanted, snapshot), begin)
+    pages = call.server.streams.pages
     cursor = await pages.origin() if begin in (None, ORIGIN) else begin or ""
 
     async def page(cursor: str, size: int) -> EventPage:
         try:
             return await pages.after(cursor, size, wanted)
         except InvalidInput as error:
-            raise Refusal("malformed", error.message, hint=error.hint) from None
+            raise RequestError("malformed", error.message, hint=error.hint) from None
 
     return await _list(page, cursor, limit or 100, wanted)
 
 
 @endpoint(
     router, "GET", "/v1/jobs/{jobId}/events", role=Role.VIEWER, answer=shapes.EventList, also=_STREAM,
-    refusals=("not_found", "not_acceptable", "too_many_streams"),
+    errors=("not_found", "not_acceptable", "too_many_streams"),
 )  # fmt: skip
 async def list_job_events(
     request: Request,
@@ -99,12 +106,12 @@ async def list_job_events(
 ) -> Response:
     """What happened to one job, from its first event on; a cursor is an event's `seq` here."""
     job_id = parse_uuid(jobId)
-    wanted = Wanted(None if types is None else tuple(patterns(types)), None, frozenset({job_id}), numbered=True)
+    wanted = EventFilter(None if types is None else tuple(patterns(types)), None, frozenset({job_id}), numbered=True)
     streamed = wants_stream(request.headers.getlist("accept"))
     begin = _begin(request, after, last_event_id, snapshot, limit, streamed)
     if streamed:
-        return await _stream(request, call, JobStream(call.site.streams, call.app, wanted, snapshot, job_id), begin)
-    pages = call.site.streams.pages
+        return await _stream(request, call, JobStream(call.server.streams, call.app, wanted, snapshot, job_id), begin)
+    pages = call.server.streams.pages
     if not (await pages.of_job(job_id, 0, 1)).items:
         raise NotFound("job", job_id, hint=GONE)
 
@@ -115,13 +122,15 @@ async def list_job_events(
 
 
 async def _stream(request: Request, call: Caller, stream: Stream, begin: str | None) -> Response:
-    shares = shares_of(call, address_of(request))
-    stream.hub.check_room(shares)
+    limits = stream_limits_of(call, address_of(request))
+    stream.hub.check_room(limits)
     await stream.open(begin)
-    return StreamResponse(stream, request, shares)
+    return StreamResponse(stream, request, limits)
 
 
-async def _list(read: Callable[[str, int], Awaitable[EventPage]], cursor: str, limit: int, wanted: Wanted) -> Response:
+async def _list(
+    read: Callable[[str, int], Awaitable[EventPage]], cursor: str, limit: int, wanted: EventFilter
+) -> Response:
     """A list of up to `limit` events that are wanted; where few are, the search goes on with the next request."""
     searching = wanted.types is not None or wanted.definition is not None or (not wanted.numbered and wanted.job_ids)
     items: list[Item] = []
@@ -149,7 +158,7 @@ def _begin(
 ) -> str | None:
     """Where to begin; a client that comes back says so by the header, and its address is still the old one."""
     if len(request.headers.getlist("last-event-id")) > 1:
-        raise Refusal("malformed", "The header Last-Event-ID was sent more than once.")
+        raise RequestError("malformed", "The header Last-Event-ID was sent more than once.")
     if snapshot and after is not None:
         raise InvalidInput("A snapshot begins now: give `after` or `snapshot`, not both.")
     if snapshot and not streamed:

@@ -16,7 +16,7 @@ from penstock.domain.access import Role
 from penstock.domain.errors import PenstockError
 from penstock.domain.job_json import spliced
 from penstock.http.authentication import Call
-from penstock.http.errors import Refusal
+from penstock.http.errors import RequestError
 from penstock.http.headers import OPEN_METRICS, wants_open_metrics
 from penstock.http.routing import Route, RouteForAll, endpoint, json_text
 from penstock.http.schemas import monitoring as shapes
@@ -84,11 +84,11 @@ async def healthz() -> Response:
 @endpoint(router, "GET", "/readyz", role=None, answer=shapes.Ready)
 async def readyz(call: Call) -> Response:
     """Whether the store takes what is written and gives jobs to those who ask; with a token it says why not."""
-    problem = await call.site.readiness.problem()
+    problem = await call.server.readiness.problem()
     if problem is not None:
         # It may name hosts and databases.
         known = call.role is not None
-        raise Refusal(
+        raise RequestError(
             "unavailable",
             problem if known else "The store is not ready.",
             hint="The server goes on trying."

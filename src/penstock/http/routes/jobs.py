@@ -18,7 +18,7 @@ from penstock.domain.job_json import attempt_text, created_text, listed, log_tex
 from penstock.domain.states import Status
 from penstock.http import answers
 from penstock.http.authentication import Call
-from penstock.http.job_creation import check_rights, take_allowance, wanted_job, wanted_jobs, with_trace_headers
+from penstock.http.job_creation import batch_parser, check_rights, parse_job, take_allowance, with_trace_headers
 from penstock.http.routing import Route, endpoint, json_text
 from penstock.http.schemas import jobs as shapes
 from penstock.http.schemas.base import Moment, Natural, PageLimit, Truth
@@ -42,14 +42,14 @@ _START = {
     **_TRACE,
     "requestBody": {
         "required": True,
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/JobAsked"}}},
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/JobRequest"}}},
     },
 }
 _START_BATCH = {
     **_TRACE,
     "requestBody": {
         "required": True,
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/BatchAsked"}}},
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/BatchRequest"}}},
     },
 }
 _SEARCH_BY_PARAMS = {
@@ -72,7 +72,7 @@ _SEARCH_BY_PARAMS = {
 
 @endpoint(
     router, "POST", "/v1/jobs", role=Role.CREATOR, answer=shapes.JobStarted, status=201, extra=_START,
-    refusals=("not_found", "conflict", "idempotency_conflict", "invalid_params"),
+    errors=("not_found", "conflict", "idempotency_conflict", "invalid_params"),
     also={200: {"model": shapes.JobStarted, "description": "The key is known, or a unique job is active: that job."}},
 )  # fmt: skip
 async def start_job(request: Request, call: Call) -> Response:
@@ -80,37 +80,37 @@ async def start_job(request: Request, call: Call) -> Response:
     # The busiest route reads its body itself: the framework's way costs more than the commit.
     await take_allowance(call, 1)
     body = await request.body()
-    async with call.site.bodies.reading(body) as reading:
-        wanted = await reading.do(wanted_job, body)
+    async with call.server.bodies.reader(body) as reader:
+        wanted = await reader.do(parse_job, body)
         check_rights(call, wanted)
         wanted = with_trace_headers(request, wanted)
-        order = await call.site.intake.order(*wanted, in_thread=reading.is_large)
-    created = await call.site.intake.create(order, call.by, call.key_scope, in_thread=reading.is_large)
+        order = await call.server.job_creator.order(*wanted, in_thread=reader.is_large)
+    created = await call.server.job_creator.create(order, call.by, call.key_scope, in_thread=reader.is_large)
     headers = {"Location": f"{request.scope.get('root_path', '')}/v1/jobs/{created.job_id}"}
     return json_text(created_text(created), 201 if created.created else 200, headers)
 
 
 @endpoint(
     router, "POST", "/v1/jobs/batch", role=Role.CREATOR, answer=shapes.BatchStarted, status=201, extra=_START_BATCH,
-    refusals=("not_found", "conflict", "idempotency_conflict", "invalid_params"),
+    errors=("not_found", "conflict", "idempotency_conflict", "invalid_params"),
 )  # fmt: skip
 async def start_batch(request: Request, call: Call) -> Response:
     """Start up to 10,000 jobs, all or none; an error names the index of the job that is wrong."""
     await take_allowance(call, 1)
     body = await request.body()
-    async with call.site.bodies.reading(body) as reading:
-        wanted = await reading.do(wanted_jobs(call.site.settings.max_batch), body)
+    async with call.server.bodies.reader(body) as reader:
+        wanted = await reader.do(batch_parser(call.server.settings.max_batch), body)
         await take_allowance(call, len(wanted), taken=1)
         for index, each in enumerate(wanted):
             check_rights(call, each, f"jobs[{index}].")
         wanted = [with_trace_headers(request, each) for each in wanted]
         orders: list[Order] = []
         try:
-            await call.site.intake.orders(wanted, orders, in_thread=reading.is_large)
+            await call.server.job_creator.orders(wanted, orders, in_thread=reader.is_large)
         except InvalidInput as error:
             error.message = f"jobs[{len(orders)}]: {error.message}"
             raise
-    created = await call.site.intake.create_many(orders, call.by, call.key_scope, in_thread=reading.is_large)
+    created = await call.server.job_creator.create_many(orders, call.by, call.key_scope, in_thread=reader.is_large)
     return json_text(listed("jobs", [created_text(each) for each in created]), 201)
 
 
@@ -159,24 +159,24 @@ async def list_jobs(
         "created_to": created_to, "fingerprint": fingerprint, "parent_id": parent_id, "error": error,
         "params": answers.searched_params(request.query_params),
     }  # fmt: skip
-    return json_text(await answers.job_page(call.app, call.site.shaper, which, sort, limit, cursor, count=count))
+    return json_text(await answers.job_page(call.app, call.server.job_output, which, sort, limit, cursor, count=count))
 
 
 @endpoint(router, "POST", "/v1/jobs/bulk", role=Role.ADMIN, answer=shapes.BulkAnswer)
-async def change_in_bulk(call: Call, asked: shapes.BulkAsked) -> Response:
+async def change_in_bulk(call: Call, body: shapes.BulkRequest) -> Response:
     """Do one thing to all jobs that a filter speaks of; `dryRun` only counts."""
     done = await call.app.abulk(
-        asked.action, dry_run=asked.dry_run, limit=asked.limit, everything=asked.everything, priority=asked.priority,
-        by=call.by, **shapes.given_filter(asked.filter),
+        body.action, dry_run=body.dry_run, limit=body.limit, everything=body.everything, priority=body.priority,
+        by=call.by, **shapes.given_filter(body.filter),
     )  # fmt: skip
-    facts = {"matched": done.matched, "changed": done.changed, "skipped": done.skipped, "dryRun": asked.dry_run}
+    facts = {"matched": done.matched, "changed": done.changed, "skipped": done.skipped, "dryRun": body.dry_run}
     return json_text(spliced(facts, {}))
 
 
-@endpoint(router, "POST", "/v1/jobs/trigger", role=Role.ADMIN, answer=shapes.Triggered, refusals=("conflict",))
+@endpoint(router, "POST", "/v1/jobs/trigger", role=Role.ADMIN, answer=shapes.Triggered, errors=("conflict",))
 async def trigger(call: Call) -> Response:
     """One dispatch cycle now, for hosts that only have cron; nothing is done while the workers are disabled."""
-    if call.site.trigger is None:
+    if call.server.trigger is None:
         raise Conflict(
             "This server has no engine of its own.",
             hint=Hint(
@@ -185,22 +185,22 @@ async def trigger(call: Call) -> Response:
                 http="A worker runs the jobs, or a server that was started with an application.",
             ),
         )
-    done = await call.site.trigger()
+    done = await call.server.trigger()
     return json_text(spliced({"processed": done.processed, "errors": done.errors}, {}))
 
 
-@endpoint(router, "GET", "/v1/jobs/{jobId}", role=Role.VIEWER, answer=shapes.JobDetail, refusals=("not_found",))
+@endpoint(router, "GET", "/v1/jobs/{jobId}", role=Role.VIEWER, answer=shapes.JobDetail, errors=("not_found",))
 async def get_job(call: Call, jobId: str) -> Response:
     """One job with its phases and reviews."""
-    return json_text(await call.site.shaper.detail(jobId))
+    return json_text(await call.server.job_output.detail(jobId))
 
 
 @endpoint(
-    router, "PATCH", "/v1/jobs/{jobId}", role=Role.ADMIN, answer=shapes.JobChanged, refusals=("not_found", "conflict")
+    router, "PATCH", "/v1/jobs/{jobId}", role=Role.ADMIN, answer=shapes.JobChanged, errors=("not_found", "conflict")
 )
-async def patch_job(call: Call, jobId: str, asked: shapes.JobPatch) -> Response:
+async def patch_job(call: Call, jobId: str, body: shapes.JobPatch) -> Response:
     """Give a job that waits another priority or another time."""
-    if asked.priority is None and asked.run_at is None and asked.delay is None:
+    if body.priority is None and body.run_at is None and body.delay is None:
         raise InvalidInput(
             "Nothing is to be changed.",
             hint=Hint(
@@ -209,18 +209,18 @@ async def patch_job(call: Call, jobId: str, asked: shapes.JobPatch) -> Response:
                 http="Send `priority`, `runAt` or `delay`.",
             ),
         )
-    if asked.run_at is not None or asked.delay is not None:
+    if body.run_at is not None or body.delay is not None:
         await call.app.areschedule_job(
-            jobId, run_at=asked.run_at, delay=asked.delay or 0, priority=asked.priority, by=call.by
+            jobId, run_at=body.run_at, delay=body.delay or 0, priority=body.priority, by=call.by
         )
-    elif asked.priority is not None:
-        await call.app.areprioritise_job(jobId, asked.priority, by=call.by)
+    elif body.priority is not None:
+        await call.app.areprioritise_job(jobId, body.priority, by=call.by)
     job = await call.app.aread_job(jobId)
     return _changed(job.id, job.status)
 
 
 @endpoint(
-    router, "DELETE", "/v1/jobs/{jobId}", role=Role.ADMIN, answer=None, status=204, refusals=("not_found", "conflict")
+    router, "DELETE", "/v1/jobs/{jobId}", role=Role.ADMIN, answer=None, status=204, errors=("not_found", "conflict")
 )
 async def delete_job(call: Call, jobId: str) -> Response:
     """Remove an ended job and everything that belongs to it."""
@@ -229,7 +229,7 @@ async def delete_job(call: Call, jobId: str) -> Response:
 
 
 @endpoint(
-    router, "GET", "/v1/jobs/{jobId}/attempts", role=Role.VIEWER, answer=shapes.AttemptList, refusals=("not_found",)
+    router, "GET", "/v1/jobs/{jobId}/attempts", role=Role.VIEWER, answer=shapes.AttemptList, errors=("not_found",)
 )
 async def list_attempts(call: Call, jobId: str) -> Response:
     """The attempts at a job that have ended and are kept, the first one first."""
@@ -237,7 +237,7 @@ async def list_attempts(call: Call, jobId: str) -> Response:
     return json_text(listed("attempts", [attempt_text(each) for each in found], earlier=earlier(found)))
 
 
-@endpoint(router, "GET", "/v1/jobs/{jobId}/logs", role=Role.VIEWER, answer=shapes.LogList, refusals=("not_found",))
+@endpoint(router, "GET", "/v1/jobs/{jobId}/logs", role=Role.VIEWER, answer=shapes.LogList, errors=("not_found",))
 async def list_logs(
     call: Call,
     jobId: str,
@@ -253,7 +253,7 @@ async def list_logs(
     return json_text(listed("logs", [log_text(each) for each in lines], nextAfter=following))
 
 
-@endpoint(router, "GET", "/v1/jobs/{jobId}/why", role=Role.VIEWER, answer=shapes.Why, refusals=("not_found",))
+@endpoint(router, "GET", "/v1/jobs/{jobId}/why", role=Role.VIEWER, answer=shapes.Why, errors=("not_found",))
 async def why(call: Call, jobId: str) -> Response:
     """All that keeps a job from running, or else what it does now."""
     reasons = await call.app.awhy(jobId)
@@ -262,7 +262,7 @@ async def why(call: Call, jobId: str) -> Response:
 
 @endpoint(
     router, "POST", "/v1/jobs/{jobId}/cancel", role=Role.ADMIN, answer=shapes.JobChanged, status=202,
-    refusals=("not_found", "conflict"),
+    errors=("not_found", "conflict"),
 )  # fmt: skip
 async def cancel_job(call: Call, jobId: str) -> Response:
     """Cancel a job; a running one is asked to stop, and killed after its grace."""
@@ -274,56 +274,56 @@ async def cancel_job(call: Call, jobId: str) -> Response:
 
 @endpoint(
     router, "POST", "/v1/jobs/{jobId}/retry", role=Role.ADMIN, answer=shapes.JobChanged, status=202,
-    refusals=("not_found", "conflict"),
+    errors=("not_found", "conflict"),
 )  # fmt: skip
-async def retry_job(call: Call, jobId: str, asked: shapes.RetryAsked | None = None) -> Response:
+async def retry_job(call: Call, jobId: str, body: shapes.RetryRequest | None = None) -> Response:
     """Queue a failed, cancelled or stale job again, with all its attempts."""
-    asked = asked or shapes.RetryAsked()
-    status = await call.app.aretry_job(jobId, from_phase=asked.from_phase, fresh=asked.fresh, by=call.by)
+    body = body or shapes.RetryRequest()
+    status = await call.app.aretry_job(jobId, from_phase=body.from_phase, fresh=body.fresh, by=call.by)
     return _changed(jobId, status, 202)
 
 
 @endpoint(
     router, "POST", "/v1/jobs/{jobId}/rerun", role=Role.ADMIN, answer=shapes.JobStarted, status=201,
-    refusals=("not_found", "conflict", "invalid_params"),
+    errors=("not_found", "conflict", "invalid_params"),
     also={200: {"model": shapes.JobStarted, "description": "The idempotency key is known: that job."}},
 )  # fmt: skip
 async def rerun_job(
     request: Request,
     call: Call,
     jobId: str,
-    asked: shapes.RerunAsked | None = None,
+    body: shapes.RerunRequest | None = None,
 ) -> Response:
     """Create the same job once more, linked to the old one, with edited parameters if given."""
-    asked = asked or shapes.RerunAsked()
+    body = body or shapes.RerunRequest()
     named = {
-        "priority": asked.priority, "max_attempts": asked.max_attempts, "idempotency_key": asked.idempotency_key,
-        "run_at": asked.run_at, "delay": asked.delay,
+        "priority": body.priority, "max_attempts": body.max_attempts, "idempotency_key": body.idempotency_key,
+        "run_at": body.run_at, "delay": body.delay,
     }  # fmt: skip
     options = {name: value for name, value in named.items() if value is not None}
-    made = await call.app.arerun_job(jobId, asked.params, by=call.by, **options)
+    made = await call.app.arerun_job(jobId, body.params, by=call.by, **options)
     headers = {"Location": f"{request.scope.get('root_path', '')}/v1/jobs/{made.id}"}
     return json_text(created_text(Created(made.id, made.status, made.created)), 201 if made.created else 200, headers)
 
 
 @endpoint(
     router, "POST", "/v1/jobs/{jobId}/approve", role=Role.ADMIN, answer=shapes.JobChanged,
-    refusals=("not_found", "conflict"),
+    errors=("not_found", "conflict"),
 )  # fmt: skip
-async def approve_job(call: Call, jobId: str, asked: shapes.ApproveAsked | None = None) -> Response:
+async def approve_job(call: Call, jobId: str, body: shapes.ApproveRequest | None = None) -> Response:
     """Say yes to a review: the job goes on, or has succeeded when no phase is left."""
-    asked = asked or shapes.ApproveAsked()
-    result = asked.result if "result" in asked.model_fields_set else ...
-    return _changed(jobId, await call.app.aapprove_job(jobId, by=call.by, note=asked.note, result=result))
+    body = body or shapes.ApproveRequest()
+    result = body.result if "result" in body.model_fields_set else ...
+    return _changed(jobId, await call.app.aapprove_job(jobId, by=call.by, note=body.note, result=result))
 
 
 @endpoint(
     router, "POST", "/v1/jobs/{jobId}/reject", role=Role.ADMIN, answer=shapes.JobChanged,
-    refusals=("not_found", "conflict"),
+    errors=("not_found", "conflict"),
 )  # fmt: skip
-async def reject_job(call: Call, jobId: str, asked: shapes.RejectAsked | None = None) -> Response:
+async def reject_job(call: Call, jobId: str, body: shapes.RejectRequest | None = None) -> Response:
     """Say no to a review: the job has failed, with the note as its error."""
-    note = None if asked is None else asked.note
+    note = None if body is None else body.note
     return _changed(jobId, await call.app.areject_job(jobId, by=call.by, note=note))
 
 

@@ -21,11 +21,11 @@ from penstock.http.schemas import tokens as shapes
 router: APIRouter = APIRouter(route_class=Route)
 
 
-@endpoint(router, "POST", "/v1/tokens", role=Role.SUPER_ADMIN, answer=shapes.TokenMade, status=201)
-async def create_token(call: Call, asked: shapes.TokenAsked) -> Response:
+@endpoint(router, "POST", "/v1/tokens", role=Role.SUPER_ADMIN, answer=shapes.CreatedToken, status=201)
+async def create_token(call: Call, body: shapes.TokenRequest) -> Response:
     """Make a token; its text is in this answer and nowhere else. With the first one the server is closed to others."""
-    made = await call.app.acreate_token(asked.name, asked.role, expires_in=asked.expires_in, by=call.by)
-    call.site.door.forget()
+    made = await call.app.acreate_token(body.name, body.role, expires_in=body.expires_in, by=call.by)
+    call.server.token_policy.invalidate()
     return json_text(spliced({**_facts(made.token), "token": made.text}, {}), 201)
 
 
@@ -36,7 +36,7 @@ async def list_tokens(call: Call) -> Response:
 
 
 @endpoint(
-    router, "DELETE", "/v1/tokens/{tokenId}", role=Role.SUPER_ADMIN, answer=None, status=204, refusals=("not_found",)
+    router, "DELETE", "/v1/tokens/{tokenId}", role=Role.SUPER_ADMIN, answer=None, status=204, errors=("not_found",)
 )
 async def revoke_token(call: Call, tokenId: str) -> Response:
     """Let a token and its sessions open nothing any more, within a second on every server."""
@@ -58,17 +58,17 @@ def _facts(token: Token) -> dict[str, Any]:
 
 
 @endpoint(router, "POST", "/v1/session", role=None, answer=shapes.Session, status=201)
-async def begin_session(request: Request, call: Call, asked: shapes.SessionAsked) -> Response:
+async def begin_session(request: Request, call: Call, body: shapes.SessionRequest) -> Response:
     """Begin a session with a token; the answer sets its cookie."""
-    door, address = call.site.door, address_of(request)
-    hours = call.site.settings.session_hours
+    policy, address = call.server.token_policy, address_of(request)
+    hours = call.server.settings.session_hours
     try:
-        token = await call.app.aauthenticate(asked.token)
+        token = await call.app.aauthenticate(body.token)
         who = Actor(f"token:{token.name}", request.state.request_id)
-        text, token = await call.app.aopen_session(asked.token, hours * 3600, by=who)
+        text, token = await call.app.aopen_session(body.token, hours * 3600, by=who)
     except Unauthenticated as error:
-        raise door.wrong_tokens.count(address) or error from None
-    answer = await _told(call, token.role, who, 201)
+        raise policy.wrong_tokens.count(address) or error from None
+    answer = await _response(call, token.role, who, 201)
     _set_cookie(request, answer, text, round(hours * 3600))
     return answer
 
@@ -76,7 +76,7 @@ async def begin_session(request: Request, call: Call, asked: shapes.SessionAsked
 @endpoint(router, "GET", "/v1/session", role=None, answer=shapes.Session)
 async def get_session(call: Call) -> Response:
     """Who the server takes the caller for, and whether it needs a token."""
-    return await _told(call, call.role, call.by)
+    return await _response(call, call.role, call.by)
 
 
 @endpoint(router, "DELETE", "/v1/session", role=None, answer=None, status=204)
@@ -97,9 +97,9 @@ def _set_cookie(request: Request, answer: Response, text: str, seconds: int) -> 
     )  # fmt: skip
 
 
-async def _told(call: Caller, role: Role | None, name: str, status: int = 200) -> Response:
-    closed = await call.site.door.is_closed()
+async def _response(call: Caller, role: Role | None, name: str, status: int = 200) -> Response:
+    closed = await call.server.token_policy.requires_token()
     # Nothing is said of it to callers through a proxy or from elsewhere.
-    code = call.is_local and call.site.door.setup_code is not None
+    code = call.is_local and call.server.token_policy.setup_code is not None
     facts = {"role": role, "name": str(name), "closed": closed, "setupCode": code, "version": version()}
     return json_text(spliced(facts, {}), status)

@@ -29,26 +29,26 @@ async def list_workers(call: Call) -> Response:
 @endpoint(router, "GET", "/v1/worker/config", role=Role.VIEWER, answer=shapes.WorkerConfig, also={200: TAGGED})
 async def get_config(call: Call) -> Response:
     """What holds for every worker; what looks like a secret in `custom` is shown to super admins only."""
-    return _config_told(call, *await call.app.aworker_config())
+    return _config_response(call, *await call.app.aworker_config())
 
 
 @endpoint(
     router, "PUT", "/v1/worker/config", role=Role.SUPER_ADMIN, answer=shapes.WorkerConfig, also={200: TAGGED},
-    refusals=("revision_conflict",),
+    errors=("revision_conflict",),
 )  # fmt: skip
-async def replace_config(call: Call, asked: shapes.WorkerConfigAsked, expected: Expected) -> Response:
+async def replace_config(call: Call, body: shapes.WorkerConfigRequest, expected: Expected) -> Response:
     """Replace all that holds for every worker; a body that leaves a field out is refused."""
-    wanted = rules.parse(asked.model_dump(by_alias=True))
-    return _config_told(call, *await call.app.aset_worker_config(wanted, revision=expected, by=call.by))
+    wanted = rules.parse(body.model_dump(by_alias=True))
+    return _config_response(call, *await call.app.aset_worker_config(wanted, revision=expected, by=call.by))
 
 
 @endpoint(
     router, "PATCH", "/v1/worker/config", role=Role.SUPER_ADMIN, answer=shapes.WorkerConfig, also={200: TAGGED},
-    refusals=("revision_conflict",),
+    errors=("revision_conflict",),
 )  # fmt: skip
-async def change_config(call: Call, asked: shapes.WorkerConfigPatch, expected: Expected) -> Response:
+async def change_config(call: Call, body: shapes.WorkerConfigPatch, expected: Expected) -> Response:
     """Change what the body names; running workers learn of it with their next heartbeat. `custom` is one value."""
-    if not asked.model_fields_set:
+    if not body.model_fields_set:
         raise InvalidInput(
             "Nothing is to be changed.",
             hint=Hint(
@@ -57,14 +57,14 @@ async def change_config(call: Call, asked: shapes.WorkerConfigPatch, expected: E
                 http="Send a field, such as `slots` or `enabled`.",
             ),
         )
-    changes = asked.model_dump(by_alias=True, exclude_unset=True)
-    return _config_told(call, *await call.app.aset_worker_config(changes, revision=expected, by=call.by))
+    changes = body.model_dump(by_alias=True, exclude_unset=True)
+    return _config_response(call, *await call.app.aset_worker_config(changes, revision=expected, by=call.by))
 
 
-def _config_told(call: Caller, config: WorkerConfig, revision: int) -> Response:
+def _config_response(call: Caller, config: WorkerConfig, revision: int) -> Response:
     facts = rules.as_json(config)
     del facts["custom"]
     custom = config.custom
     if call.role is None or not call.role.covers(Role.SUPER_ADMIN):
-        custom = call.site.settings.secrets.mask((), custom)
+        custom = call.server.settings.secrets.mask((), custom)
     return json_text(spliced({**facts, "revision": revision}, {"custom": custom}), headers=etag(revision))

@@ -17,7 +17,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?([Zz]|[+
 _WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
-class Asked(BaseModel):
+class RequestModel(BaseModel):
     """A request's body: unknown fields are refused, and a text is not taken for a number."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -25,7 +25,7 @@ class Asked(BaseModel):
     )
 
 
-class ChangeAsked(Asked):
+class PatchModel(RequestModel):
     """The body of a change: a field that is left out keeps its value, so that the document has no default for it."""
 
     @classmethod
@@ -37,7 +37,7 @@ class ChangeAsked(Asked):
         return schema
 
 
-class Told(BaseModel):
+class ResponseModel(BaseModel):
     """An answer's body: exactly these fields."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
@@ -98,7 +98,7 @@ PayloadObject = Annotated[dict[str, Any], Field(description="A JSON object.")]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Problem(Told):
+class Problem(ResponseModel):
     """What went wrong."""
 
     code: str = Field(description="Stable name of the kind of error.")
@@ -107,7 +107,7 @@ class Problem(Told):
     details: dict[str, Any]
 
 
-class ProblemAnswer(Told):
+class ProblemAnswer(ResponseModel):
     """The body of every error."""
 
     error: Problem

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from penstock.http.schemas.base import Asked, Moment, Payload, Told
+from penstock.http.schemas.base import Moment, Payload, RequestModel, ResponseModel
 from penstock.http.schemas.jobs import StatusName
 
 _MOST = 2**31 - 1
@@ -14,14 +14,14 @@ _LONGEST = 30 * 86_400
 _LATER = "For jobs that are created later and choose none."
 
 
-class PauseAsked(Asked):
+class PauseRequest(RequestModel):
     """Why something shall stand still, and until when at most."""
 
     reason: str = Field(min_length=1, max_length=500)
     until: Moment | None = None
 
 
-class RateLimitAsked(Asked):
+class RateLimitRequest(RequestModel):
     """At most `count` starts in each `period` of seconds; 0: no limit."""
 
     count: int = Field(ge=0, le=_MOST)
@@ -29,7 +29,7 @@ class RateLimitAsked(Asked):
     per_key: bool = False
 
 
-class ExponentialAsked(Asked):
+class ExponentialBackoff(RequestModel):
     """The pause doubles from `base` seconds up to `max`, with up to `jitter` of it on top."""
 
     base: float = Field(5, ge=0, le=_LONGEST, strict=False, description="Seconds of the first pause.")
@@ -42,15 +42,15 @@ _Seconds = Annotated[float, Field(ge=0, le=_LONGEST, strict=False)]
 _Pauses = Annotated[list[_Seconds], Field(min_length=1, max_length=1000)]
 
 
-class OverridesAsked(Asked):
+class OverridesRequest(RequestModel):
     """What holds in place of what the code says; null or left out: the code's own. A limit or a timeout of 0: none."""
 
     concurrency: int | None = Field(None, ge=0, le=_MOST)
     key_concurrency: int | None = Field(None, ge=0, le=_MOST)
-    rate_limit: RateLimitAsked | None = None
+    rate_limit: RateLimitRequest | None = None
     priority: int | None = Field(None, ge=0, le=20, description=_LATER)
     max_attempts: int | None = Field(None, ge=1, le=1000, description=_LATER)
-    backoff: _Seconds | _Pauses | ExponentialAsked | None = Field(
+    backoff: _Seconds | _Pauses | ExponentialBackoff | None = Field(
         None, description="For attempts that begin later: seconds, seconds for each pause in turn, or a doubling pause."
     )
     timeout: float | None = Field(
@@ -61,7 +61,7 @@ class OverridesAsked(Asked):
     )
 
 
-class Pause(Told):
+class Pause(ResponseModel):
     """Why something stands still, who said so, and until when (null: until it is resumed)."""
 
     reason: str
@@ -70,14 +70,14 @@ class Pause(Told):
     until: Moment | None
 
 
-class Retirement(Told):
+class Retirement(ResponseModel):
     """Who said that no code declares a definition any more, and when."""
 
     by: str
     at: Moment
 
 
-class RateLimit(Told):
+class RateLimit(ResponseModel):
     """At most `count` starts in each `period` of seconds; 0: no limit."""
 
     count: int
@@ -85,7 +85,7 @@ class RateLimit(Told):
     per_key: bool
 
 
-class Overrides(Told):
+class Overrides(ResponseModel):
     """What an operator wants in place of what the code says; null: the code's own. A limit or a timeout of 0: none."""
 
     concurrency: int | None
@@ -98,7 +98,7 @@ class Overrides(Told):
     log_level: LogLevel | None = Field(description="The lowest level of lines kept; null: the code's own.")
 
 
-class DefinitionVersion(Told):
+class DefinitionVersion(ResponseModel):
     """What the code of one version declares; times are in seconds."""
 
     version: int
@@ -140,7 +140,7 @@ class DefinitionVersion(Told):
     error: str | None = Field(description="Why what the store has of it cannot be read.")
 
 
-class Definition(Told):
+class Definition(ResponseModel):
     """A definition with all its versions, the newest first, and what operators said about it."""
 
     key: str
@@ -153,14 +153,14 @@ class Definition(Told):
     versions: list[DefinitionVersion]
 
 
-class DefinitionList(Told):
+class DefinitionList(ResponseModel):
     """One page of definitions, by key."""
 
     definitions: list[Definition]
     next_cursor: str | None
 
 
-class System(Told):
+class System(ResponseModel):
     """What holds for all definitions."""
 
     pause: Pause | None

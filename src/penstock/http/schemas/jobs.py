@@ -6,21 +6,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import FailFast, Field, model_validator
 
-from penstock.http.schemas.base import Asked, ChangeAsked, Moment, Payload, PayloadObject, Seconds, Told
+from penstock.http.schemas.base import Moment, PatchModel, Payload, PayloadObject, RequestModel, ResponseModel, Seconds
 
 StatusName = Literal[
     "scheduled", "queued", "running", "cancelling", "review_needed", "succeeded", "failed", "cancelled", "stale"
 ]
 
 
-class ReferenceAsked(Asked):
+class ReferenceRequest(RequestModel):
     """What in the caller's world a job is about."""
 
     type: str
     id: str
 
 
-class JobAsked(Asked):
+class JobRequest(RequestModel):
     """A job to be started."""
 
     definition_key: str
@@ -31,7 +31,7 @@ class JobAsked(Asked):
     idempotency_key: str | None = None
     run_at: Moment | None = None
     delay: Seconds | None = Field(None, description="Seconds from now.")
-    reference: ReferenceAsked | None = None
+    reference: ReferenceRequest | None = None
     tags: Annotated[list[str], FailFast()] = Field(default_factory=list)
     webhook_url: str | None = None
     unique: bool | str | None = Field(
@@ -43,13 +43,13 @@ class JobAsked(Asked):
     tracestate: str | None = None
 
 
-class BatchAsked(Asked):
+class BatchRequest(RequestModel):
     """Jobs to be started, all or none."""
 
-    jobs: list[JobAsked]
+    jobs: list[JobRequest]
 
 
-class JobStarted(Told):
+class JobStarted(ResponseModel):
     """The answer to a start; `created` is false when a known key or a unique job answered."""
 
     job_id: str
@@ -57,27 +57,27 @@ class JobStarted(Told):
     created: bool
 
 
-class BatchStarted(Told):
+class BatchStarted(ResponseModel):
     """The answer to a batch, in the order asked."""
 
     jobs: list[JobStarted]
 
 
-class Reference(Told):
+class Reference(ResponseModel):
     """What in the caller's world a job is about."""
 
     type: str
     id: str
 
 
-class JobError(Told):
+class JobError(ResponseModel):
     """Why a job's newest attempt did not succeed."""
 
     type: str | None
     message: str | None
 
 
-class Job(Told):
+class Job(ResponseModel):
     """A job as it can be read."""
 
     job_id: str
@@ -123,7 +123,7 @@ class Job(Told):
     worker_id: str | None
 
 
-class _AnyPhase(Told):
+class _AnyPhase(ResponseModel):
     name: str
     position: int
     progress: float
@@ -148,7 +148,7 @@ class AttemptPhase(_AnyPhase):
     status: Literal["completed", "failed", "cancelled", "interrupted"]
 
 
-class Review(Told):
+class Review(ResponseModel):
     """What a handler asked a person, and what the person said."""
 
     fence: int
@@ -175,7 +175,7 @@ class JobDetail(JobWithPhases):
     lease_expires_at: Moment | None
 
 
-class JobList(Told):
+class JobList(ResponseModel):
     """One page of jobs; `nextCursor` is null on the last one."""
 
     jobs: list[Job]
@@ -189,7 +189,7 @@ class JobList(Told):
     )
 
 
-class Attempt(Told):
+class Attempt(ResponseModel):
     """One try at a job that has ended."""
 
     fence: int
@@ -210,14 +210,14 @@ class Attempt(Told):
     phases: list[AttemptPhase] = Field(description="The phases that it began, in their order.")
 
 
-class AttemptList(Told):
+class AttemptList(ResponseModel):
     """The attempts at a job that have ended and are kept."""
 
     attempts: list[Attempt]
     earlier: int = Field(description="How many attempts before these are no longer kept.")
 
 
-class LogLine(Told):
+class LogLine(ResponseModel):
     """One line that an attempt wrote."""
 
     seq: int
@@ -230,14 +230,14 @@ class LogLine(Told):
     duration: float | None = Field(description="Seconds.")
 
 
-class LogList(Told):
+class LogList(ResponseModel):
     """Lines in order; `nextAfter` goes on behind them, null when there were no more."""
 
     logs: list[LogLine]
     next_after: int | None
 
 
-class Reason(Told):
+class Reason(ResponseModel):
     """One thing that keeps a job from running, or what it does now."""
 
     code: str
@@ -246,21 +246,21 @@ class Reason(Told):
     by: str | None
 
 
-class Why(Told):
+class Why(ResponseModel):
     """All that keeps a job from running, or what it does now."""
 
     job_id: str
     reasons: list[Reason]
 
 
-class JobChanged(Told):
+class JobChanged(ResponseModel):
     """The status that a job has now."""
 
     job_id: str
     status: StatusName
 
 
-class JobPatch(ChangeAsked):
+class JobPatch(PatchModel):
     """Another priority or time for a job that waits."""
 
     priority: int | None = None
@@ -268,14 +268,14 @@ class JobPatch(ChangeAsked):
     delay: Seconds | None = None
 
 
-class RetryAsked(Asked):
+class RetryRequest(RequestModel):
     """How to retry; finished phases are kept unless said otherwise."""
 
     from_phase: str | None = None
     fresh: bool = False
 
 
-class RerunAsked(Asked):
+class RerunRequest(RequestModel):
     """Parameters that stand in front of the old ones, and other options for the new job."""
 
     params: PayloadObject | None = None
@@ -286,20 +286,20 @@ class RerunAsked(Asked):
     delay: Seconds | None = None
 
 
-class ApproveAsked(Asked):
+class ApproveRequest(RequestModel):
     """A yes; `result` stands in for what the handler gave."""
 
     note: str | None = None
     result: Payload = None
 
 
-class RejectAsked(Asked):
+class RejectRequest(RequestModel):
     """A no."""
 
     note: str | None = None
 
 
-class FilterAsked(Asked):
+class FilterRequest(RequestModel):
     """Which jobs a change in bulk speaks of: the filters of the list."""
 
     job_id: list[str] | None = None
@@ -325,18 +325,18 @@ class FilterAsked(Asked):
         return asked
 
 
-class BulkAsked(Asked):
+class BulkRequest(RequestModel):
     """One change for all jobs that a filter speaks of."""
 
     action: Literal["cancel", "retry", "delete", "reprioritise"]
-    filter: FilterAsked = Field(default_factory=FilterAsked)
+    filter: FilterRequest = Field(default_factory=FilterRequest)
     everything: bool = Field(False, description="Must be true when the filter is empty.")
     dry_run: bool = False
     priority: int | None = None
     limit: int = 100_000
 
 
-class BulkAnswer(Told):
+class BulkAnswer(ResponseModel):
     """What came of it."""
 
     matched: int
@@ -345,14 +345,14 @@ class BulkAnswer(Told):
     dry_run: bool
 
 
-class Triggered(Told):
+class Triggered(ResponseModel):
     """What one dispatch cycle did."""
 
     processed: int
     errors: int
 
 
-def given_filter(asked: FilterAsked) -> dict[str, Any]:
+def given_filter(asked: FilterRequest) -> dict[str, Any]:
     """The filter in the library's words."""
     return {
         "job_id": asked.job_id, "status": asked.status, "definition_key": asked.definition_key,

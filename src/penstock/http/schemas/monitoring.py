@@ -6,11 +6,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from penstock.http.schemas.base import Moment, Payload, Told
+from penstock.http.schemas.base import Moment, Payload, ResponseModel
 from penstock.http.schemas.jobs import JobWithPhases, StatusName
 
 
-class Durations(Told):
+class Durations(ResponseModel):
     """How long something took, in seconds."""
 
     average: float
@@ -18,7 +18,7 @@ class Durations(Told):
     sample: int = Field(description="How many were measured.")
 
 
-class Flow(Told):
+class Flow(ResponseModel):
     """How many jobs came into these states; a job that is tried again starts again."""
 
     queued: int
@@ -30,7 +30,7 @@ class Flow(Told):
     lost: int = Field(description="Attempts whose worker's lease ended.")
 
 
-class DefinitionStats(Told):
+class DefinitionStats(ResponseModel):
     """One definition, all its versions together."""
 
     definition_key: str
@@ -42,14 +42,14 @@ class DefinitionStats(Told):
     failed_last_day: int = Field(description="Jobs that failed in the last 24 hours, whatever `since` says.")
 
 
-class MinuteStats(Told):
+class MinuteStats(ResponseModel):
     """One minute, or hour, in which something happened."""
 
     minute: Moment
     flow: Flow
 
 
-class Stats(Told):
+class Stats(ResponseModel):
     """The figures of the store at one moment."""
 
     at: Moment
@@ -65,7 +65,7 @@ class Stats(Told):
     minutes: list[MinuteStats]
 
 
-class ErrorGroup(Told):
+class ErrorGroup(ResponseModel):
     """Failures that look alike."""
 
     fingerprint: str
@@ -79,7 +79,7 @@ class ErrorGroup(Told):
     job_id: str = Field(description="The job that had the newest one.")
 
 
-class ErrorList(Told):
+class ErrorList(ResponseModel):
     """One page of errors, the newest first."""
 
     errors: list[ErrorGroup]
@@ -87,7 +87,7 @@ class ErrorList(Told):
     capped: bool = Field(description="There were more failures than are looked at: the newest are counted.")
 
 
-class Alert(Told):
+class Alert(ResponseModel):
     """One thing that somebody should look at."""
 
     id: str
@@ -98,7 +98,7 @@ class Alert(Told):
     since: Moment | None
 
 
-class AlertList(Told):
+class AlertList(ResponseModel):
     """All that holds now, the critical first."""
 
     alerts: list[Alert]
@@ -112,14 +112,14 @@ class PastAlert(Alert):
     cleared_at: Moment | None = Field(description="null: it stands.")
 
 
-class AlertHistory(Told):
+class AlertHistory(ResponseModel):
     """One page of alerts that were raised, the newest first."""
 
     alerts: list[PastAlert]
     next_cursor: str | None
 
 
-class AuditEntry(Told):
+class AuditEntry(ResponseModel):
     """One change that somebody made."""
 
     seq: int
@@ -132,14 +132,14 @@ class AuditEntry(Told):
     request_id: str | None
 
 
-class AuditList(Told):
+class AuditList(ResponseModel):
     """One page of changes, the newest first."""
 
     audit: list[AuditEntry]
     next_cursor: str | None
 
 
-class EventTold(Told):
+class Event(ResponseModel):
     """One thing that happened."""
 
     seq: int = Field(description="Rises within one job.")
@@ -160,21 +160,21 @@ class EventTold(Told):
     deleted_job_id: str | None = Field(description="The job that it was about, when there is no such job any more.")
 
 
-class EventList(Told):
+class EventList(ResponseModel):
     """Events in order. `nextCursor` goes on behind them; there may be few or none of them and yet more to come."""
 
-    events: list[EventTold]
+    events: list[Event]
     next_cursor: str
     more: bool = Field(description="Whether there is more already: ask again at once.")
 
 
-class Alive(Told):
+class Alive(ResponseModel):
     """The process answers."""
 
     status: Literal["ok"]
 
 
-class Ready(Told):
+class Ready(ResponseModel):
     """The store takes what is written."""
 
     status: Literal["ready"]

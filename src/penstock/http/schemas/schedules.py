@@ -6,7 +6,16 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from penstock.http.schemas.base import Asked, ChangeAsked, Moment, Payload, PayloadObject, Seconds, Told, integer
+from penstock.http.schemas.base import (
+    Moment,
+    PatchModel,
+    Payload,
+    PayloadObject,
+    RequestModel,
+    ResponseModel,
+    Seconds,
+    integer,
+)
 from penstock.http.schemas.definitions import Pause
 
 KindName = Literal["once", "interval", "cron"]
@@ -17,7 +26,7 @@ PreviewCount = Annotated[int, Field(ge=1, le=100), BeforeValidator(integer)]
 _EXPRESSION = "cron: `0 3 * * *`; interval: `90s`, `1h30m`, `7d from 2027-01-04T08:00:00Z`; once: an instant."
 
 
-class ScheduleReplaced(Asked):
+class ScheduleReplacement(RequestModel):
     """All that a schedule says; what is left out has its default."""
 
     definition_key: str
@@ -36,13 +45,13 @@ class ScheduleReplaced(Asked):
     enabled: bool = True
 
 
-class ScheduleAsked(ScheduleReplaced):
+class ScheduleRequest(ScheduleReplacement):
     """A schedule to be made."""
 
     key: str
 
 
-class SchedulePatch(ChangeAsked):
+class SchedulePatch(PatchModel):
     """What shall be different; what is left out stays. Another kind needs another expression."""
 
     definition_version: int | None = None
@@ -60,7 +69,7 @@ class SchedulePatch(ChangeAsked):
     enabled: bool = True
 
 
-class PreviewAsked(Asked):
+class PreviewRequest(RequestModel):
     """An expression of which nobody has made a schedule yet."""
 
     kind: KindName
@@ -69,7 +78,7 @@ class PreviewAsked(Asked):
     count: int = Field(10, ge=1, le=100)
 
 
-class Schedule(Told):
+class Schedule(ResponseModel):
     """A schedule as it can be read; times are in seconds."""
 
     key: str
@@ -98,14 +107,14 @@ class Schedule(Told):
     error: str | None = Field(description="Why what the store has of it cannot be read.")
 
 
-class ScheduleList(Told):
+class ScheduleList(ResponseModel):
     """One page of schedules, by key."""
 
     schedules: list[Schedule]
     next_cursor: str | None
 
 
-class Fire(Told):
+class Fire(ResponseModel):
     """One tick to come."""
 
     at: Moment
@@ -113,14 +122,14 @@ class Fire(Told):
     relative: str = Field(description="From now, in words.")
 
 
-class Preview(Told):
+class Preview(ResponseModel):
     """When a schedule ticks next, and what it says in English."""
 
     sentence: str
     fires: list[Fire]
 
 
-class Tick(Told):
+class Tick(ResponseModel):
     """What became of one instant of a schedule."""
 
     scheduled_for: Moment
@@ -130,7 +139,7 @@ class Tick(Told):
     at: Moment
 
 
-class TickList(Told):
+class TickList(ResponseModel):
     """The newest ticks first."""
 
     ticks: list[Tick]

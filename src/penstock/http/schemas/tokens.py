@@ -6,12 +6,12 @@ from typing import Literal
 
 from pydantic import Field
 
-from penstock.http.schemas.base import Asked, Moment, Told
+from penstock.http.schemas.base import Moment, RequestModel, ResponseModel
 
 RoleName = Literal["viewer", "creator", "admin", "super_admin"]
 
 
-class TokenAsked(Asked):
+class TokenRequest(RequestModel):
     """A token to be made."""
 
     name: str = Field(min_length=1, max_length=500)
@@ -19,7 +19,7 @@ class TokenAsked(Asked):
     expires_in: float | None = Field(None, gt=0, le=100 * 365 * 86_400, description="Seconds.")
 
 
-class Token(Told):
+class Token(ResponseModel):
     """What may be known of a token; its text is none of it."""
 
     token_id: str
@@ -32,25 +32,25 @@ class Token(Told):
     last_used_at: Moment | None = Field(description="To the minute.")
 
 
-class TokenMade(Token):
+class CreatedToken(Token):
     """A token that has just been made, with its text: nobody can read that again."""
 
     token: str
 
 
-class TokenList(Told):
+class TokenList(ResponseModel):
     """All tokens, those included that cannot be used any more, the oldest first."""
 
     tokens: list[Token]
 
 
-class SessionAsked(Asked):
+class SessionRequest(RequestModel):
     """The token to begin a session with."""
 
     token: str
 
 
-class Session(Told):
+class Session(ResponseModel):
     """Who the server takes the caller for."""
 
     role: RoleName | None = Field(description="null: nobody in particular.")

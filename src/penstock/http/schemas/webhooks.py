@@ -7,13 +7,13 @@ from typing import Literal
 from pydantic import Field
 
 from penstock.domain.webhook.endpoint import DEFAULT_EVENTS
-from penstock.http.schemas.base import Asked, ChangeAsked, Moment, Payload, Told
+from penstock.http.schemas.base import Moment, PatchModel, Payload, RequestModel, ResponseModel
 
 DeliveryStatus = Literal["waiting", "delivered", "failed"]
 _EVENTS = "Event types, patterns such as `job.*`, or `onStart`, `onSuccess`, `onFail`, `onEnd`."
 
 
-class WebhookReplaced(Asked):
+class WebhookReplacement(RequestModel):
     """All that an endpoint says; its secret stays."""
 
     url: str
@@ -23,13 +23,13 @@ class WebhookReplaced(Asked):
     enabled: bool = True
 
 
-class WebhookAsked(WebhookReplaced):
+class WebhookRequest(WebhookReplacement):
     """An endpoint to be made; without a secret it gets a new one."""
 
     secret: str | None = Field(None, description="`whsec_` and the base64 of 24 to 64 bytes.")
 
 
-class WebhookPatch(ChangeAsked):
+class WebhookPatch(PatchModel):
     """What shall be different; what is left out stays."""
 
     url: str = ""
@@ -39,14 +39,14 @@ class WebhookPatch(ChangeAsked):
     enabled: bool = True
 
 
-class RotateAsked(Asked):
+class RotateRequest(RequestModel):
     """Another secret, and for how many seconds the old one signs, too."""
 
     secret: str | None = None
     overlap: float = Field(default=86_400.0, ge=0, le=30 * 86_400, strict=False)
 
 
-class Webhook(Told):
+class Webhook(ResponseModel):
     """An endpoint; of its secrets only the last four characters are shown."""
 
     webhook_id: str
@@ -67,19 +67,19 @@ class Webhook(Told):
     revision: int
 
 
-class WebhookMade(Webhook):
+class CreatedWebhook(Webhook):
     """An endpoint with the secret that it has just been given: nobody can read that again."""
 
     secret: str
 
 
-class WebhookList(Told):
+class WebhookList(ResponseModel):
     """All endpoints, the oldest first."""
 
     webhooks: list[Webhook]
 
 
-class Delivery(Told):
+class Delivery(ResponseModel):
     """One event on its way to one receiver."""
 
     delivery_id: str = Field(description="The `webhook-id` of every try.")
@@ -96,7 +96,7 @@ class Delivery(Told):
     error: str | None
 
 
-class Try(Told):
+class Try(ResponseModel):
     """What came back of one try."""
 
     number: int
@@ -114,7 +114,7 @@ class DeliveryDetail(Delivery):
     history: list[Try]
 
 
-class DeliveryList(Told):
+class DeliveryList(ResponseModel):
     """One page of deliveries, the newest first."""
 
     deliveries: list[Delivery]

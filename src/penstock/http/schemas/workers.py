@@ -6,21 +6,21 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from penstock.http.schemas.base import Asked, ChangeAsked, Moment, PayloadObject, Told
+from penstock.http.schemas.base import Moment, PatchModel, PayloadObject, RequestModel, ResponseModel
 
 _YEAR = 365 * 86_400
 _MOST = 2**53
 _AGEING = "Waiting for so long is worth one step of priority; 0: priorities are strict."
 
 
-class Loaded(Told):
+class Loaded(ResponseModel):
     """A definition that a worker has loaded."""
 
     key: str
     version: int
 
 
-class Duty(Told):
+class Duty(ResponseModel):
     """How it goes with one thing that a worker does again and again."""
 
     name: str
@@ -29,7 +29,7 @@ class Duty(Told):
     last_error: str | None
 
 
-class Worker(Told):
+class Worker(ResponseModel):
     """A worker as the store sees it."""
 
     worker_id: str
@@ -47,7 +47,7 @@ class Worker(Told):
     duties: list[Duty]
 
 
-class WorkerList(Told):
+class WorkerList(ResponseModel):
     """The workers that the store knows, those that ended not long ago included."""
 
     workers: list[Worker]
@@ -72,14 +72,14 @@ _Ageing = Annotated[float, Field(ge=0, le=_YEAR, description=_AGEING)]
 _Custom = Annotated[PayloadObject, Field(description="Handlers see it as `ctx.settings`.")]
 
 
-class RetentionAsked(Asked):
+class RetentionRequest(RequestModel):
     """How long ended jobs are kept where their definition says nothing, in seconds."""
 
     stale_after: _Kept | None
     delete_after: _Kept | None
 
 
-class AlertsAsked(Asked):
+class AlertsRequest(RequestModel):
     """From when on something is worth an alert; times are in seconds."""
 
     failure_rate: _Rate
@@ -90,7 +90,7 @@ class AlertsAsked(Asked):
     endpoint_failures: _Count
 
 
-class LimitsAsked(Asked):
+class LimitsRequest(RequestModel):
     """What an attempt may use where its definition says nothing."""
 
     memory: _Memory | None
@@ -100,7 +100,7 @@ class LimitsAsked(Asked):
     processes: _Positive | None
 
 
-class WorkerConfigAsked(Asked):
+class WorkerConfigRequest(RequestModel):
     """All that shall hold for every worker; null: the worker's own setting. Times are in seconds."""
 
     enabled: bool
@@ -112,20 +112,20 @@ class WorkerConfigAsked(Asked):
     drain: _Drain | None
     cancel_grace: _Drain | None
     ageing: _Ageing
-    retention: RetentionAsked
-    alerts: AlertsAsked
-    limits: LimitsAsked
+    retention: RetentionRequest
+    alerts: AlertsRequest
+    limits: LimitsRequest
     custom: _Custom
 
 
-class RetentionPatch(ChangeAsked):
+class RetentionPatch(PatchModel):
     """What shall be different of how long ended jobs are kept."""
 
     stale_after: _Kept | None = None
     delete_after: _Kept | None = None
 
 
-class AlertsPatch(ChangeAsked):
+class AlertsPatch(PatchModel):
     """What shall be different of the thresholds of alerts."""
 
     failure_rate: _Rate = 0
@@ -136,7 +136,7 @@ class AlertsPatch(ChangeAsked):
     endpoint_failures: _Count = 1
 
 
-class LimitsPatch(ChangeAsked):
+class LimitsPatch(PatchModel):
     """What shall be different of what an attempt may use."""
 
     memory: _Memory | None = None
@@ -146,7 +146,7 @@ class LimitsPatch(ChangeAsked):
     processes: _Positive | None = None
 
 
-class WorkerConfigPatch(ChangeAsked):
+class WorkerConfigPatch(PatchModel):
     """What shall be different for every worker; what is left out stays, and `custom` is replaced as a whole."""
 
     enabled: bool = True
@@ -164,14 +164,14 @@ class WorkerConfigPatch(ChangeAsked):
     custom: _Custom = Field(default_factory=dict)
 
 
-class Retention(Told):
+class Retention(ResponseModel):
     """How long ended jobs are kept where their definition says nothing, in seconds."""
 
     stale_after: float | None
     delete_after: float | None
 
 
-class AlertThresholds(Told):
+class AlertThresholds(ResponseModel):
     """From when on something is worth an alert; times are in seconds."""
 
     failure_rate: float
@@ -182,7 +182,7 @@ class AlertThresholds(Told):
     endpoint_failures: int
 
 
-class Limits(Told):
+class Limits(ResponseModel):
     """What an attempt may use where its definition says nothing; null: no limit."""
 
     memory: int | None
@@ -192,7 +192,7 @@ class Limits(Told):
     processes: int | None
 
 
-class WorkerConfig(Told):
+class WorkerConfig(ResponseModel):
     """What holds for every worker; null: the worker's own setting."""
 
     enabled: bool

@@ -20,11 +20,11 @@ from penstock.domain.errors import FeedGone, InvalidInput, NotFound, PenstockErr
 from penstock.domain.job_json import iso, spliced
 from penstock.domain.states import ACTIVE
 from penstock.http.authentication import Caller, admit
-from penstock.http.errors import Refusal
+from penstock.http.errors import RequestError
 from penstock.http.request_origin import network_of
 from penstock.http.streaming import sse
-from penstock.http.streaming.event_pages import EventPage, Portion, Wanted, portion_of
-from penstock.http.streaming.hub import Box, Hub, Share
+from penstock.http.streaming.event_pages import EventFilter, EventPage, Portion, portion_of
+from penstock.http.streaming.hub import Hub, StreamBuffer, StreamLimit
 from penstock.operations.events import ORIGIN
 from penstock.operations.job_reading import GONE
 from penstock.storage.commands import feed
@@ -42,12 +42,12 @@ T = TypeVar("T")
 class Stream(ABC):
     """What all streams share: a place, a ping every now and then, a goodbye."""
 
-    def __init__(self, hub: Hub, app: Penstock, wanted: Wanted, snapshot: bool) -> None:
+    def __init__(self, hub: Hub, app: Penstock, wanted: EventFilter, snapshot: bool) -> None:
         self.hub = hub
         self.app = app
         self.wanted = wanted
         self.snapshot = snapshot
-        self.box: Box
+        self.buffer: StreamBuffer
         self._position = ""
         """The cursor behind all that was sent; empty while it may not be come back with."""
         self._ping_at = time.monotonic() + hub.settings.ping_every
@@ -62,27 +62,27 @@ class Stream(ABC):
 
     async def _live(self) -> AsyncIterator[bytes]:
         """What comes, until the stream ends or has to be read from the store again."""
-        box = self.box
+        buffer = self.buffer
         while True:
-            portion = await box.take(self._ping_at - time.monotonic())
+            portion = await buffer.take(self._ping_at - time.monotonic())
             if portion is not None:
                 if frames := self._move(portion):
                     yield frames
-            elif box.ended or box.lost:
+            elif buffer.ended or buffer.lost:
                 break
-            elif box.empty:
-                self._move(Portion((), b"", box.behind))
+            elif buffer.empty:
+                self._move(Portion((), b"", buffer.behind))
             if time.monotonic() >= self._ping_at:
                 self._ping_at = time.monotonic() + self.hub.settings.ping_every
-                yield self._say("ping")
-        self.hub.part(box)
+                yield self._own_message("ping")
+        self.hub.detach(buffer)
 
     def _move(self, portion: Portion) -> bytes:
         """Stand behind a portion; the bytes of it that the client has not had."""
         self._position = portion.cursor
         return portion.frames
 
-    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _read_with_retries(self, call: Callable[[], Awaitable[T]]) -> T:
         """Read from the store, however long it is away; not too many streams at the same time."""
         pause = 0.1
         while True:
@@ -96,21 +96,21 @@ class Stream(ABC):
     async def _snapshot(self, begin: str, **which: Any) -> AsyncIterator[bytes]:
         """The jobs as they are; only behind the last one there is an id, so that who is cut off gets all anew."""
         count, cursor = 0, None
-        while not self.box.ended:
-            page = await self._patiently(
+        while not self.buffer.ended:
+            page = await self._read_with_retries(
                 lambda at=cursor: self.app.ajobs(limit=_SNAPSHOT_PAGE, sort="createdAt", cursor=at, **which)  # type: ignore[misc]
             )
-            texts = await self._patiently(lambda jobs=page.jobs: self.hub.pages.jobs(jobs))  # type: ignore[misc]
+            texts = await self._read_with_retries(lambda jobs=page.jobs: self.hub.pages.jobs(jobs))  # type: ignore[misc]
             count += len(texts)
             if texts:
                 yield b"".join(sse.message(spliced({}, {"job": text}), event="snapshot") for text in texts)
             cursor = page.next_cursor
             if cursor is None:
                 self._position = begin
-                yield self._say("snapshot.end", jobs=count)
+                yield self._own_message("snapshot.end", jobs=count)
                 return
 
-    def _say(self, event: str, **facts: Any) -> bytes:
+    def _own_message(self, event: str, **facts: Any) -> bytes:
         """A message of the stream's own."""
         data = json.dumps({"at": iso(datetime.now(UTC)), **facts})
         return sse.message(data, event=event, id=self._position or None)
@@ -134,58 +134,60 @@ class FeedStream(Stream):
         try:
             self._first = await pages.after(self._cursor, self.hub.page, self.wanted)
         except InvalidInput as error:
-            raise Refusal("malformed", error.message, hint=error.hint) from None
+            raise RequestError("malformed", error.message, hint=error.hint) from None
         except FeedGone:
             self._gone = True
 
     async def messages(self) -> AsyncIterator[bytes]:
         yield sse.message(retry=RETRY)
         anew = not self._resumed
-        while not self.box.ended:
+        while not self.buffer.ended:
             if self._gone:
                 self._gone, anew = False, True
-                self._cursor = await self._patiently(self.hub.pages.tip)
+                self._cursor = await self._read_with_retries(self.hub.pages.tip)
                 self._position = "" if self.snapshot else self._cursor
-                yield self._say("resync", message="Events were deleted before you came for them. Read the state anew.")
+                yield self._own_message(
+                    "resync", message="Events were deleted before you came for them. Read the state anew."
+                )
             if anew and self.snapshot:
                 async for each in self._snapshot(self._cursor, **self._jobs()):
                     yield each
             anew = False
             try:
-                async for each in self._missed():
+                async for each in self._catch_up():
                     yield each
                 async for each in self._live():
                     yield each
             except FeedGone:
                 self._gone = True
-        yield self._say("bye")
+        yield self._own_message("bye")
 
-    async def _missed(self) -> AsyncIterator[bytes]:
+    async def _catch_up(self) -> AsyncIterator[bytes]:
         """What the store has behind the cursor, up to where the hub serves us."""
         more = self._first is not None or not feed.is_whole(self._cursor)
-        while more and not self.box.ended:
+        while more and not self.buffer.ended:
             page = self._first or await self._page()
             self._first = None
             more = page.more
             if frames := self._advance(page):
                 yield frames
         # A moment that the store has given is the one thing that the hub can be compared with.
-        while not feed.is_whole(self._cursor) and not self.box.ended:
+        while not feed.is_whole(self._cursor) and not self.buffer.ended:
             if frames := self._advance(await self._page()):
                 yield frames
-        if self.box.ended:
+        if self.buffer.ended:
             return
-        joined = await self.hub.join(self.box, self._cursor)
+        joined = await self.hub.join(self.buffer, self._cursor)
         between = feed.up_to(self._cursor, joined)
         if between is not None:
             self._cursor = between
-        while not feed.is_whole(self._cursor) and not self.box.ended:
+        while not feed.is_whole(self._cursor) and not self.buffer.ended:
             if frames := self._advance(await self._page()):
                 yield frames
         self._position = self._cursor
 
     async def _page(self) -> EventPage:
-        return await self._patiently(lambda: self.hub.pages.after(self._cursor, self.hub.page, self.wanted))
+        return await self._read_with_retries(lambda: self.hub.pages.after(self._cursor, self.hub.page, self.wanted))
 
     def _advance(self, page: EventPage) -> bytes:
         self._cursor = page.cursor
@@ -204,7 +206,7 @@ class FeedStream(Stream):
 class JobStream(Stream):
     """The events of one job, from its first one on; their numbers rise, so a number is the cursor."""
 
-    def __init__(self, hub: Hub, app: Penstock, wanted: Wanted, snapshot: bool, job_id: str) -> None:
+    def __init__(self, hub: Hub, app: Penstock, wanted: EventFilter, snapshot: bool, job_id: str) -> None:
         super().__init__(hub, app, wanted, snapshot)
         self._job_id = job_id
         self._seq = 0
@@ -221,23 +223,23 @@ class JobStream(Stream):
             async for each in self._snapshot(str(self._seq), job_id=[self._job_id]):
                 yield each
         self._position = str(self._seq)
-        while not self.box.ended:
-            async for each in self._missed():
+        while not self.buffer.ended:
+            async for each in self._catch_up():
                 yield each
-            if self.box.ended:
+            if self.buffer.ended:
                 break
-            await self.hub.join(self.box, None)
+            await self.hub.join(self.buffer, None)
             # Once more: what came before the hub served us, and after the last look.
-            async for each in self._missed():
+            async for each in self._catch_up():
                 yield each
             async for each in self._live():
                 yield each
-        yield self._say("bye")
+        yield self._own_message("bye")
 
-    async def _missed(self) -> AsyncIterator[bytes]:
+    async def _catch_up(self) -> AsyncIterator[bytes]:
         more = True
-        while more and not self.box.ended:
-            page = await self._patiently(
+        while more and not self.buffer.ended:
+            page = await self._read_with_retries(
                 lambda: self.hub.pages.of_job(self._job_id, self._seq, self.hub.page, self.wanted)
             )
             more = page.more
@@ -260,22 +262,24 @@ class JobStream(Stream):
 class StreamResponse(Response):
     """The answer that does not end by itself."""
 
-    def __init__(self, stream: Stream, request: Request, shares: Sequence[Share] = ()) -> None:
+    def __init__(self, stream: Stream, request: Request, limits: Sequence[StreamLimit] = ()) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}, media_type=sse.MEDIA_TYPE)
         del self.headers["content-length"]
         self._stream = stream
-        self._shares = shares
+        self._counts = limits
         self._request = request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         stream, hub = self._stream, self._stream.hub
-        stream.box = Box(stream.wanted, hub.settings.stream_buffer, _caller(self._request), self._allowed, self._shares)
-        hub.enter(stream.box)
+        stream.buffer = StreamBuffer(
+            stream.wanted, hub.settings.stream_buffer, _caller(self._request), self._allowed, self._counts
+        )
+        hub.enter(stream.buffer)
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             sending = asyncio.create_task(self._send(send))
-            leaving = asyncio.create_task(_left(receive))
-            stream.box.cut = sending.cancel
+            leaving = asyncio.create_task(_disconnected(receive))
+            stream.buffer.cut = sending.cancel
             try:
                 await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -283,7 +287,7 @@ class StreamResponse(Response):
                 leaving.cancel()
                 await asyncio.gather(sending, leaving, return_exceptions=True)
         finally:
-            hub.leave(stream.box)
+            hub.leave(stream.buffer)
         if not sending.cancelled():
             sending.result()
 
@@ -303,7 +307,7 @@ class StreamResponse(Response):
         except StoreUnavailable:
             # Nothing can be read meanwhile either.
             return True
-        except (Refusal, PenstockError):
+        except (RequestError, PenstockError):
             return False
         return True
 
@@ -313,19 +317,21 @@ def job_cursor(after: str | None) -> int:
     if after in (None, ORIGIN):
         return 0
     if after is None or not (after.isascii() and after.isdigit()) or len(after) > 18:
-        raise Refusal("malformed", f"{after!r:.100} is not a cursor of one job's events.", hint="Use an event's `seq`.")
+        raise RequestError(
+            "malformed", f"{after!r:.100} is not a cursor of one job's events.", hint="Use an event's `seq`."
+        )
     return int(after)
 
 
-def shares_of(caller: Caller, address: str) -> list[Share]:
+def stream_limits_of(caller: Caller, address: str) -> list[StreamLimit]:
     """What a caller's streams count for: its token and its address; neither inside of an application."""
-    settings = caller.site.settings
-    if caller.site.trusted is not None:
+    settings = caller.server.settings
+    if caller.server.trusted is not None:
         return []
-    shares = [Share(f"address:{network_of(address)}", "address", settings.max_streams_per_address)]
+    limits = [StreamLimit(f"address:{network_of(address)}", "address", settings.max_streams_per_address)]
     if caller.token_id is not None:
-        shares.insert(0, Share(f"token:{caller.token_id}", "token", settings.max_streams_per_token))
-    return shares
+        limits.insert(0, StreamLimit(f"token:{caller.token_id}", "token", settings.max_streams_per_token))
+    return limits
 
 
 def _caller(request: Request) -> tuple[str, ...]:
@@ -334,6 +340,6 @@ def _caller(request: Request) -> tuple[str, ...]:
     return address, *(request.headers.get(name, "") for name in ("host", "authorization", "cookie"))
 
 
-async def _left(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

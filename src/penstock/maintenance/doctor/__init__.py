@@ -23,13 +23,13 @@ def examine(store: Store, *, host: Host | None = None, limits: Limits | None = N
     found += integrity.schema(store)
     if any(each.level is Level.ERROR and each.check in ("store.reachable", "store.schema") for each in found):
         if store.dialect == "postgres":
-            found = servers.explained(found, store)
+            found = servers.with_pooler_hints(found, store)
         return found
     try:
         if store.dialect == "postgres":
             found += servers.server_findings(store, limits)
-        with servers.told(store, found) as told:
-            found += [work.clock_finding(told, host, limits), *work.work_findings(told, limits)]
+        with servers.reachable_store(store, found) as reachable:
+            found += [work.clock_finding(reachable, host, limits), *work.work_findings(reachable, limits)]
     except PenstockError as problem:
         found.append(
             error("store.reachable", problem.message, hint_for("cli", problem.hint) or "See that it may be reached.")

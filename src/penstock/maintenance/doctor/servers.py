@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _HEARD_WITHIN = 2.0
 
 
-def explained(found: list[Finding], store: Any) -> list[Finding]:
+def with_pooler_hints(found: list[Finding], store: Any) -> list[Finding]:
     """The same findings; one that a pooler is to blame for says so."""
     return [
         error(
@@ -42,16 +42,16 @@ def server_findings(store: Any, limits: Limits) -> list[Finding]:
 
 
 @contextmanager
-def told(store: Any, found: list[Finding]) -> Iterator[Any]:
+def reachable_store(store: Any, found: list[Finding]) -> Iterator[Any]:
     """The store for what is looked at next: behind a pooler that nobody spoke of, as if somebody had."""
     if not any(each.check == "postgres.listen" and each.level is not Level.OK for each in found):
         yield store
         return
-    behind = type(store)(store.url, schema=store.schema, pooler=True)
+    pooled = type(store)(store.url, schema=store.schema, pooler=True)
     try:
-        yield behind
+        yield pooled
     finally:
-        behind.close()
+        pooled.close()
 
 
 def _listen(store: Any, connection: Connection) -> Finding:

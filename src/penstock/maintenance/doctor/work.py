@@ -21,9 +21,9 @@ def clock_finding(store: Store, host: Host, limits: Limits) -> Finding:
     """How far the clock of this host is from the store's."""
     store.run(admin.clock())
     began = time.monotonic()
-    before, told = host.now(), store.run(admin.clock()) / 1e6
+    before, store_time = host.now(), store.run(admin.clock()) / 1e6
     on_the_way = time.monotonic() - began
-    skew = max(0.0, abs(before + on_the_way / 2 - told) - on_the_way / 2)
+    skew = max(0.0, abs(before + on_the_way / 2 - store_time) - on_the_way / 2)
     if skew > limits.skew:
         return error(
             "clock.skew",

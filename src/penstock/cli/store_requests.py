@@ -18,7 +18,7 @@ from penstock.domain.job_json import created_text
 from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.states import Status
 from penstock.http import answers
-from penstock.http.job_output import Shaper
+from penstock.http.job_output import JobOutput
 from penstock.operations.session import Talk
 
 _FILTERS = {
@@ -32,12 +32,12 @@ _MOST = 500
 Answering = Callable[[], Awaitable[str]]
 
 
-class StoreAnswers:
+class StoreRequests:
     """One application on a store, used from the event loop of a command."""
 
     def __init__(self, app: Penstock, secrets: SecretPolicy, operator: str) -> None:
         self._app = app
-        self._shaper = Shaper(app, secrets)
+        self._job_output = JobOutput(app, secrets)
         self._operator = operator
         self._runner = asyncio.Runner()
 
@@ -80,7 +80,7 @@ class StoreAnswers:
         if not simple:
             return None
         which = {_FILTERS[name]: value for name, value in query.items()} | {"status": statuses, "params": params}
-        return lambda: answers.job_page(self._app, self._shaper, which, sort, limit, cursor, count=count)
+        return lambda: answers.job_page(self._app, self._job_output, which, sort, limit, cursor, count=count)
 
     def _creation(self, body: object) -> Answering | None:
         """A job of a definition and its parameters alone."""
