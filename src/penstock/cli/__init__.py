@@ -1,4 +1,4 @@
-"""The command line: `penstock`. Commands are imported when they are called."""
+"""The command line, `penstock`. Modules of commands are imported when a command is called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.domain.release import version
 
 
 def _shown(default: object) -> object:
-    """A default that is worth a word in the help."""
+    """Hide defaults without information in the help."""
     return None if default in (False, ()) else default
 
 
@@ -58,14 +58,14 @@ app.command(f"{_ABOUT}:version", name="version", group=_OPERATE, help="Print the
 
 
 def main() -> None:
-    """Run the command that was typed; an error is one clear line with what to do, and an exit code that tells."""
+    """Run the command; print an error as one line with a hint, and exit with its code."""
     code: int = 1
     try:
-        _write_whatever_comes()
+        _make_output_robust()
         code = _run()
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read has seen enough; the interpreter must not try to write the rest.
+        # The reader has closed the pipe; the interpreter must not try to write the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
     sys.exit(code)
@@ -87,8 +87,8 @@ def _run() -> int:
     return result if isinstance(result, int) else 0
 
 
-def _write_whatever_comes() -> None:
-    """A terminal that cannot show a letter gets its number in place of an error; a reader sees each line at once."""
+def _make_output_robust() -> None:
+    """Escape characters that a terminal cannot show, and flush every line."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace", line_buffering=True)

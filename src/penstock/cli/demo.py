@@ -1,4 +1,4 @@
-"""`penstock demo`: see what there is to see, in one command."""
+"""`penstock demo`: run a server, a worker and sample jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def demo(
     *,
     exit_when_done: Annotated[
-        bool, Parameter(help="Play every scene to its end, print a table and leave; 1 if one ended badly.", negative="")
+        bool,
+        Parameter(help="Run every scene to its end, print a table and exit; exit code 1 if one failed.", negative=""),
     ] = False,
     port: Annotated[int | None, Parameter(help="The port; 7367, or any free one if that is taken.")] = None,
     data: Annotated[
@@ -28,9 +29,10 @@ def demo(
     log_format: LogFormat = "console",
     log_level: LogLevel = "warning",
 ) -> int:
-    """Run a server, a worker and jobs that show phases, retries, a review, a crash, a schedule; Ctrl-C ends it.
+    """Run a server, a worker and jobs that show phases, retries, a review, a crash and a schedule, until Ctrl-C.
 
-    The data is kept and found again the next time.
+    The data is kept for the next run.
+
     """
     from penstock.demo.player import Demo
 
@@ -52,7 +54,7 @@ def demo(
     )
     wrong = [each.definition for each in ended if not each.as_expected]
     if wrong:
-        output.note(f"Not as it should be: {', '.join(wrong)}.")
+        output.note(f"Unexpected results: {', '.join(wrong)}.")
     return 1 if wrong or not ended else 0
 
 

@@ -1,4 +1,4 @@
-"""`penstock dev`: serve with what helps while jobs are being written."""
+"""`penstock dev`: serve and run jobs during development."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def dev(
     log_format: LogFormat = "console",
     log_level: LogLevel = "info",
 ) -> None:
-    """Serve, work and tick in one process on this host; changed files are loaded anew, and each attempt is told of.
+    """Serve, run jobs and do the timed work in one process; reload changed files, and log each attempt.
 
-    As serve --watch, but with less patience at the end, with root allowed, and with jobs/ and jobs.db where nothing is
-    said.
+    Like serve --watch, but with shorter timeouts at the end, with root allowed, and with jobs/ and jobs.db by default.
+
     """
     processes.refuse_inspection()
     configure(log_format, log_level, attempts=True)
@@ -55,7 +55,7 @@ def dev(
 
 
 def _with_defaults(found: Config, target: str | None, jobs: str | None) -> Config:
-    """What the project says, and jobs/ and jobs.db where it says nothing."""
+    """Return the project's settings, with jobs/ and jobs.db by default."""
     if target is None and jobs is None and found.app is None and found.jobs is None:
         folder = found.folder / _FOLDER
         if not folder.is_dir():

@@ -32,7 +32,7 @@ _PHASE_STATUS = {
 
 
 class LineView:
-    """One line for every change."""
+    """Prints a line for every change."""
 
     def __init__(self, say: Callable[[str], None], several: bool) -> None:
         self._say = say
@@ -56,7 +56,7 @@ class LineView:
 
 
 class ScreenView(AbstractContextManager["ScreenView"]):
-    """Phases as bars that move, with log lines running above them."""
+    """Shows phases as moving bars, with log lines above them."""
 
     def __init__(self, out: Output) -> None:
         self._console: Console = out.shown
@@ -126,7 +126,7 @@ class ScreenView(AbstractContextManager["ScreenView"]):
 
 
 def ending(job: Mapping[str, Any], ascii_only: bool = False) -> str:
-    """How a job has ended, in one line."""
+    """Return how a job has ended, in one line."""
     outcome = job["outcome"] or job["status"]
     text, length, attempts = f"{mark(outcome, ascii_only)} {outcome}", took(job), count(job["attempts"], "attempt")
     if length and job["attempts"] > 1:
@@ -141,7 +141,7 @@ def ending(job: Mapping[str, Any], ascii_only: bool = False) -> str:
 
 
 def _sentence(event: Mapping[str, Any]) -> str:
-    """An event in a few words."""
+    """Return an event in a few words."""
     kind = event["type"].removeprefix("job.")
     data = event["data"] if isinstance(event["data"], dict) else {}
     job = event["job"]
@@ -165,7 +165,7 @@ def _worker(job: Mapping[str, Any]) -> str:
 
 
 def _progress(job: FollowedJob, phase: Mapping[str, Any], names: Sequence[str]) -> tuple[float, str | None]:
-    """How far a phase is; while it runs the job's own progress tells."""
+    """Return the progress of a phase; while it runs, from the job's progress."""
     percent: float = phase["progress"]
     message: str | None = phase["message"]
     detail = job.detail

@@ -1,4 +1,4 @@
-"""Follow jobs until they have ended: read their events and log lines, and hand them to a view."""
+"""Follow jobs until they have ended: read their events and log lines, and pass them to a view."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from penstock.domain.errors import WaitTimeout
 from penstock.domain.states import TERMINAL
 
 _LOOK = 0.25
-"""How often the screen is drawn and log lines are asked for, in seconds."""
+"""Seconds between two updates of the screen and of the log lines."""
 _UNASKED = 2.0
-"""A job is read so often without an event: streams can be refused or cut."""
+"""Seconds after which a job is read without an event: streams can be refused or cut."""
 
 _PAGE = 500
 
@@ -33,7 +33,7 @@ class FollowedJob:
         self.id = job_id
         self.detail = detail
         self.planned: Sequence[str] = ()
-        """All its phases, as far as they are known."""
+        """The names of all its phases, if they are known."""
         self.last_log = 0
         self.last_event = 0
         self.shown = False
@@ -47,14 +47,14 @@ class FollowedJob:
 
 
 EventQueue = queue.SimpleQueue[tuple[FollowedJob, Mapping[str, Any] | None]]
-"""Events as they come, each with its job; None: there is nothing to be fresh_events, but the job is to be looked at."""
+"""Events with their jobs; None: read the job again."""
 
 
 class View(Protocol):
-    """Where changes are shown."""
+    """Shows changes of jobs."""
 
     def happened(self, job: FollowedJob, event: Mapping[str, Any]) -> None:
-        """An event was told."""
+        """Show an event."""
 
     def logged(self, job: FollowedJob, line: Mapping[str, Any]) -> None:
         """A line was written."""
@@ -115,17 +115,17 @@ def _begun(api: Connection, job_id: str, *, planned: bool) -> FollowedJob:
 
 
 def _listen(api: Connection, job: FollowedJob, events_queue: EventQueue) -> None:
-    """Hand on a job's events; without a stream the job is still read every now and then."""
+    """Pass on a job's events; without a stream the job is still read periodically."""
     try:
         for received in api.events(path("jobs", job.id, "events")):
             events_queue.put((job, _read(received)))
     except Exception:
-        # The connection was closed under our feet, or the server has no stream for us.
+        # The connection was closed, or the server refuses the stream.
         events_queue.put((job, None))
 
 
 def _gathered(events_queue: EventQueue, seconds: float) -> list[tuple[FollowedJob, Mapping[str, Any] | None]]:
-    """All events that are there, after a rest in which one may come."""
+    """Return all queued events, after waiting for the first one."""
     found: list[tuple[FollowedJob, Mapping[str, Any] | None]] = []
     try:
         found.append(events_queue.get(timeout=seconds))
@@ -150,7 +150,7 @@ def _look(api: Connection, job: FollowedJob, *, urgent: bool) -> None:
 
 
 def _show(api: Connection, job: FollowedJob, view: View, events: Sequence[Mapping[str, Any]]) -> None:
-    """Show what is new of a job, in the order in which it happened; of one that has ended, all that is left."""
+    """Show the changes of a job in order; of an ended job, everything that is left."""
     if job.shown:
         return
     job.shown = job.ended
@@ -158,7 +158,7 @@ def _show(api: Connection, job: FollowedJob, view: View, events: Sequence[Mappin
     job.last_event = fresh[-1]["seq"] if fresh else job.last_event
     if job.ended:
         fresh += _rest(api, job)
-    # Lines wait for the first event: what happened before them is told first.
+    # Log lines wait for the first event, so that earlier events are shown first.
     known = job.last_event or time.monotonic() - job.begun_at >= _UNASKED
     lines = _new_lines(api, job) if known else []
     for each in sorted([*fresh, *lines], key=lambda each: str(each["at"])):
@@ -169,7 +169,7 @@ def _show(api: Connection, job: FollowedJob, view: View, events: Sequence[Mappin
 
 
 def _rest(api: Connection, job: FollowedJob) -> list[Mapping[str, Any]]:
-    """The events that no stream has told yet."""
+    """Return the events that no stream has delivered."""
     found: list[Mapping[str, Any]] = []
     more = True
     while more:
@@ -198,5 +198,5 @@ def _late(jobs: Sequence[FollowedJob], timeout: float) -> WaitTimeout:
     more = f", and {len(left) - 1} more" if len(left) > 1 else ""
     return WaitTimeout(
         f"Job {short(first.id)} is still {first.detail['status']} after {timeout:g} s{more}.",
-        hint="It goes on; wait again.",
+        hint="It continues; wait again.",
     )

@@ -1,4 +1,4 @@
-"""Which jobs a command means: ids, the end of an id, `@last`, `@last-failed`, or filters."""
+"""Select jobs on the command line: by id, the end of an id, `@last`, `@last-failed`, or filters; and pages of lists."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ from penstock.domain.errors import InvalidInput
 from penstock.domain.ids import is_id
 
 _GROUP = Group("Which jobs", sort_key=50)
-Limit = Annotated[int, Parameter(help="How many, up to 500.")]
-Cursor = Annotated[str | None, Parameter(help="Go on behind an earlier page.")]
+Limit = Annotated[int, Parameter(help="Number of entries, up to 500.")]
+Cursor = Annotated[str | None, Parameter(help="Continue after an earlier page.")]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Filter:
-    """Jobs fit that are like all that is said."""
+    """Selects jobs that match all given filters."""
 
     status: Annotated[
-        tuple[str, ...], Parameter(group=_GROUP, negative="", help="In this status; several may be given: a,b.")
+        tuple[str, ...], Parameter(group=_GROUP, negative="", help="With this status; may be repeated or given as a,b.")
     ] = ()
     definition_key: Annotated[str | None, Parameter(group=_GROUP, help="Of the definition with this key.")] = None
     tag: Annotated[str | None, Parameter(group=_GROUP, help="With this tag.")] = None
-    reference: Annotated[str | None, Parameter(group=_GROUP, help="About this: TYPE or TYPE:ID.")] = None
-    schedule_id: Annotated[str | None, Parameter(group=_GROUP, help="Made by the schedule with this key.")] = None
+    reference: Annotated[str | None, Parameter(group=_GROUP, help="About this object: TYPE or TYPE:ID.")] = None
+    schedule_id: Annotated[str | None, Parameter(group=_GROUP, help="Created by the schedule with this key.")] = None
     created_from: Annotated[str | None, Parameter(group=_GROUP, help="Created since: 2h, 7d, or a time.")] = None
     created_to: Annotated[str | None, Parameter(group=_GROUP, help="Created before: 2h, 7d, or a time.")] = None
     fingerprint: Annotated[
-        str | None, Parameter(group=_GROUP, help="Failed like this, as `penstock errors list` says.")
+        str | None, Parameter(group=_GROUP, help="With this fingerprint, from `penstock errors list`.")
     ] = None
-    parent_id: Annotated[str | None, Parameter(group=_GROUP, help="Started by the job with this id.")] = None
-    error: Annotated[str | None, Parameter(group=_GROUP, help="With this text in the error, of the newest jobs.")] = (
-        None
-    )
+    parent_id: Annotated[str | None, Parameter(group=_GROUP, help="Created by the job with this id.")] = None
+    error: Annotated[
+        str | None, Parameter(group=_GROUP, help="With this text in the error; searches the newest jobs.")
+    ] = None
     param: Annotated[
         tuple[str, ...],
         Parameter(
             group=_GROUP, negative="",
-            help="With this value of a parameter: NAME=VALUE, of the newest jobs. Several may be given.",
+            help="With this parameter: NAME=VALUE; searches the newest jobs. May be repeated.",
         ),
     ] = ()  # fmt: skip
 
     @property
     def searches(self) -> bool:
-        """Whether errors or parameters are looked through."""
+        """Whether errors or parameters are searched."""
         return self.error is not None or self.param != ()
 
     def fields(self) -> dict[str, Any]:
-        """The filter as the API takes it; what was not said is left out."""
+        """Return the filter as the API takes it."""
         kind, _, name = (self.reference or "").partition(":")
         if self.reference is not None and not kind:
-            raise InvalidInput(f"{self.reference[:80]!r} is no reference.", hint="Write TYPE or TYPE:ID.")
+            raise InvalidInput(f"{self.reference[:80]!r} is not a reference.", hint="Give TYPE or TYPE:ID.")
         data: dict[str, Any] = {
             "status": [part for each in self.status for part in each.split(",")],
             "definitionKey": self.definition_key,
@@ -79,7 +79,7 @@ class Filter:
         for each in self.param:
             name, separator, value = each.partition("=")
             if not name or not separator:
-                raise InvalidInput(f"{each[:80]!r} is no parameter with a value.", hint="Write --param NAME=VALUE.")
+                raise InvalidInput(f"{each[:80]!r} is not a parameter with a value.", hint="Give --param NAME=VALUE.")
             if f"params.{name}" in found:
                 raise InvalidInput(f"--param {name[:80]} is given more than once.", hint="Give it once.")
             found[f"params.{name}"] = value
@@ -93,11 +93,11 @@ _END = re.compile(r"[0-9a-f-]{4,35}")
 _PAGE = 200
 _PAGES = 10
 _SURE = 8
-"""So many characters are not shared by chance."""
+"""Number of characters that two ids do not share by chance."""
 
 
 def job_id(api: Connection, name: str) -> str:
-    """The id of the job that is meant."""
+    """Return the id of the job that a name selects."""
     lower = name.lower().removeprefix("…")
     if is_id(lower):
         return lower
@@ -107,20 +107,22 @@ def job_id(api: Connection, name: str) -> str:
         return _newest(api, name, status="failed", sort="-finishedAt")
     if not _END.fullmatch(lower):
         raise ApiError(
-            "invalid_request", f"{name[:80]!r} names no job.", "Give its id, the last 8 characters of it, or @last."
+            "invalid_request",
+            f"{name[:80]!r} does not name a job.",
+            "Give its id, the last 8 characters of it, or @last.",
         )
     return _ending(api, lower)
 
 
 def job_ids(api: Connection, names: tuple[str, ...]) -> list[str]:
-    """The ids of several jobs, each once."""
+    """Return the ids of several jobs without duplicates."""
     return list(dict.fromkeys(job_id(api, each) for each in names))
 
 
 def _newest(api: Connection, name: str, **query: str) -> str:
     found = api.get("/v1/jobs", limit=1, **query).data["jobs"]
     if not found:
-        raise ApiError("not_found", f"There is no job that {name} could mean.")
+        raise ApiError("not_found", f"There is no job for {name}.")
     newest: str = found[0]["jobId"]
     return newest
 

@@ -17,20 +17,21 @@ from penstock.cli.output import Output, write
 from penstock.domain.errors import InvalidInput
 
 Jobs = Annotated[str, Parameter(help="Ids, their last characters, @last or @last-failed.")]
-Timeout = Annotated[str | None, Parameter(help="How long at most, such as 10m; the job goes on after it.")]
+Timeout = Annotated[str | None, Parameter(help="The longest time to wait, such as 10m; the job continues afterwards.")]
 
 
 def watch(*jobs: Jobs, timeout: Timeout = None, common: Common = DEFAULTS) -> Exit:
-    """Follow jobs live until they have ended; the exit code tells how. Ctrl-C only stops looking.
+    """Follow jobs live until they have ended; the exit code tells how. Ctrl-C stops following only.
 
-    On a terminal phases are bars that move; elsewhere every change is a line.
+    On a terminal phases are moving bars; elsewhere every change is a line.
+
     """
     with connect(common) as api:
         return watch_all(api, Output(common.json), _found(api, jobs), timeout)
 
 
 def wait(*jobs: Jobs, timeout: Timeout = None, common: Common = DEFAULTS) -> Exit:
-    """Wait until jobs have ended; the exit code tells how. What keeps a job from running is said on stderr."""
+    """Wait until jobs have ended; the exit code tells how. Reasons for waiting are printed on stderr."""
     with connect(common) as api:
         return wait_all(api, Output(common.json), _found(api, jobs), timeout)
 
@@ -49,13 +50,13 @@ def watch_all(api: Connection, out: Output, found: list[str], timeout: str | Non
             ended = follow(api, found, screens.LineView(say, len(found) > 1), timeout=length)
     except KeyboardInterrupt:
         ids = " ".join(short(each) for each in found)
-        out.note(f"detached; what runs goes on: penstock jobs watch {ids}")
+        out.note(f"detached; the jobs continue: penstock jobs watch {ids}")
         return Exit.INTERRUPTED
     return _told(api, out, ended, quiet=True)
 
 
 def wait_all(api: Connection, out: Output, found: list[str], timeout: str | None) -> Exit:
-    """Say how jobs have ended, when they have; until then, why those that wait do not run."""
+    """Print the results of jobs when they have ended; until then, the reasons why they wait."""
     length = None if timeout is None else seconds(timeout)
     if out.as_json:
         return _told(api, out, follow(api, found, timeout=length), quiet=False)
@@ -64,7 +65,7 @@ def wait_all(api: Connection, out: Output, found: list[str], timeout: str | None
 
 def _found(api: Connection, jobs: tuple[str, ...]) -> list[str]:
     if not jobs:
-        raise InvalidInput("No job was named.", hint="Give an id, its last characters, @last or @last-failed.")
+        raise InvalidInput("No job was given.", hint="Give an id, its last characters, @last or @last-failed.")
     return job_ids(api, jobs)
 
 
@@ -88,13 +89,13 @@ def _say(text: str) -> None:
 
 _EVERY = 5.0
 _SILENT = frozenset({"running", "ended"})
-"""Reasons that are none: it runs, or has ended."""
+"""Codes that are no reasons to wait: the job runs, or has ended."""
 _NORMAL = frozenset({"behind"})
-"""Worth a word only when it lasts."""
+"""Reasons that are printed only if they last."""
 
 
 class WaitReasons:
-    """Says why jobs wait, for as long as they do."""
+    """Prints why jobs wait, while they do."""
 
     def __init__(self, api: Connection, out: Output) -> None:
         self._api = api
@@ -102,7 +103,7 @@ class WaitReasons:
         self._next: float | None = None
 
     def __call__(self, jobs: Sequence[FollowedJob]) -> None:
-        """Say it when it is time to."""
+        """Print the reasons if it is time to."""
         first = self._next is None
         if self._next is not None and time.monotonic() < self._next:
             return
@@ -115,7 +116,7 @@ class WaitReasons:
         try:
             reasons = self._api.get(path("jobs", job.id, "why")).data["reasons"]
         except ApiError:
-            # The job may be gone: the wait says so.
+            # The job may be deleted; the wait reports that.
             return
         for each in reasons:
             if each["code"] not in silent:

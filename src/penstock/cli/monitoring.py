@@ -18,12 +18,13 @@ _COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 def status(
     *,
-    strict: Annotated[bool, Parameter(negative="", help="Exit with 1 for a warning, too.")] = False,
+    strict: Annotated[bool, Parameter(negative="", help="Exit with 1 for warnings too.")] = False,
     common: Common = DEFAULTS,
 ) -> Exit:
-    """Say how it goes; the exit code is 1 when something critical holds, 6 when nobody answers.
+    """Summarise the system; exit code 1 if something is critical, 6 if there is no answer.
 
-    With --json the answers of /v1/system, /v1/stats, /v1/workers and /v1/alerts stand in one object.
+    With --json the answers of /v1/system, /v1/stats, /v1/workers and /v1/alerts are printed as one object.
+
     """
     out = Output(common.json)
     with connect(common) as api:
@@ -69,12 +70,12 @@ def _alerts(alerts: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
     return [("bad" if each["severity"] == "critical" else "warn", each["message"]) for each in alerts]
 
 
-alerts_app: App = App(name="alerts", help="What somebody should look at.")
+alerts_app: App = App(name="alerts", help="List alerts.")
 
 
 @alerts_app.command(name=["list", "ls"])
 def list_alerts(*, common: Common = DEFAULTS) -> None:
-    """List what holds now, the critical first."""
+    """List the active alerts, critical ones first."""
     with connect(common) as api:
         answer = api.get("/v1/alerts")
     headings = ["SEVERITY", "KIND", "SUBJECT", "SINCE", "MESSAGE"]
@@ -84,7 +85,7 @@ def list_alerts(*, common: Common = DEFAULTS) -> None:
 @alerts_app.command
 def history(
     *,
-    cleared: Annotated[bool | None, Parameter(help="Only those that are over, or only those that stand.")] = None,
+    cleared: Annotated[bool | None, Parameter(help="Only cleared alerts, or only active ones.")] = None,
     limit: Limit = 100,
     cursor: Cursor = None,
     common: Common = DEFAULTS,
@@ -101,7 +102,7 @@ def _row(alert: Mapping[str, Any]) -> list[Cell]:
 
 
 def _past_row(alert: Mapping[str, Any]) -> list[Cell]:
-    cleared = full(alert["clearedAt"]) or "stands"
+    cleared = full(alert["clearedAt"]) or "active"
     return [_severity(alert), alert["kind"], alert["subject"], full(alert["raisedAt"]), cleared, alert["message"]]
 
 
@@ -109,18 +110,20 @@ def _severity(alert: Mapping[str, Any]) -> Cell:
     return alert["severity"], "red" if alert["severity"] == "critical" else "yellow"
 
 
-errors_app: App = App(name="errors", help="Failures, those that look alike together.")
+errors_app: App = App(name="errors", help="List failures, grouped by cause.")
 
 
 @errors_app.command(name=["list", "ls"])
 def list_errors(
     *,
-    since: Annotated[str | None, Parameter(help="Since when: 2h, 7d, or a time; a day ago by default.")] = None,
+    since: Annotated[
+        str | None, Parameter(help="Failures since then: 2h, 7d, or a time; by default a day ago.")
+    ] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """List what failed, the newest first."""
+    """List failures, the newest first."""
     out = Output(common.json)
     with connect(common) as api:
         begin = None if since is None else moment(since, past=True)

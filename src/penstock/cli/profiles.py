@@ -1,4 +1,4 @@
-"""Servers and tokens by name, in a file of the user's own."""
+"""Profiles: servers and tokens by name, in a file of the user. Also the token in PENSTOCK_TOKEN."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VARIABLE = "PENSTOCK_TOKEN"
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Where a server is, and what opens it."""
+    """A server's URL and its token."""
 
     server: str
     token: str | None = None
@@ -26,19 +26,19 @@ class Profile:
 
 
 def file() -> Path:
-    """Where profiles are kept."""
+    """Return the path of the file with profiles."""
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "penstock" / "profiles.toml"
 
 
 def read(name: str) -> Profile:
-    """The profile of a name; what is wrong with it is said without its token."""
+    """Return a profile by name; errors do not contain its token."""
     source = file()
     try:
         data = tomllib.loads(source.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidInput(
-            f"There is no {source}.", hint=f'Write [{name[:40]}] and server = "https://…" in it.'
+            f"There is no {source}.", hint=f'Create it with [{name[:40]}] and server = "https://…".'
         ) from None
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{source} cannot be read: {type(error).__name__}.") from None
@@ -50,7 +50,7 @@ def read(name: str) -> Profile:
 
 
 def token() -> str | None:
-    """The token of the environment: PENSTOCK_TOKEN, or the file that PENSTOCK_TOKEN_FILE names."""
+    """Return the token in PENSTOCK_TOKEN, or in the file that PENSTOCK_TOKEN_FILE names."""
     if text := os.environ.get(_VARIABLE):
         return text
     named = os.environ.get(f"{_VARIABLE}_FILE")
@@ -62,7 +62,7 @@ def _checked(name: str, data: Mapping[str, Any]) -> Profile:
     server, text = data.get("server"), data.get("token")
     if unknown or not isinstance(server, str) or not isinstance(text, str | None):
         raise InvalidInput(
-            f"The profile {name[:80]!r} holds server and token, or token_file, each a text.",
+            f"The profile {name[:80]!r} must have server and token, or token_file, each a string.",
             hint=f"It has: {', '.join(sorted(data))}.",
         )
     if text is None and isinstance(data.get("token_file"), str):

@@ -1,7 +1,8 @@
-"""The usual requests of commands, answered on a store without the web framework.
+"""Common requests of commands, answered on a store without the web framework.
 
-Loading the framework costs more than the command. What is not of the simplest form goes through the framework as
-before; the work and the shape of the answers are the same functions in both ways.
+Loading the framework costs more than the command. Other requests go through the framework; both use the same
+functions for the work and for the shape of answers.
+
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Answering = Callable[[], Awaitable[str]]
 
 
 class StoreRequests:
-    """One application on a store, used from the event loop of a command."""
+    """Answers requests with one application on a store, in the event loop of a command."""
 
     def __init__(self, app: Penstock, secrets: SecretPolicy, operator: str) -> None:
         self._app = app
@@ -42,7 +43,7 @@ class StoreRequests:
         self._runner = asyncio.Runner()
 
     def ask(self, method: str, path: str, query: Mapping[str, Any], body: object) -> str | None:
-        """The answer as JSON text; None: the framework has to look at the request."""
+        """Return the answer as JSON text; None if the framework must handle the request."""
         find = self._find(method, path, query, body) if _is_sendable(query, body) else None
         return None if find is None else self._runner.run(_awaited(find))
 
@@ -83,7 +84,7 @@ class StoreRequests:
         return lambda: answers.job_page(self._app, self._job_output, which, sort, limit, cursor, count=count)
 
     def _creation(self, body: object) -> Answering | None:
-        """A job of a definition and its parameters alone."""
+        """Return the creation of a job from a definition and parameters only."""
         if type(body) is not dict or body.keys() != {"definitionKey", "params"}:
             return None
         key, params = body["definitionKey"], body["params"]
@@ -103,7 +104,7 @@ class StoreRequests:
 
 
 def _is_sendable(query: Mapping[str, Any], body: object) -> bool:
-    """Whether a request could be sent to a server as well; what is wrong with another is said where it is sent."""
+    """Return whether a request can be encoded; the framework reports what is wrong with others."""
     try:
         json.dumps([dict(query), body], ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, TypeError):

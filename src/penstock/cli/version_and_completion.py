@@ -15,7 +15,7 @@ from penstock.domain import release
 def version(
     *, as_json: Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document.")] = False
 ) -> None:
-    """Say which version of penstock this is, and on what it runs."""
+    """Print the version of penstock and Python."""
     own, python = release.version(), platform.python_version()
     if as_json:
         import apsw
@@ -30,12 +30,13 @@ def completion(
     shell: Annotated[Literal["bash", "zsh", "fish"], Parameter(help="bash, zsh or fish.")],
     /,
     *,
-    install: Annotated[bool, Parameter(negative="", help="Put it where the shell looks for it.")] = False,
+    install: Annotated[bool, Parameter(negative="", help="Install it for the shell.")] = False,
 ) -> None:
-    """Print the script that completes commands and flags in a shell.
+    """Print the script that completes commands and options in a shell.
 
-    The script is static: a Tab starts no Python. For bash:
+    The script is static: it does not start Python. For bash:
     penstock completion bash > ~/.local/share/bash-completion/completions/penstock
+
     """
     from penstock.cli import app
 

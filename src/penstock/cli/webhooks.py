@@ -1,4 +1,4 @@
-"""`penstock webhooks`: who is told of what, and what became of it."""
+"""`penstock webhooks`: manage endpoints that receive events, and their deliveries."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from penstock.cli.output import Cell, Output
 from penstock.config.project_file import load
 from penstock.domain.errors import InvalidInput
 
-app: App = App(name="webhooks", help="Who is told of what, and what became of it.")
+app: App = App(name="webhooks", help="Manage webhooks.")
 
-Webhook = Annotated[str, Parameter(help="Its id, as `penstock webhooks list` shows it.")]
+Webhook = Annotated[str, Parameter(help="Its id, from `penstock webhooks list`.")]
 Events = Annotated[
     tuple[str, ...],
-    Parameter(name="--event", negative="", help="A type such as job.failed, job.* or onFail; several may be given."),
+    Parameter(name="--event", negative="", help="A type such as job.failed, job.* or onFail; may be repeated."),
 ]
 DefinitionKeys = Annotated[
-    tuple[str, ...], Parameter(name="--definition-key", negative="", help="Only of jobs of this definition; several.")
+    tuple[str, ...],
+    Parameter(name="--definition-key", negative="", help="Only for jobs of this definition; may be repeated."),
 ]
-Description = Annotated[str | None, Parameter(help="What it is for.")]
-SecretFile = Annotated[str | None, Parameter(help="A file that holds whsec_…; without it a new secret is made.")]
+Description = Annotated[str | None, Parameter(help="A description.")]
+SecretFile = Annotated[str | None, Parameter(help="A file with whsec_…; without it a new secret is generated.")]
 
 
 @app.command(name=["list", "ls"])
@@ -40,7 +41,7 @@ def list_webhooks(*, common: Common = DEFAULTS) -> None:
 
 @app.command
 def add(
-    url: Annotated[str, Parameter(help="Where events are sent.")],
+    url: Annotated[str, Parameter(help="The URL that receives events.")],
     /,
     *,
     events: Events = (),
@@ -49,7 +50,7 @@ def add(
     secret_file: SecretFile = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Make an endpoint and print its secret, which is shown this once and never again."""
+    """Create an endpoint and print its secret, which is shown only once."""
     body = {"url": url, **_fields(events, definition_keys, description)}
     if secret_file is not None:
         body["secret"] = _secret(secret_file)
@@ -62,18 +63,18 @@ def edit(
     webhook: Webhook,
     /,
     *,
-    url: Annotated[str | None, Parameter(help="Where events are sent.")] = None,
+    url: Annotated[str | None, Parameter(help="The URL that receives events.")] = None,
     events: Events = (),
     definition_keys: DefinitionKeys = (),
     description: Description = None,
-    enabled: Annotated[bool | None, Parameter(help="Whether anything is sent to it.")] = None,
+    enabled: Annotated[bool | None, Parameter(help="Whether it receives events.")] = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Change what is given, and nothing else."""
+    """Change the given fields of an endpoint."""
     body = {**_fields(events, definition_keys, description), "url": url, "enabled": enabled}
     body = {name: value for name, value in body.items() if value is not None}
     if not body:
-        raise InvalidInput("Nothing is to be changed.", hint="Give --url, --event, --definition-key or --enabled.")
+        raise InvalidInput("No change was given.", hint="Give --url, --event, --definition-key or --enabled.")
     out = Output(common.json)
     with connect(common) as api:
         answer = api.ask("PATCH", path("webhooks", webhook), body=body, repeatable=True)
@@ -88,23 +89,23 @@ def edit(
 
 @app.command(name="test")
 def send_test(webhook: Webhook, /, *, common: Common = DEFAULTS) -> None:
-    """Send an endpoint a message of the type webhook.test; `deliveries` tells what came back."""
+    """Send an endpoint a message of type webhook.test; `deliveries` shows the receiver's answer."""
     with connect(common) as api:
         _queued(Output(common.json), api.post(path("webhooks", webhook, "test")))
 
 
 @app.command
 def deliveries(
-    webhook: Annotated[str | None, Parameter(help="Only of this endpoint; or global, or job.")] = None,
+    webhook: Annotated[str | None, Parameter(help="Only for this endpoint; or global, or job.")] = None,
     /,
     *,
-    job_id: Annotated[str | None, Parameter(help="Only about this job.")] = None,
+    job_id: Annotated[str | None, Parameter(help="Only for this job.")] = None,
     status: Annotated[str | None, Parameter(help="waiting, delivered or failed.")] = None,
     limit: Limit = 50,
     cursor: Cursor = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """List what was sent or waits to be, the newest first."""
+    """List deliveries, sent and waiting, the newest first."""
     with connect(common) as api:
         asked: dict[str, Any] = {"webhookId": webhook, "status": status, "limit": limit, "cursor": cursor}
         answer = api.get("/v1/webhooks/deliveries", **asked, jobId=None if job_id is None else full_id(api, job_id))
@@ -114,12 +115,12 @@ def deliveries(
 
 @app.command
 def redeliver(
-    delivery: Annotated[str, Parameter(help="Its id, as `penstock webhooks deliveries` shows it.")],
+    delivery: Annotated[str, Parameter(help="Its id, from `penstock webhooks deliveries`.")],
     /,
     *,
     common: Common = DEFAULTS,
 ) -> None:
-    """Send a delivery again, under the same id and with the same body."""
+    """Send a delivery again, with the same id and body."""
     with connect(common) as api:
         _queued(Output(common.json), api.post(path("webhooks", "deliveries", delivery, "redeliver")))
 
@@ -129,11 +130,11 @@ def rotate(
     webhook: Webhook,
     /,
     *,
-    overlap: Annotated[str, Parameter(help="How long the old secret signs, too.")] = "24h",
+    overlap: Annotated[str, Parameter(help="How long the old secret signs too.")] = "24h",
     secret_file: SecretFile = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Give an endpoint a new secret and print it, which is shown this once and never again."""
+    """Replace an endpoint's secret and print the new one, which is shown only once."""
     body: dict[str, Any] = {"overlap": seconds(overlap)}
     if secret_file is not None:
         body["secret"] = _secret(secret_file)
@@ -142,16 +143,17 @@ def rotate(
 
 
 @app.command
-def secret(url: Annotated[str, Parameter(help="A URL that jobs bring along, or its origin.")], /) -> None:
-    """Print the secret that signs messages to the URLs of jobs at an origin.
+def secret(url: Annotated[str, Parameter(help="A webhook URL of jobs, or its origin.")], /) -> None:
+    """Print the secret that signs messages to the webhook URLs of jobs at an origin.
 
-    It is made from PENSTOCK_WEBHOOK_SECRET, which must be here as the workers have it; no server is asked.
+    It is derived from PENSTOCK_WEBHOOK_SECRET, which must have the same value as for the workers; no server is used.
+
     """
     made = load().webhooks.secret_for(url)
     if made is None:
         raise InvalidInput(
-            "There is no global secret here, so messages to the URLs of jobs are not signed.",
-            hint="Set PENSTOCK_WEBHOOK_SECRET as the workers have it.",
+            "There is no global secret here, so messages to the webhook URLs of jobs are not signed.",
+            hint="Set PENSTOCK_WEBHOOK_SECRET to the workers' value.",
         )
     Output(False).line(made)
 
@@ -164,7 +166,7 @@ def delete(
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask first.")] = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """Forget an endpoint; what waits for it is not sent any more."""
+    """Delete an endpoint; its waiting deliveries are dropped."""
     out = Output(common.json)
     out.ask(f"This deletes the webhook {webhook}.", yes=yes)
     with connect(common) as api:

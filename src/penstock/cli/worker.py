@@ -36,31 +36,28 @@ def worker(
     store: flag.OtherStore = None,
     slots: flag.Slots = None,
     inline_slots: flag.InlineSlots = None,
-    ahead: Annotated[int | None, flag.setting("ahead", "Jobs to claim before there is a slot for them.")] = None,
+    ahead: Annotated[int | None, flag.setting("ahead", "Jobs to claim before a slot is free.")] = None,
     lease: flag.Lease = None,
     heartbeat: flag.Heartbeat = None,
     poll: flag.Poll = None,
     drain: flag.Drain = None,
     cancel_grace: flag.CancelGrace = None,
     stop_grace: flag.StopGrace = None,
-    hook_timeout: Annotated[
-        float | None, flag.setting("hook_timeout", "Seconds that a hook may take before it is killed.")
-    ] = None,
+    hook_timeout: Annotated[float | None, flag.setting("hook_timeout", "Seconds before a hook is killed.")] = None,
     user: flag.User = None,
     allow_root: flag.AllowRoot = None,
     environment: flag.Environment = None,
     allow_preload_threads: Annotated[
         bool | None, flag.setting("allow_preload_threads", "Load applications that start threads on import.")
     ] = None,
-    name: Annotated[
-        str | None, Parameter(help="What this worker is called in lists; by default the host's name.")
-    ] = None,
+    name: Annotated[str | None, Parameter(help="The worker's name in lists; by default the host's name.")] = None,
     log_format: LogFormat = "console",
     log_level: LogLevel = "info",
 ) -> None:
-    """Claim jobs and run them until SIGTERM or Ctrl-C; a second one does not wait for running jobs.
+    """Claim jobs and run them until SIGTERM or Ctrl-C; a second signal does not wait for running jobs.
 
-    What is not given is as penstock.toml says, else as shown here.
+    Options that are not given come from penstock.toml, else from the defaults shown here.
+
     """
     from penstock.launch.worker_process import work
 
@@ -82,17 +79,18 @@ def tick(
     /,
     *,
     jobs: flag.Jobs = None,
-    drain: Annotated[bool, Parameter(help="Run the jobs that wait as well.", negative="")] = False,
+    drain: Annotated[bool, Parameter(help="Also run the waiting jobs.", negative="")] = False,
     store: flag.OtherStore = None,
-    slots: Annotated[int | None, flag.setting("slots", "Jobs that run at once.")] = None,
+    slots: Annotated[int | None, flag.setting("slots", "Concurrent jobs.")] = None,
     user: flag.User = None,
     allow_root: flag.AllowRoot = None,
     log_format: LogFormat = "console",
     log_level: LogLevel = "warning",
 ) -> None:
-    """Queue what is due, tick schedules, rescue and retire jobs, then end; exit code 1 when something failed.
+    """Queue due jobs, tick schedules, rescue and retire jobs once; exit code 1 if something failed.
 
-    What was done is printed as one line of JSON.
+    The result is printed as one line of JSON.
+
     """
     from penstock.launch import worker_process
 

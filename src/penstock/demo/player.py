@@ -36,17 +36,17 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class SceneResult:
-    """What became of one scene."""
+    """The result of one scene."""
 
     definition: str
     shows: str
     job: Job | None
     as_expected: bool
-    """Whether it ended as the scene says."""
+    """Whether it ended as the scene requires."""
 
 
 class Demo:
-    """One run of it on the data in a folder."""
+    """One run of the demo on the data in a folder."""
 
     def __init__(self, data: Path | None = None, port: int | None = None, *, say: Say) -> None:
         self.folder: Path = (data or scenes.folder()).absolute()
@@ -56,24 +56,24 @@ class Demo:
         self._app = Penstock(self._store)
 
     async def stay(self) -> None:
-        """Show the jobs and what happens to them until a signal comes."""
+        """Show the jobs and their events until a signal."""
         await self._run_with_server(self._show())
 
     async def finish(self) -> list[SceneResult]:
-        """Play every scene to its end, reviews included, and stop; empty when a signal came first."""
+        """Run every scene to its end, including reviews, and stop; return nothing if a signal came first."""
         ended: list[SceneResult] = []
 
         async def play() -> None:
             made = await self._begin()
             ended.extend(await self._complete(made))
-            # As Ctrl-C would: what is still open is closed in order.
+            # Like Ctrl-C: everything is closed in order.
             signal.raise_signal(signal.SIGTERM)
 
         await self._run_with_server(play())
         return ended
 
     async def _run_with_server(self, work: Coroutine[Any, Any, None]) -> None:
-        """Serve, and do the work once requests are answered; what went wrong in either is raised."""
+        """Serve, and do the work once requests are answered; raise errors of either."""
         answers = asyncio.Event()
 
         def ready(server: Server) -> None:
@@ -105,24 +105,24 @@ class Demo:
             await self._app.aclose()
 
     def _prepare(self) -> Plan:
-        """Make the folder, find a port, and let the first tick be due."""
+        """Make the folder, find a port, and make the first tick due."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise InvalidInput(
                 f"{self.folder} cannot be used: {error.strerror}.", hint="Name another folder: --data DIR."
             ) from None
-        self._let_a_tick_be_due()
+        self._make_first_tick_due()
         return Plan(
             source=AppSource(TARGET, str(self.folder)),
             store=self._store,
-            # Its jobs are our own code; whoever may start it as root may run them so.
+            # Its jobs are penstock's own code, so they may run as root.
             worker=WorkerSettings(poll=0.5, drain=1.0, stop_grace=1.0, allow_root=os.getuid() == 0, name=_WHO),
             server=ServerSettings(port=self._free_port()),
         )
 
     def _free_port(self) -> int:
-        """The port that was asked for; by default the usual one, or any if that one is taken."""
+        """Return the requested port; by default the usual one, or any if that one is in use."""
         if self._port is not None:
             return self._port
         usual = ServerSettings().port
@@ -133,8 +133,8 @@ class Demo:
             return 0
         return usual
 
-    def _let_a_tick_be_due(self) -> None:
-        """On a new store the minute that runs counts as missed, so that nobody waits for the first tick."""
+    def _make_first_tick_due(self) -> None:
+        """On a new store, count the current minute as missed, so that the first tick is immediate."""
         from penstock.demo import jobs
 
         (declared,) = jobs.app.declared_schedules
@@ -159,7 +159,7 @@ class Demo:
             self._say(f"  {made[scene].id}  {scene.definition:<15} {scene.shows}")
         again = await self._app.aenqueue(scenes.REPORT.definition, scenes.REPORT.params, **scenes.REPORT.options)
         if not again.created:
-            self._say(f"  {again.id}  {again.job.definition_key:<15} asked for again: the same job")
+            self._say(f"  {again.id}  {again.job.definition_key:<15} requested again: the same job")
         from penstock.demo import jobs
 
         batch = await self._app.aenqueue_many([jobs.thumbnail.order(number) for number in range(scenes.HOW_MANY)])
@@ -170,8 +170,8 @@ class Demo:
         events = await self._app.aevents(type="job.*")
         shown = {handle.id: handle.job.definition_key for handle in (await self._begin()).values()}
         self._say("")
-        self._say("  What happens now; try the dashboard, or: penstock jobs list --store " + self._store)
-        self._say("  Ctrl-C ends it.")
+        self._say("  Events follow; try the dashboard, or: penstock jobs list --store " + self._store)
+        self._say("  Ctrl-C ends the demo.")
         self._say("")
         with contextlib.suppress(FeedGone):
             async for event in events:
@@ -189,7 +189,7 @@ class Demo:
             return "deleted"
 
     async def _complete(self, made: dict[Scene, JobHandle[Any]]) -> list[SceneResult]:
-        """Answer the review, cancel what is endless, and wait for all."""
+        """Decide the review, cancel the endless job, and wait for all jobs."""
         if await self._reaches(made[scenes.REVIEW], Status.REVIEW_NEEDED):
             await self._app.aapprove_job(made[scenes.REVIEW].id, by=_WHO, note="fine")
         if await self._reaches(made[scenes.ENDLESS], Status.RUNNING):
@@ -203,7 +203,7 @@ class Demo:
         return SceneResult(scene.definition, scene.shows, job, as_expected)
 
     async def _tick(self) -> SceneResult:
-        """The newest tick of the schedule."""
+        """Return the newest tick of the schedule."""
         shows = "a cron schedule: every minute, each minute once"
         found: list[Job] = []
 
@@ -229,7 +229,7 @@ class Demo:
         return SceneResult(scenes.MANY, shows, last, done and not failed.value)
 
     async def _reaches(self, handle: JobHandle[Any], status: Status) -> bool:
-        """Wait until a job stands so; False when it does not come to that."""
+        """Wait until a job has a status; return False if it ends otherwise."""
 
         async def settled() -> bool:
             job = await self._app.aread_job(handle.id)
@@ -239,7 +239,7 @@ class Demo:
         return (await self._app.aread_job(handle.id)).status is status
 
     async def _ended(self, job_id: str) -> Job:
-        """A job once it has ended, or as it stands when nobody waits any longer."""
+        """Return a job once it has ended, or as it is after the timeout."""
         try:
             return await self._app.await_for(job_id, _PATIENCE)
         except WaitTimeout:
@@ -247,7 +247,7 @@ class Demo:
 
 
 async def _until(holds: Callable[[], Awaitable[bool]]) -> bool:
-    """Look until something holds; False after a while."""
+    """Poll until a condition holds; return False after the timeout."""
     deadline = asyncio.get_running_loop().time() + _PATIENCE
     while not await holds():
         if asyncio.get_running_loop().time() > deadline:

@@ -42,7 +42,7 @@ from penstock.http.validation import answer_validation
 
 
 class DispatchPass(Protocol):
-    """What one dispatch cycle did."""
+    """The result of one dispatch cycle."""
 
     @property
     def processed(self) -> int: ...
@@ -55,7 +55,7 @@ Trigger = Callable[[], Awaitable[DispatchPass]]
 
 
 class ServerState:
-    """The application that a server speaks for, with everything its routes need."""
+    """State that the routes of one server share."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ServerState:
     ) -> None:
         self.app = app
         self.trusted = trusted
-        """Who makes all requests, where they come from this very process; such a caller may do everything."""
+        """The actor of all requests when they come from this process; such a caller may do everything."""
         self.settings = settings
         self.trigger = trigger
         self.token_policy: TokenPolicy = TokenPolicy(app, settings, setup_code)
@@ -92,11 +92,11 @@ _ROUTERS = (
     openapi.router,
 )
 _DESCRIPTION = """Durable background jobs over HTTP. Every error has the same shape, with a stable code.
-Times are ISO 8601 in UTC. Whatever is created or changed here is committed when the answer comes."""
+Times are ISO 8601 in UTC. A change is committed before its answer is sent."""
 
 
 class Application(FastAPI):
-    """The framework's application behind our guard."""
+    """The FastAPI application wrapped by the guard."""
 
     guard: Guard
     openapi_schema: dict[str, Any] | None
@@ -108,13 +108,13 @@ class Application(FastAPI):
             await super().__call__(scope, receive, send)
 
     def openapi(self) -> dict[str, Any]:
-        """The document, which is worked out once."""
+        """Return the document, which is generated once."""
         if self.openapi_schema is None:
             self.openapi_schema = openapi.completed(super().openapi())
         return self.openapi_schema
 
     async def unguarded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What the guard has let through."""
+        """Handle a request that the guard has admitted."""
         await super().__call__(scope, receive, send)
 
 
@@ -122,11 +122,12 @@ def create(
     app: Penstock, settings: WebSettings | None = None, *, trigger: Trigger | None = None, trusted: str | None = None,
     setup_code: str | None = None,
 ) -> Application:  # fmt: skip
-    """The API of an application as an ASGI application, to be served or to be mounted in another one.
+    """Make the HTTP API of an application as an ASGI application, to be served or mounted in another one.
 
-    `trigger` does one dispatch cycle, where there is an engine that can. `trusted` names the one caller of an
-    application that is never served: whoever can call it has the store already, and may do everything.
-    `setup_code` is what callers of this host show to make the first token; without it, the command line makes it.
+    `trigger` runs one dispatch cycle, if there is an engine. `trusted` names the only caller of an application that is
+    never served: it has access to the store already, and may do everything. Callers on this host send `setup_code` to
+    create the first token; without it, only the command line can create it.
+
     """
     settings = settings or WebSettings()
     server = ServerState(app, settings, trigger, trusted, setup_code)
@@ -158,10 +159,10 @@ def create(
         },
     )
     web.state.server = server
-    # What other origins may do is for the framework to say.
+    # With other origins allowed, the framework handles CORS for every route.
     web.guard = Guard(web.unguarded if settings.origins else FastPath(web.unguarded, web), settings, server.bodies)
     for router in _ROUTERS:
         web.include_router(router)
-    # Not a route: a path that the API knows keeps its 405 for a wrong method.
+    # As the default, not a route: a known path keeps its 405 for a wrong method.
     web.router.default = Dashboard(web.router.default)
     return web

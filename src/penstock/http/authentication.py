@@ -36,24 +36,24 @@ if TYPE_CHECKING:
 
 COOKIE = "penstock_session"
 SECURE_COOKIE = "__Host-penstock_session"
-"""Over https: browsers take it from this very host only."""
+"""Over https: browsers accept it from this host only."""
 _FRESH = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever makes a request, with what the request may use."""
+    """The caller of a request, with what the request may use."""
 
     server: ServerState
     by: Actor
-    """Who it is, for events and for the audit."""
+    """Name of the caller, for events and for the audit."""
     role: Role | None
-    """None: nobody in particular."""
+    """None: an anonymous caller."""
     bucket: str
-    """By what its creations are counted."""
+    """The key that limits count this caller by."""
     token_id: str | None = None
     is_local: bool = False
-    """A program of this host, while there is no token."""
+    """A program on this host, while there is no token."""
 
     @property
     def app(self) -> Penstock:
@@ -61,28 +61,28 @@ class Caller:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether it creates jobs only because everybody may."""
+        """Whether it may create jobs only because everyone may."""
         return self.role is None or not self.role.covers(Role.CREATOR)
 
     @property
     def key_scope(self) -> str:
-        """Whose idempotency keys it shares: those of code and of all tokens are one scope."""
+        """The scope of its idempotency keys; code and all tokens share one scope."""
         return "anonymous" if self.is_anonymous else ""
 
 
 class TokenPolicy:
-    """Knows whether tokens are needed, and how many wrong ones were shown."""
+    """Tracks whether tokens are required, and how many wrong ones were sent."""
 
     def __init__(self, app: Penstock, settings: WebSettings, setup_code: str | None = None) -> None:
         self.app = app
         self.settings = settings
         self.setup_code = setup_code
-        """What opens the role super_admin to this host while there is no token; used up by the first token."""
+        """Grants the role super_admin to callers on this host while there is no token; the first token ends it."""
         self._closed: tuple[float, bool] = (-_FRESH, False)
         self.wrong_tokens: WrongTokens = WrongTokens(settings.failed_tokens, settings.failed_tokens_total)
 
     async def requires_token(self) -> bool:
-        """Whether callers without a token are refused. The store is asked once a second."""
+        """Return whether callers without a token are refused. The store is read once a second."""
         read_at, closed = self._closed
         now = time.monotonic()
         if now - read_at >= _FRESH:
@@ -93,14 +93,15 @@ class TokenPolicy:
         return closed
 
     def invalidate(self) -> None:
-        """Ask anew whether there are tokens: the first one may just have been made."""
+        """Read from the store again whether there are tokens: the first one may have been created."""
         self._closed = -_FRESH, False
 
 
 async def admit(request: Request, role: Role | None, *, again: bool = False) -> Caller:
-    """Find out who calls, and refuse callers that may not; `role` None lets everybody in.
+    """Identify the caller, and refuse one that lacks the role; with `role` None everyone is admitted.
 
-    `again`: the request was let in before, so a token that has ended since then is not counted as a wrong one.
+    `again`: the request was admitted before, so a token that has ended since then is not counted as a wrong one.
+
     """
     caller = await _admitted(request, role, again)
     request.state.bucket = caller.bucket
@@ -116,7 +117,7 @@ async def _admitted(request: Request, role: Role | None, again: bool) -> Caller:
         caller = await _identify(request, server)
     except Unauthenticated:
         too_many = None if again else server.token_policy.wrong_tokens.count(address_of(request))
-        # Callers with a session that is over must be able to begin another, however many wrong tokens came.
+        # Let expired sessions sign in again, however many wrong tokens were sent.
         if role is not None or (too_many is not None and "authorization" in request.headers):
             raise too_many or Unauthenticated() from None
         caller = _anonymous(request, server)
@@ -163,7 +164,7 @@ async def _identify(request: Request, server: ServerState) -> Caller:
 
 
 def cookie_name(request: Request) -> str:
-    """The name of the cookie that holds a session."""
+    """Return the name of the session cookie."""
     return SECURE_COOKIE if request.scope["scheme"] == "https" else COOKIE
 
 
@@ -175,9 +176,10 @@ def _anonymous(request: Request, server: ServerState) -> Caller:
 
 
 def _local(request: Request, server: ServerState, address: str, request_id: str) -> Caller:
-    """While there is no token, callers of this host, and no others, may do everything but what a super_admin does.
+    """While there is no token, let callers on this host do everything except what needs super_admin.
 
-    A proxy that says nothing of itself looks like a program of this host, so making tokens takes the setup code.
+    A proxy that adds no headers looks like a program on this host, so creating tokens requires the setup code.
+
     """
     if sign_of_proxy(request.scope) is not None or not is_loopback(address):
         return _anonymous(request, server)
@@ -190,15 +192,15 @@ def _local(request: Request, server: ServerState, address: str, request_id: str)
 
 
 def _setup_code_needed(request: Request, server: ServerState) -> RequestError:
-    """The refusal of a caller that did not show the setup code, or a wrong one, which is counted."""
+    """Return the error for a missing or wrong setup code; wrong ones are counted."""
     if server.token_policy.setup_code is None:
-        message = "Without a token this can be done on the host's command line alone."
-        hint = "Run `penstock tokens create NAME --role super_admin` there, and use the token."
+        message = "Without a token this is possible on the host's command line only."
+        hint = "Run `penstock tokens create NAME --role super_admin` there, and send the token."
     else:
         message = "Without a token this needs the setup code of this server."
         hint = (
             "The server printed it at its start; send it as X-Penstock-Setup-Code. Or run "
-            "`penstock tokens create NAME --role super_admin` on the host, and use the token."
+            "`penstock tokens create NAME --role super_admin` on the host, and send the token."
         )
         if HEADER in request.headers:
             if (too_many := server.token_policy.wrong_tokens.count(address_of(request))) is not None:
@@ -215,28 +217,28 @@ def _bearer(header: str) -> str:
 
 
 async def _caller(request: Request) -> Caller:
-    # A plain function would be called in a thread.
+    # FastAPI would call a plain function in a thread.
     caller: Caller = request.state.caller
     return caller
 
 
 Call = Annotated[Caller, Depends(_caller)]
-"""In a handler's signature: whoever makes the request."""
+"""In a handler's signature: the caller of the request."""
 
 
 HEADER = "x-penstock-setup-code"
 _LETTERS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"
-"""Without those that look alike."""
+"""Without letters that look alike."""
 _GROUPS, _GROUP = 3, 4
 
 
 def new_setup_code() -> str:
-    """A code such as K7QF-2M9X-PD4T: 59 random bits, too many to guess."""
+    """Return a code such as K7QF-2M9X-PD4T: 59 random bits."""
     return "-".join("".join(secrets.choice(_LETTERS) for _ in range(_GROUP)) for _ in range(_GROUPS))
 
 
 def is_setup_code(given: str, code: str) -> bool:
-    """Whether a text is the code, in small letters and without dashes, too."""
+    """Return whether a text is the code, ignoring case and dashes."""
     return hmac.compare_digest(_plain(given), _plain(code))
 
 
@@ -249,7 +251,7 @@ _MOST_NETWORKS = 10_000
 
 
 class WrongTokens:
-    """Counts them after a token was found wrong, so that no count refuses a valid one."""
+    """Counts wrong tokens per network and in total; a valid token is never refused because of them."""
 
     def __init__(self, most_of_one: int, most_of_all: int) -> None:
         self._most_of_one = most_of_one
@@ -258,7 +260,7 @@ class WrongTokens:
         self._of_all: tuple[int, float] = (0, -_PERIOD)
 
     def count(self, address: str) -> RequestError | None:
-        """Count one wrong token more; above one of the limits, the refusal to answer it with."""
+        """Count one wrong token; return the error to answer with if a limit is exceeded."""
         now = time.monotonic()
         network = network_of(address)
         of_one, since_one = self._of_one[network] = _more(self._of_one.pop(network, (0, now)), now)
@@ -266,9 +268,9 @@ class WrongTokens:
         if len(self._of_one) > _MOST_NETWORKS:
             self._of_one.popitem(last=False)
         if of_one > self._most_of_one:
-            return _refusal("Too many wrong tokens were shown from this address.", since_one + _PERIOD - now)
+            return _refusal("Too many wrong tokens were sent from this address.", since_one + _PERIOD - now)
         if of_all > self._most_of_all:
-            return _refusal("Too many wrong tokens were shown to this server.", since_all + _PERIOD - now)
+            return _refusal("Too many wrong tokens were sent to this server.", since_all + _PERIOD - now)
         return None
 
 

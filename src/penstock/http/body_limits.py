@@ -14,14 +14,14 @@ from penstock.http.errors import RequestError
 from penstock.http.paths import route_path
 
 LARGE = 64 * 1024
-"""Bytes from which on a body is read in a thread: parsing fewer takes less time than other requests notice."""
+"""Larger bodies are parsed in a thread; parsing smaller ones takes less time than other requests notice."""
 _CLOSE = {"Retry-After": "1", "Connection": "close"}
 
 T = TypeVar("T")
 
 
 class BodiesInFlight:
-    """Counts the bytes of the bodies that a server has taken and not answered, for each caller and in all."""
+    """Counts the bytes of unanswered bodies, per caller and in total."""
 
     def __init__(self, settings: WebSettings) -> None:
         self._settings = settings
@@ -35,32 +35,33 @@ class BodiesInFlight:
         return self._of_all
 
     def take(self, caller: str, count: int, own: int) -> None:
-        """Count more bytes of a request that has `own` already; refuse what is too much.
+        """Count more bytes of a request that has `own` already; refuse what exceeds a limit.
 
-        A body that is alone is never too much: how large one may be is another limit.
+        A single body is never refused here: the size of one body has its own limit.
+
         """
         of_caller, settings = self._of_caller.get(caller, 0), self._settings
         if of_caller > own and of_caller + count > settings.max_bytes_per_caller:
             raise RequestError(
                 "rate_limited",
-                f"Bodies of this caller with {_megabytes(of_caller)} are being worked on; "
-                f"{_megabytes(settings.max_bytes_per_caller)} are taken at a time.",
-                hint="Send the request again when an earlier one is answered.",
+                f"Bodies of this caller with {_megabytes(of_caller)} are in progress; "
+                f"{_megabytes(settings.max_bytes_per_caller)} are accepted at a time.",
+                hint="Repeat the request after an earlier one is answered.",
                 headers=_CLOSE,
             )
         if self._of_all > own and self._of_all + count > settings.max_bytes_in_flight:
             raise RequestError(
                 "unavailable",
-                f"Bodies with {_megabytes(self._of_all)} are being worked on; this server takes "
+                f"Bodies with {_megabytes(self._of_all)} are in progress; this server takes "
                 f"{_megabytes(settings.max_bytes_in_flight)} at a time.",
-                hint="Send the request again in a moment.",
+                hint="Repeat the request in a moment.",
                 headers=_CLOSE,
             )
         self._of_caller[caller] = of_caller + count
         self._of_all += count
 
     def give_back(self, caller: str, count: int) -> None:
-        """Count fewer bytes: their request is answered, or its caller has gone."""
+        """Subtract bytes when a request is answered or its caller has disconnected."""
         self._of_all -= count
         left = self._of_caller.pop(caller, 0) - count
         if left > 0:
@@ -68,7 +69,7 @@ class BodiesInFlight:
 
     @asynccontextmanager
     async def reader(self, body: bytes) -> AsyncIterator[BodyReader]:
-        """A way to work on a body; large ones are worked on one at a time, for each takes many times its size."""
+        """Return a reader for a body. Large bodies are processed one at a time: each needs many times its size."""
         if len(body) < LARGE:
             yield BodyReader(is_large=False)
             return
@@ -83,13 +84,13 @@ class BodiesInFlight:
 
 
 class BodyReader:
-    """Does work on one body: in the event loop, or in a thread where the body is large."""
+    """Processes one body: in the event loop, or in a thread if the body is large."""
 
     def __init__(self, *, is_large: bool) -> None:
         self.is_large = is_large
 
     async def do(self, work: Callable[[bytes], T], body: bytes) -> T:
-        """The result of work that uses nothing but the body."""
+        """Return the result of a function that uses nothing but the body."""
         return await asyncio.to_thread(work, body) if self.is_large else work(body)
 
 
@@ -98,22 +99,22 @@ def _megabytes(count: int) -> str:
 
 
 BATCH = "/v1/jobs/batch"
-"""The one route whose body may be large."""
+"""The only route whose body may be large."""
 
 
 _SESSION = "/v1/session"
 
 
 _MOST_OF_A_TOKEN = 4096
-"""Bytes of the body that begins a session; callers without a token may send it."""
+"""Limit for the body that begins a session; callers without a token may send it."""
 
 
 _STEP = 64 * 1024
-"""Bytes by which a body counts whose length was not said."""
+"""Bytes that are counted at a time for a body without a declared length."""
 
 
 class RequestBody:
-    """The way in for a body: its bytes count as in flight until the answer, and it is cut off where it is too large."""
+    """Receives a body: counts its bytes as in flight until the answer, and refuses it when it is too large."""
 
     def __init__(self, bodies: BodiesInFlight, scope: Scope, receive: Receive, most: int) -> None:
         self._bodies = bodies
@@ -126,7 +127,7 @@ class RequestBody:
 
     async def __call__(self) -> Message:
         if not self._taken:
-            # By now the caller is known, and nothing of the body was asked for.
+            # The caller is known now, and nothing of the body has been read.
             self._caller = self._scope["state"].get("bucket", "")
             self._take(declared_length(self._scope["headers"]))
         message = await self._receive()
@@ -139,7 +140,7 @@ class RequestBody:
         return message
 
     def give_back(self) -> None:
-        """The request is over."""
+        """End the request."""
         if self._taken:
             self._bodies.give_back(self._caller, self._taken)
             self._taken = 0
@@ -151,7 +152,7 @@ class RequestBody:
 
 
 def declared_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """The length of the body that was said; 0: none."""
+    """Return the declared length of the body; 0 if there is none."""
     for name, value in headers:
         if name == b"content-length" and value.isdigit() and len(value) < 19:
             return int(value)

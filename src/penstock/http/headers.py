@@ -16,25 +16,30 @@ OPEN_METRICS = "application/openmetrics-text"
 
 
 def wants_stream(accept: Sequence[str]) -> bool:
-    """Whether the headers `Accept` ask for a stream rather than for JSON; where both are as welcome, the stream must
-    have been named. Neither: refused."""
+    """Return whether the headers `Accept` ask for a stream rather than JSON; refuse if they accept neither.
+
+    If both are equally acceptable, the stream must be named.
+
+    """
     ranges = list(_ranges(accept)) or [("*/*", 1.0)]
     stream, named = _weight(ranges, STREAM)
     plain, _ = _weight(ranges, LIST)
     if not stream and not plain:
-        raise RequestError("not_acceptable", f"Events are {LIST} or {STREAM}.", hint="Send one of them as Accept.")
+        raise RequestError(
+            "not_acceptable", f"Events are sent as {LIST} or {STREAM}.", hint="Send one of them as Accept."
+        )
     return stream > plain or (stream == plain and named)
 
 
 def wants_open_metrics(accept: Sequence[str]) -> bool:
-    """Whether the headers `Accept` name OpenMetrics, and no more welcome form of text."""
+    """Return whether the headers `Accept` name OpenMetrics, and prefer no other text format."""
     ranges = list(_ranges(accept))
     weight, named = _weight(ranges, OPEN_METRICS)
     return named and weight > 0 and weight >= max((each for name, each in ranges if name == "text/plain"), default=0.0)
 
 
 def _weight(ranges: Sequence[tuple[str, float]], media: str) -> tuple[float, bool]:
-    """How welcome a media type is, by the narrowest range that means it; and whether that is its own name."""
+    """Return the weight of a media type by the narrowest range for it, and whether that range is its own name."""
     for name in (media, f"{media.partition('/')[0]}/*", "*/*"):
         found = [weight for each, weight in ranges if each == name]
         if found:
@@ -70,8 +75,8 @@ async def _expected(
         str | None,
         Header(
             alias="If-Match",
-            description='The revision that was read, as in `"3"`: the change is refused when there is another one '
-            "meanwhile. Without it, or with `*`, the last change wins.",
+            description='The revision that was read, as in `"3"`: the change is refused if the current one differs. '
+            "Without it, or with `*`, the last change wins.",
             json_schema_extra={"pattern": _PATTERN},
         ),
     ] = None,
@@ -87,15 +92,15 @@ async def _expected(
 
 
 Expected = Annotated[int | None, Depends(_expected)]
-"""In a handler's signature: the revision that a change is made to; None: any."""
+"""In a handler's signature: the expected revision; None: any."""
 
 
 def etag(revision: int) -> dict[str, str]:
-    """The header that tells a revision."""
+    """Return the header with a revision."""
     return {"ETag": f'"{revision}"'}
 
 
 TAGGED: dict[str, Any] = {
     "headers": {"ETag": {"description": "The revision, for If-Match.", "schema": {"type": "string"}}}
 }
-"""In a route's `also`: the answer tells its revision."""
+"""For `also` of a route: the answer has its revision as `ETag`."""

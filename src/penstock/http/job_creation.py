@@ -30,15 +30,15 @@ from penstock.storage.commands import admin
 
 _MOST = 500
 RequestedJob = tuple[str, Mapping[str, Any], int | None, EnqueueOptions]
-"""A definition's key, parameters as they were decoded from JSON, its version if one was named, and options."""
+"""A definition's key, decoded parameters, its version if one was named, and options."""
 _Future = asyncio.Future[Created]
 _PendingJob = tuple[Order | Draft, str, _Future]
-"""A job, who asked for it, and who waits for the answer."""
+"""A job, its actor, and the future for the answer."""
 _Makers = dict[tuple[str, int | None], OrderMaker]
 
 
 class JobCreator:
-    """Collects what is asked for while a transaction is on its way; the next one takes all of it."""
+    """Collects jobs while a transaction is committed; the next transaction takes all of them."""
 
     def __init__(self, app: Penstock, settings: WebSettings) -> None:
         self._app = app
@@ -50,24 +50,24 @@ class JobCreator:
         self, key: str, params: Mapping[str, Any], version: int | None, options: EnqueueOptions, *,
         in_thread: bool = False,
     ) -> Order:  # fmt: skip
-        """The order for one job, checked against its definition."""
+        """Return the order for one job, validated against its definition."""
         orders: list[Order] = []
         await self.orders([(key, params, version, options)], orders, in_thread=in_thread)
         return orders[0]
 
     async def orders(self, wanted: Iterable[RequestedJob], orders: list[Order], *, in_thread: bool = False) -> None:
-        """Add the orders for many jobs, one after the other up to the first that cannot be had."""
+        """Append the orders for many jobs, in order, up to the first that is refused."""
         waiting, makers = iter(wanted), _Makers()
         hold = self._app._ado_in_thread if in_thread else self._app._ado
         while (unknown := await hold(self._known(waiting, makers, orders))) is not None:
             key, params, version, options = unknown
-            # Nobody has made it known yet: its jobs wait for a worker that does, and nobody checks them till then.
+            # An unknown definition: its jobs wait for a worker that declares it, and are validated then.
             await self._app.store.arun(admin.register([Definition(key, version or 1)]))
             makers[key, version] = await self._app._ado(self._app._order_maker(key, version))
             orders.append(makers[key, version].order(params, options, decoded=True))
 
     def _known(self, wanted: Iterator[RequestedJob], makers: _Makers, orders: list[Order]) -> Talk[RequestedJob | None]:
-        """Go on up to the first whose definition nobody has made known yet."""
+        """Continue up to the first job whose definition is unknown."""
         for each in wanted:
             key, params, version, options = each
             maker = makers.get((key, version))
@@ -83,10 +83,10 @@ class JobCreator:
         return None
 
     async def create(self, order: Order, by: str, scope: str = "", *, in_thread: bool = False) -> Created:
-        """Create one job; the answer comes when it is committed. `scope` is that of its idempotency key."""
+        """Create one job and return after the commit. `scope` is the scope of its idempotency key."""
         asked: Order | Draft = order
         if in_thread or order.options is not PLAIN:
-            # What is wrong with its options is told to this caller, whoever shares the transaction.
+            # Validate the options first, so that only this caller gets their errors.
             hold = self._app._ado_in_thread if in_thread else self._app._ado
             (asked,) = await hold(self._app._drafts([order], actor=str(by), key_scope=scope))
         future: _Future = asyncio.get_running_loop().create_future()
@@ -98,7 +98,7 @@ class JobCreator:
     async def create_many(
         self, orders: list[Order], by: str, scope: str = "", *, in_thread: bool = False
     ) -> list[Created]:
-        """Create jobs, all or none."""
+        """Create all jobs or none."""
         hold = self._app._ado_in_thread if in_thread else self._app._ado
         return await hold(self._app._create(orders, actor=str(by), key_scope=scope))
 
@@ -111,7 +111,7 @@ class JobCreator:
             self._working = None
 
     async def _commit(self, batch: Sequence[_PendingJob]) -> None:
-        """One transaction for all; when one of them is refused, each has its own."""
+        """Commit a batch in one transaction; if one job is refused, commit each on its own."""
         drafts: Sequence[Order | Draft] = [asked for asked, _, _ in batch]
         try:
             drafts = ready = await self._app._ado(self._drafts(batch))
@@ -120,7 +120,7 @@ class JobCreator:
             if len(batch) == 1:
                 _fail(batch[0][2], error)
                 return
-            # The ids stay as they are: what was committed all the same is found again.
+            # The ids stay the same, so a job that was committed nevertheless is found again.
             for asked, (_, by, future) in zip(drafts, batch, strict=True):
                 await self._commit([(asked, by, future)])
         except BaseException as error:
@@ -134,7 +134,7 @@ class JobCreator:
                     future.set_result(answer)
 
     def _drafts(self, batch: Sequence[_PendingJob]) -> Talk[Sequence[Draft]]:
-        """Make drafts of the orders among those who wait, all at once where one caller has sent them."""
+        """Make drafts of the pending orders, in one step if one caller sent all of them."""
         orders = [asked for asked, _, _ in batch if isinstance(asked, Order)]
         actors = {by for _, by, _ in batch}
         if len(orders) == len(batch) and len(actors) == 1:
@@ -156,12 +156,12 @@ def _fail(future: _Future, error: BaseException) -> None:
 
 
 _MOST_FIELDS = 40
-"""More than a job has: of a body with more, the first are looked at, and one of them is unknown."""
+"""More fields than a job has. Of a larger body the first fields are validated, and one of them is unknown."""
 _NO_OPTIONS = {"definition_key", "definition_version", "params"}
 
 
 def parse_job(body: bytes) -> RequestedJob:
-    """The one job that a body asks for."""
+    """Return the job that a body requests."""
     try:
         return _parsed_job(decoded(body))
     except ValidationError as error:
@@ -169,7 +169,7 @@ def parse_job(body: bytes) -> RequestedJob:
 
 
 def batch_parser(most: int) -> Callable[[bytes], list[RequestedJob]]:
-    """A reader of bodies that ask for up to `most` jobs; a refusal names the first problems and no more."""
+    """Return a parser for bodies with up to `most` jobs; its error lists the first problems only."""
 
     def read(body: bytes) -> list[RequestedJob]:
         jobs = _jobs(decoded(body))
@@ -192,7 +192,7 @@ def batch_parser(most: int) -> Callable[[bytes], list[RequestedJob]]:
 
 
 def _jobs(asked: Any) -> list[Any]:
-    """The list in the body of a batch, whose parts are not looked at."""
+    """Return the list in the body of a batch; its items are not validated."""
     jobs = asked.get("jobs") if type(asked) is dict else None
     is_list = type(jobs) is list
     try:
@@ -205,14 +205,14 @@ def _jobs(asked: Any) -> list[Any]:
 
 
 def _few(asked: Any) -> Any:
-    """An object without all its fields beyond what any shape has, for an error for each of them costs memory."""
+    """Cut an object to the number of fields that a shape can have: an error for each extra field would cost memory."""
     if type(asked) is dict and len(asked) > _MOST_FIELDS:
         return dict(islice(asked.items(), _MOST_FIELDS))
     return asked
 
 
 def _parsed_job(asked: Any) -> RequestedJob:
-    """What one job is asked for with; the model looks at everything but a definition's key and parameters alone."""
+    """Validate one job; a body with only a definition's key and parameters needs no model."""
     if type(asked) is dict and len(asked) == 2:
         key, params = asked.get("definitionKey"), asked.get("params")
         if type(key) is str and type(params) is dict:
@@ -249,11 +249,11 @@ _NOT_FOR_EVERYBODY = {
     "webhook_url": "webhookUrl", "priority": "priority", "max_attempts": "maxAttempts", "parent_id": "parentId",
     "unique": "unique",
 }  # fmt: skip
-"""Options that reach others: where an answer goes, who is served first, whose job it is said to be."""
+"""Options that affect others, so they need a token: where events are sent, priority, parent, uniqueness."""
 
 
 def with_trace_headers(request: Request, wanted: RequestedJob) -> RequestedJob:
-    """A job below the span that the request's headers name; a span in the body comes first, with its own state."""
+    """Set the span of the request's headers as parent; a span in the body takes precedence, with its own state."""
     key, params, version, options = wanted
     parent = request.headers.get("traceparent")
     if parent is None or options.traceparent is not None or not _TRACEPARENT.fullmatch(parent):
@@ -263,9 +263,10 @@ def with_trace_headers(request: Request, wanted: RequestedJob) -> RequestedJob:
 
 
 async def take_allowance(call: Caller, count: int, *, taken: int = 0) -> None:
-    """Take from the allowance that all servers share; the refusal says when there is room again.
+    """Take from the allowance that all servers share; the error says when to retry.
 
-    A request takes one before its body is read, so that bodies are not free where jobs are not.
+    A request takes one before its body is read, so that bodies are limited as well as jobs.
+
     """
     settings = call.server.settings
     limit = settings.creation_limit_of(anonymous=call.is_anonymous)
@@ -273,8 +274,7 @@ async def take_allowance(call: Caller, count: int, *, taken: int = 0) -> None:
         return
     if count > limit:
         raise InvalidInput(
-            f"{count} jobs in one request are more than the {limit} that may be created in "
-            f"{settings.creation_period:g} s.",
+            f"{count} jobs in one request exceed the limit of {limit} per {settings.creation_period:g} s.",
             hint="Create them in batches of fewer jobs.",
         )
     wait = await call.app.atake_allowance(f"create:{call.bucket}", limit, settings.creation_period, count - taken)
@@ -282,13 +282,13 @@ async def take_allowance(call: Caller, count: int, *, taken: int = 0) -> None:
         raise RequestError(
             "rate_limited",
             f"{limit} jobs may be created in {settings.creation_period:g} s.",
-            hint="Come back later, or create them in fewer requests of fewer jobs.",
+            hint="Retry later, or create fewer jobs.",
             headers={"Retry-After": str(max(1, ceil(wait)))},
         )
 
 
 def check_rights(call: Caller, wanted: RequestedJob, where: str = "") -> None:
-    """Refuse what a caller that may create jobs only because everybody may cannot ask for."""
+    """Refuse options that need a token if the caller may create jobs only because everyone may."""
     options = wanted[3]
     if options is PLAIN or not call.is_anonymous:
         return

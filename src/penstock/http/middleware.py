@@ -1,4 +1,4 @@
-"""The first to see a request: limits, names, and the headers that every answer has."""
+"""The outermost layer: limits on the request line and headers, request ids, and security headers of every answer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MARKS: _Marks = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"cache-control", b"no-store"),
 )
-"""What every answer says to browsers, where it does not say otherwise itself."""
+"""Security headers of every answer that does not set them itself."""
 _SENDER = USER_AGENT.encode()
 _MARKED = frozenset(name for name, _ in MARKS)
 _PLAIN = re.compile(rb"[A-Za-z0-9._:-]{1,100}")
@@ -38,7 +38,7 @@ _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 class Guard:
-    """Refuses what no route should see, and marks every answer with a request id and headers for browsers."""
+    """Refuses requests that no route should get, and adds the request id and security headers to every answer."""
 
     def __init__(self, app: ASGIApp, settings: WebSettings, bodies: BodiesInFlight) -> None:
         self._app = app
@@ -75,7 +75,7 @@ class Guard:
                 raise
             await refusal.answer()(scope, receive, send_marked)
         except ClientDisconnect:
-            # Whoever asked has gone: there is nobody to answer, and nothing is wrong here.
+            # The client has disconnected: there is no one to answer.
             return
         except Exception as error:
             log.exception("request %s failed: %s", request_id, type(error).__name__)
@@ -91,34 +91,34 @@ class Guard:
         target = len(scope.get("raw_path") or scope["path"].encode()) + len(scope["query_string"])
         if target > settings.max_target:
             raise RequestError(
-                "target_too_long", f"Path and query have {target} bytes; {settings.max_target} are taken."
+                "target_too_long", f"Path and query have {target} bytes; {settings.max_target} are accepted."
             )
         size = sum(len(name) + len(value) for name, value in headers)
         if len(headers) > settings.max_headers or size > settings.max_header_bytes:
             raise RequestError(
                 "headers_too_large",
                 f"{len(headers)} headers with {size} bytes were sent; {settings.max_headers} headers with "
-                f"{settings.max_header_bytes} bytes are taken.",
+                f"{settings.max_header_bytes} bytes are accepted.",
             )
         if (b"user-agent", _SENDER) in headers:
             raise RequestError(
                 "forbidden",
-                "This is a webhook, and a server of penstock takes none.",
-                hint="Its URL leads here: give it another one.",
+                "This is a webhook of penstock, and a penstock server does not accept webhooks.",
+                hint="Its URL points to this server: change the URL.",
             )
         if b"\x00" in (scope.get("raw_path") or b"") or "\x00" in scope["path"] or "\ufffd" in scope["path"]:
-            raise RequestError("malformed", "The path holds a NUL or is not UTF-8.")
+            raise RequestError("malformed", "The path contains a NUL or is not UTF-8.")
         if declared_length(headers) > (most := max_body_bytes(scope, self._settings)):
             raise too_large(most)
 
 
 def new_request_id() -> str:
-    """An id for a request that has none of its caller's."""
+    """Return an id for a request without one."""
     return f"{_PROCESS}{next(_numbers):x}"
 
 
 def _request_id(headers: list[tuple[bytes, bytes]]) -> str:
-    """The caller's own id for the request when it is a plain one, else a new one."""
+    """Return the caller's id for the request if it is well-formed, else a new one."""
     for name, value in headers:
         if name == b"x-request-id" and _PLAIN.fullmatch(value):
             return value.decode()

@@ -19,21 +19,21 @@ from penstock.http.schemas.base import ProblemAnswer
 from penstock.http.schemas.jobs import BatchRequest
 
 _SCHEMES = {
-    "token": {"type": "http", "scheme": "bearer", "description": "A token: `penstock tokens create` makes one."},
+    "token": {"type": "http", "scheme": "bearer", "description": "A token, from `penstock tokens create`."},
     "session": {"type": "apiKey", "in": "cookie", "name": COOKIE, "description": "A browser's session."},
 }
-_SERVERS = [{"url": ".", "description": "The server that gives this document."}]
+_SERVERS = [{"url": ".", "description": "The server of this document."}]
 _TAGS = {
-    "jobs": "Start, read and change jobs.",
-    "events": "What happened, as a list or as a stream.",
-    "definitions": "What can be run, with its limits and pauses.",
-    "system": "What holds for all definitions.",
-    "schedules": "What is started at set times.",
+    "jobs": "Create, read and change jobs.",
+    "events": "Events as a list or as a stream.",
+    "definitions": "Definitions with their limits and pauses.",
+    "system": "State of the whole system.",
+    "schedules": "Schedules of jobs.",
     "workers": "The workers and their configuration.",
-    "stats": "Figures about a window of time.",
-    "errors": "Failures, grouped by what they have in common.",
-    "alerts": "What needs a person's attention.",
-    "audit": "Who changed what.",
+    "stats": "Figures over a period.",
+    "errors": "Failures, grouped by cause.",
+    "alerts": "Problems that need attention.",
+    "audit": "Changes and their actors.",
     "tokens": "The tokens of callers.",
     "session": "The session of a browser.",
     "webhooks": "Endpoints that events are sent to, and the deliveries.",
@@ -49,7 +49,7 @@ _NAMES = {
     "previewExpression": "previewSchedule", "previewSchedule": "previewStoredSchedule",
     "rotateSecret": "rotateWebhookSecret", "overrideLimits": "overrideDefinition",
 }  # fmt: skip
-"""Operations whose handlers have names that are too short for a client."""
+"""Operation ids for handlers whose names are too short for a client."""
 _RETRY_AFTER = {
     "Retry-After": {
         "description": "Seconds after which the request may be sent again.",
@@ -61,10 +61,10 @@ _OF_TYPES: dict[str, Any] = {"string": "text", "boolean": True, "null": None, "o
 
 
 def completed(document: dict[str, Any]) -> dict[str, Any]:
-    """The framework's document with all that it leaves out."""
+    """Complete the framework's document: names, descriptions, examples, tags and security."""
     components = document["components"]
     components["securitySchemes"] = _SCHEMES
-    # Routes name them: the framework would make a validator for each status of each route.
+    # Routes refer to them by name, so the framework does not add them.
     for model in (ProblemAnswer, BatchRequest):
         mode: Any = "serialization" if model is ProblemAnswer else "validation"
         schema = model.model_json_schema(mode=mode, ref_template="#/components/schemas/{model}")
@@ -101,7 +101,7 @@ def _complete_operation(path: str, operation: dict[str, Any]) -> None:
 def _complete_fields(schema: dict[str, Any], schemas: dict[str, Any]) -> None:
     for name, field in schema.get("properties", {}).items():
         if field.get("default", ...) is None:
-            # Generators demand a field that has a default, although null means that it is left out.
+            # Client generators require a field with a default, although null means that it is left out.
             del field["default"]
         if "description" not in field:
             field["description"] = TEXTS.get(name, "")
@@ -110,7 +110,7 @@ def _complete_fields(schema: dict[str, Any], schemas: dict[str, Any]) -> None:
 
 
 def example(name: str, schema: dict[str, Any], schemas: dict[str, Any]) -> Any:
-    """A value that fits a schema; the one that its name has, where that fits."""
+    """Return a value that matches a schema; the example of the field's name, if that matches."""
     known = EXAMPLES.get(name)
     for each in _alternatives(schema):
         if known is not None and _fits(known, each):
@@ -155,7 +155,7 @@ def _alternatives(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _fits(value: Any, schema: dict[str, Any]) -> bool:
-    """Whether an example of a name may be used for a field of this kind."""
+    """Return whether the example of a name matches a field of this type."""
     if "enum" in schema or "const" in schema or "$ref" in schema:
         return False
     kinds = {str: "string", int: "integer", dict: "object", list: "array"}
@@ -181,7 +181,7 @@ _METHODS = ("get", "post", "put", "patch", "delete")
 
 
 def page(document: Mapping[str, Any], root: str = "") -> str:
-    """The whole page; `root` is the path under which the application is mounted."""
+    """Return the page as HTML without script; `root` is the path that the application is mounted at."""
     schemas = document.get("components", {}).get("schemas", {})
     parts = [
         '<!doctype html><html lang="en"><head><meta charset="utf-8">',
@@ -192,14 +192,14 @@ def page(document: Mapping[str, Any], root: str = "") -> str:
     ]
     for name, operations in _grouped(document).items():
         parts.append(f"<h2>{escape(name)}</h2>")
-        parts += [_operation(root + path, method, said) for path, method, said in operations]
+        parts += [_operation(root + path, method, operation) for path, method, operation in operations]
     parts.append("<h2>Shapes</h2>")
     parts += [_shape(name, schema) for name, schema in sorted(schemas.items())]
     return "".join([*parts, "</body></html>"])
 
 
 def _grouped(document: Mapping[str, Any]) -> dict[str, list[tuple[str, str, Mapping[str, Any]]]]:
-    """The operations by the noun of their path."""
+    """Group the operations by the noun of their path."""
     found: dict[str, list[tuple[str, str, Mapping[str, Any]]]] = {}
     for path, methods in document["paths"].items():
         steps = [step for step in path.split("/") if step and step != "v1"]
@@ -209,21 +209,22 @@ def _grouped(document: Mapping[str, Any]) -> dict[str, list[tuple[str, str, Mapp
     return found
 
 
-def _operation(path: str, method: str, said: Mapping[str, Any]) -> str:
-    role = said.get("x-role") or "everybody"
+def _operation(path: str, method: str, operation: Mapping[str, Any]) -> str:
+    role = operation.get("x-role") or "everybody"
     parts = [
         f'<details><summary><span class="method">{method.upper()}</span><code>{escape(path)}</code> ',
-        f'<span class="role">{escape(str(role))}</span></summary><div><p>{escape(said.get("description", ""))}</p>',
+        f'<span class="role">{escape(str(role))}</span></summary><div>',
+        f"<p>{escape(operation.get('description', ''))}</p>",
     ]
-    if parameters := said.get("parameters"):
+    if parameters := operation.get("parameters"):
         rows = [(f"{each['name']} ({each['in']})", _kind(each["schema"]), _about(each)) for each in parameters]
         parts.append(_table(rows))
-    if body := said.get("requestBody"):
+    if body := operation.get("requestBody"):
         for media, content in body["content"].items():
             parts.append(f"<p>Body: {escape(media)}, {_kind(content.get('schema', {}))}</p>")
     rows = [
         (status, _content(answer), escape(answer.get("description", "")))
-        for status, answer in said["responses"].items()
+        for status, answer in operation["responses"].items()
     ]
     return "".join([*parts, _table(rows), "</div></details>"])
 
@@ -231,8 +232,8 @@ def _operation(path: str, method: str, said: Mapping[str, Any]) -> str:
 def _shape(name: str, schema: Mapping[str, Any]) -> str:
     needed = schema.get("required", ())
     rows = [
-        (field, _kind(told) + ("" if field in needed else ", optional"), _about(told))
-        for field, told in schema.get("properties", {}).items()
+        (name, _kind(field) + ("" if name in needed else ", optional"), _about(field))
+        for name, field in schema.get("properties", {}).items()
     ]
     anchor = escape(name)
     return (
@@ -242,7 +243,7 @@ def _shape(name: str, schema: Mapping[str, Any]) -> str:
 
 
 def _table(rows: list[tuple[str, str, str]]) -> str:
-    """Rows of a name, a kind and a sentence; the last two are HTML already."""
+    """Return rows of a name, a type and a description; the last two are HTML already."""
     lines = (
         f"<tr><td><code>{escape(name)}</code></td><td>{kind}</td><td>{about}</td></tr>" for name, kind, about in rows
     )
@@ -253,12 +254,12 @@ def _content(answer: Mapping[str, Any]) -> str:
     return ", ".join(_kind(each.get("schema", {})) for each in answer.get("content", {}).values())
 
 
-def _about(told: Mapping[str, Any]) -> str:
-    return escape(told.get("description") or told.get("schema", {}).get("description") or "")
+def _about(field: Mapping[str, Any]) -> str:
+    return escape(field.get("description") or field.get("schema", {}).get("description") or "")
 
 
 def _kind(schema: Mapping[str, Any]) -> str:
-    """What a schema takes, in a few words of HTML."""
+    """Return the types of a schema as HTML."""
     return " or ".join(_kinds(schema)) or "any"
 
 
@@ -287,6 +288,6 @@ router: APIRouter = APIRouter(route_class=Route)
     also={200: {"content": {"text/html": {"schema": {"type": "string"}}}}},
 )  # fmt: skip
 async def show_docs(request: Request) -> Response:
-    """This document, for people."""
+    """Show this document as a page."""
     text = page(request.app.openapi(), request.scope.get("root_path", ""))
     return Response(text, media_type="text/html", headers={"Content-Security-Policy": POLICY})

@@ -14,29 +14,29 @@ from starlette.convertors import PathConvertor
 from starlette.types import Scope
 
 _MARK = "\udc2f"
-"""Stands for a quoted slash while routes are compared; no path that was sent can hold it."""
+"""Replaces a quoted slash while routes are matched; no path that a client sends can contain it."""
 _QUOTED = re.compile("%2f", re.IGNORECASE)
 
 
 ACTIONS = ("pause", "resume", "enable", "disable", "retire", "overrides", "preview", "ticks", "trigger")
-"""Last parts of paths that are no part of a key."""
+"""Last parts of paths that are not part of a key."""
 
 
 class KeyConvertor(PathConvertor):
-    """The key of something, written `{key:key}` in a route."""
+    """A key in a route: `{key:key}`."""
 
     def convert(self, value: str) -> str:
         return value.replace(_MARK, "/")
 
 
 class WholeKeyConvertor(KeyConvertor):
-    """The key at the end of a path, written `{key:whole}`: a path that ends in an action is that of the action."""
+    """A key at the end of a path: `{key:whole}`. A path that ends in an action belongs to the action's route."""
 
     regex: ClassVar[str] = f"(?!.+/(?:{'|'.join(ACTIONS)})$).*"
 
 
 def mark_quoted_slashes(scope: Scope) -> None:
-    """Tell slashes that were quoted from those that part the path; servers unquote both."""
+    """Distinguish quoted slashes from those that separate parts of the path; servers unquote both."""
     sent: bytes = scope.get("raw_path") or b""
     if b"%" not in sent:
         return
@@ -44,20 +44,20 @@ def mark_quoted_slashes(scope: Scope) -> None:
     if _QUOTED.search(raw) is None:
         return
     parts = [unquote(part) for part in _QUOTED.split(raw)]
-    # Whoever handed the path on may have changed it: then what was sent says nothing about it.
+    # A proxy may have rewritten the path; then the raw path does not describe it.
     if "/".join(parts) == scope["path"]:
         scope["path"] = _MARK.join(parts)
 
 
 def route_path(scope: Scope) -> str:
-    """The path below which an application is mounted or shown taken off."""
+    """Return the path without the path that the application is mounted at."""
     root: str = scope.get("root_path", "")
     path: str = scope["path"]
     return path[len(root) :] if root and path.startswith(root) else path
 
 
 def put_below(scope: Scope, root: str) -> None:
-    """Let the application know the path below which others see it; a proxy may have left it in or taken it out."""
+    """Set the path that the application is mounted at; a proxy may have kept it or removed it."""
     scope["root_path"] = scope.get("root_path", "") + root
     if scope["path"] != root and not scope["path"].startswith(f"{root}/"):
         scope["path"] = root + scope["path"]

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.types import Scope
 
 _IPV6_NETWORK = 64
-"""One customer of a provider has at least so large a network: its addresses are counted as one caller."""
+"""Providers give each customer a network at least this large, so its addresses count as one caller."""
 _UNKNOWN = "unknown"
 _PROXY_HEADERS = frozenset({
     b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip", b"true-client-ip", b"client-ip",
@@ -27,17 +27,17 @@ _PROXY_FAMILIES = (b"x-forwarded", b"cf-", b"x-envoy-", b"x-azure-", b"x-appengi
 
 
 def address_of(request: Request) -> str:
-    """The address that a request comes from."""
+    """Return the address that a request comes from."""
     return request.client.host if request.client else _UNKNOWN
 
 
 @lru_cache(10_000)
 def network_of(address: str) -> str:
-    """What limits count an address by: an IPv4 address, or the /64 network of an IPv6 address."""
+    """Return the unit that limits count: an IPv4 address, or the /64 network of an IPv6 address."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
-        # A Unix socket, or a server that does not say.
+        # A Unix socket, or a server that does not report the address.
         return address
     if isinstance(found, ipaddress.IPv4Address):
         return str(found)
@@ -48,7 +48,7 @@ def network_of(address: str) -> str:
 
 @lru_cache(1000)
 def is_loopback(address: str) -> bool:
-    """Whether only this host can have sent from an address."""
+    """Return whether an address is reachable from this host only."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -56,7 +56,7 @@ def is_loopback(address: str) -> bool:
 
 
 def sign_of_proxy(scope: Scope) -> str | None:
-    """What says that a request came through a proxy; None: nothing does, which a silent proxy also achieves."""
+    """Return the sign that a request came through a proxy; None if there is none, as with a proxy that adds nothing."""
     for name, _ in scope["headers"]:
         if name in _PROXY_HEADERS or name.startswith(_PROXY_FAMILIES):
             return f"the header {name.decode('latin-1')}"
@@ -72,7 +72,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def check_host(request: Request) -> None:
-    """Refuse a name that is not ours: a foreign DNS entry leads a browser here."""
+    """Refuse a host name that is not configured: a foreign DNS entry could lead a browser here."""
     server: ServerState = request.app.state.server
     if server.trusted is not None:
         return
@@ -90,7 +90,7 @@ def misdirected(request: Request) -> RequestError:
     return RequestError(
         "misdirected",
         f"This server does not answer to the name {host_name(request)[:80]!r}.",
-        hint="Without tokens it is known as localhost only; the setting web.hosts names what else it answers to.",
+        hint="Without tokens only localhost is accepted; the setting web.hosts adds names.",
     )
 
 
@@ -102,10 +102,11 @@ def host_name(request: Request) -> str:
 
 
 def refuse_foreign_pages(request: Request, *, of_a_browser: bool = False) -> None:
-    """A request that another site's page makes in a user's browser changes nothing here.
+    """Refuse a changing request that another site's page makes in a user's browser.
 
-    Browsers send Sec-Fetch-Site, or Origin where they are old. A cookie comes from a browser, so one of them must come
+    Browsers send Sec-Fetch-Site, or Origin if they are old. A cookie comes from a browser, so one of them must come
     with it; other programs send neither.
+
     """
     if request.method in _SAFE:
         return
@@ -117,7 +118,7 @@ def refuse_foreign_pages(request: Request, *, of_a_browser: bool = False) -> Non
     elif of_a_browser:
         raise RequestError(
             "forbidden",
-            "A session changes nothing without the header Sec-Fetch-Site or Origin.",
+            "A change with a session needs the header Sec-Fetch-Site or Origin.",
             hint="Browsers send them; programs send a token: Authorization: Bearer pst_…",
         )
     else:

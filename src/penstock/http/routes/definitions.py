@@ -34,7 +34,7 @@ async def list_definitions(
     limit: Annotated[PageLimit, Query()] = 100,
     cursor: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """The definitions that the store knows, by key, each with all its versions."""
+    """List the known definitions by key, each with all its versions."""
     known = await _KnownDefinitions.read(call)
     keys, following = page(list(known.rows), str, limit, cursor)
     return json_text(listed("definitions", [known.text(key) for key in keys], nextCursor=following))
@@ -49,7 +49,7 @@ async def list_definitions(
     errors=("not_found",),
 )
 async def pause_definition(call: Call, key: str, body: shapes.PauseRequest) -> Response:
-    """Start no job of a definition until it is resumed, or until a time; those that run go on."""
+    """Stop starting jobs of a definition until it is resumed, or until a time; running jobs continue."""
     await call.app.apause(key, body.reason, until=body.until, by=call.by)
     return await _response(call, key)
 
@@ -59,7 +59,7 @@ async def pause_definition(call: Call, key: str, body: shapes.PauseRequest) -> R
     errors=("not_found",),
 )  # fmt: skip
 async def resume_definition(call: Call, key: str) -> Response:
-    """Let the jobs of a paused definition start again."""
+    """Resume a paused definition."""
     await call.app.aresume(key, by=call.by)
     return await _response(call, key)
 
@@ -79,7 +79,7 @@ async def enable_definition(call: Call, key: str) -> Response:
     errors=("not_found",),
 )  # fmt: skip
 async def disable_definition(call: Call, key: str) -> Response:
-    """Refuse the creation of jobs of a definition; those that are there go on."""
+    """Refuse the creation of jobs of a definition; existing jobs continue."""
     await call.app.adisable(key, by=call.by)
     return await _response(call, key)
 
@@ -89,9 +89,10 @@ async def disable_definition(call: Call, key: str) -> Response:
     errors=("not_found", "conflict"),
 )  # fmt: skip
 async def retire_definition(call: Call, key: str) -> Response:
-    """Refuse the creation of jobs of a definition that no code declares any more, and disable its code's schedules.
+    """Retire a definition that no code declares any more: refuse new jobs, and disable the schedules of its code.
 
-    Jobs that wait keep waiting, and can be cancelled. Code that declares it again, or `enable`, brings it back."""
+    Waiting jobs stay, and can be cancelled. Code that declares it again, or `enable`, reverses this.
+    """
     await call.app.aretire_definition(key, by=call.by)
     return await _response(call, key)
 
@@ -103,9 +104,10 @@ async def retire_definition(call: Call, key: str) -> Response:
 async def remove_definition(
     call: Call, key: str, version: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None
 ) -> Response:
-    """List a definition no longer, or one version of it, with the schedules of its code.
+    """Remove a definition, or one version of it, with the schedules of its code.
 
-    Its ended jobs stay readable until retention deletes them. Code that declares it again brings it back, as new."""
+    Its ended jobs stay readable until retention deletes them. Code that declares it again registers it as new.
+    """
     await call.app.aremove_definition(key, version=version, by=call.by)
     return Response(status_code=204)
 
@@ -115,7 +117,7 @@ async def remove_definition(
     errors=("not_found",),
 )  # fmt: skip
 async def override_limits(call: Call, key: str, body: shapes.OverridesRequest) -> Response:
-    """Hold other limits and options than the code's; what is left out returns to the code's own."""
+    """Override limits and options of the code; what is left out returns to the code's value."""
     rate = body.rate_limit
     limit = None if rate is None else RateLimit(rate.count, rate.period, rate.per_key) if rate.count else 0
     await call.app.aoverride(
@@ -130,13 +132,13 @@ async def override_limits(call: Call, key: str, body: shapes.OverridesRequest) -
     router, "GET", "/v1/definitions/{key:whole}", role=Role.VIEWER, answer=shapes.Definition, errors=("not_found",)
 )
 async def get_definition(call: Call, key: str) -> Response:
-    """One definition with all its versions. A key may hold `/`, which may be quoted as `%2F`."""
+    """Return one definition with all its versions. A key may contain `/`, which may be quoted as `%2F`."""
     return await _response(call, key)
 
 
 @dataclass(frozen=True, slots=True)
 class _KnownDefinitions:
-    """Everything that is told of definitions, read at about the same time."""
+    """All data that definitions are shown with, read at about the same time."""
 
     call: Caller
     rows: Mapping[str, Sequence[DefinitionRow]]
@@ -155,10 +157,10 @@ class _KnownDefinitions:
         return _KnownDefinitions(call, rows, counts, [frozenset(each.lanes) for each in workers if each.live])
 
     def text(self, key: str) -> str:
-        """A definition as JSON text."""
+        """Return a definition as JSON text."""
         rows = self.rows.get(key)
         if not rows:
-            raise NotFound("definition", key, hint="Definitions come from code: a worker that has it makes it known.")
+            raise NotFound("definition", key, hint="Definitions come from code: a worker with that code registers it.")
         total: Counter[Status] = Counter()
         for row in rows:
             total.update(self.counts.get((key, row.definition.version), {}))
@@ -273,20 +275,20 @@ def _version_facts(definition: Definition) -> dict[str, Any]:
 
 @endpoint(router, "GET", "/v1/system", role=Role.VIEWER, answer=shapes.System)
 async def get_system(call: Call) -> Response:
-    """Whether the whole system is paused, and whether workers take jobs."""
+    """Return whether the whole system is paused, and whether workers take jobs."""
     return await _system_response(call)
 
 
 @endpoint(router, "POST", "/v1/system/pause", role=Role.ADMIN, answer=shapes.System)
 async def pause_system(call: Call, body: shapes.PauseRequest) -> Response:
-    """Start no job of any definition until all is resumed, or until a time."""
+    """Stop starting jobs of all definitions until the system is resumed, or until a time."""
     await call.app.apause_all(body.reason, until=body.until, by=call.by)
     return await _system_response(call)
 
 
 @endpoint(router, "POST", "/v1/system/resume", role=Role.ADMIN, answer=shapes.System)
 async def resume_system(call: Call) -> Response:
-    """End the pause of the whole system; definitions that are paused by themselves stay so."""
+    """End the pause of the whole system; definitions with a pause of their own stay paused."""
     await call.app.aresume_all(by=call.by)
     return await _system_response(call)
 

@@ -1,4 +1,4 @@
-"""`/v1/events` and `/v1/jobs/{jobId}/events`: what happened, as a list or as a stream."""
+"""`/v1/events` and `/v1/jobs/{jobId}/events`: events as a list or as a stream."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 }
 
 Types = Annotated[
-    list[str] | None, Query(alias="type", description="Types, such as `job.failed` or `job.*`; several are possible.")
+    list[str] | None, Query(alias="type", description="Types, such as `job.failed` or `job.*`; may be repeated.")
 ]
-After = Annotated[str | None, Query(description="A cursor to go on from, or `origin` for all that is kept.")]
+After = Annotated[str | None, Query(description="The cursor to continue from, or `origin` for all stored events.")]
 LastEventId = Annotated[
-    str | None, Header(alias="Last-Event-ID", description="As `after`, in front of which it stands; browsers send it.")
+    str | None, Header(alias="Last-Event-ID", description="As `after`, and takes precedence over it; browsers send it.")
 ]
-Snapshot = Annotated[Truth, Query(description="Whether a stream begins with the jobs that have not ended.")]
-Limit = Annotated[PageLimit | None, Query(description="Of a list; 100 when not said.")]
+Snapshot = Annotated[Truth, Query(description="Whether a stream starts with the jobs that have not ended.")]
+Limit = Annotated[PageLimit | None, Query(description="Of a list; 100 by default.")]
 
 
 @endpoint(
@@ -68,7 +68,7 @@ async def list_events(
     snapshot: Snapshot = False,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """What happened: a list from the oldest event on, or a stream from now on; `after` goes on from a cursor."""
+    """List events from the oldest on, or stream them from now on; `after` continues from a cursor."""
     wanted = EventFilter(
         None if types is None else tuple(patterns(types)),
         definition_key,
@@ -104,7 +104,7 @@ async def list_job_events(
     snapshot: Snapshot = False,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """What happened to one job, from its first event on; a cursor is an event's `seq` here."""
+    """List or stream the events of one job from its first on; a cursor is an event's `seq` here."""
     job_id = parse_uuid(jobId)
     wanted = EventFilter(None if types is None else tuple(patterns(types)), None, frozenset({job_id}), numbered=True)
     streamed = wants_stream(request.headers.getlist("accept"))
@@ -131,7 +131,7 @@ async def _stream(request: Request, call: Caller, stream: Stream, begin: str | N
 async def _list(
     read: Callable[[str, int], Awaitable[EventPage]], cursor: str, limit: int, wanted: EventFilter
 ) -> Response:
-    """A list of up to `limit` events that are wanted; where few are, the search goes on with the next request."""
+    """Return up to `limit` matching events; if few match, the search continues with the next request."""
     searching = wanted.types is not None or wanted.definition is not None or (not wanted.numbered and wanted.job_ids)
     items: list[Item] = []
     more = True
@@ -156,13 +156,15 @@ def _begin(
     limit: int | None,
     streamed: bool,
 ) -> str | None:
-    """Where to begin; a client that comes back says so by the header, and its address is still the old one."""
+    """Return the cursor to start at; a client that reconnects sends the header with its old URL."""
     if len(request.headers.getlist("last-event-id")) > 1:
         raise RequestError("malformed", "The header Last-Event-ID was sent more than once.")
     if snapshot and after is not None:
-        raise InvalidInput("A snapshot begins now: give `after` or `snapshot`, not both.")
+        raise InvalidInput("A snapshot starts now: send `after` or `snapshot`, not both.")
     if snapshot and not streamed:
-        raise InvalidInput("Only a stream begins with a snapshot.", hint="Send the header Accept: text/event-stream.")
+        raise InvalidInput(
+            "Only a stream can start with a snapshot.", hint="Send the header Accept: text/event-stream."
+        )
     if limit is not None and streamed:
         raise InvalidInput("A stream has no `limit`.", hint="Send the header Accept: application/json for a list.")
     return last_event_id or after

@@ -23,7 +23,7 @@ from penstock.http.schemas import monitoring as shapes
 from penstock.storage import ports
 
 _FRESH = 2.0
-"""Seconds for which an answer of the store is given again."""
+"""Seconds for which an answer of the store is cached."""
 _PATIENCE = 5.0
 _MANY = 1_000_000
 _ALWAYS = 2**62
@@ -31,7 +31,7 @@ _log = logging.getLogger("penstock.http")
 
 
 class Readiness:
-    """Knows what keeps a store from being ready; callers that ask at the same moment share one look at it."""
+    """Tells whether the store is ready; callers at the same moment share one check."""
 
     def __init__(self, app: Penstock) -> None:
         self._app = app
@@ -39,14 +39,14 @@ class Readiness:
         self._looking: asyncio.Task[str | None] | None = None
 
     async def problem(self) -> str | None:
-        """Why the store is not ready; None when it is."""
+        """Return why the store is not ready; None if it is."""
         looked_at, problem = self._known
         if time.monotonic() - looked_at < _FRESH:
             return problem
         looking = self._looking
         if looking is None or looking.done() or looking.get_loop() is not asyncio.get_running_loop():
             looking = self._looking = asyncio.create_task(self._look())
-        # A caller that goes away does not end the look that others wait for.
+        # A caller that disconnects does not end the check that others wait for.
         return await asyncio.shield(looking)
 
     async def _look(self) -> str | None:
@@ -60,7 +60,7 @@ class Readiness:
     async def _found(self) -> str | None:
         try:
             async with asyncio.timeout(_PATIENCE):
-                # It writes a row of its own, so that a store that can only be read is not ready.
+                # The check writes a row, so a read-only store is not ready.
                 await self._app.atake_allowance("readyz", _MANY, 1)
                 lanes = [each.lane for each in await self._app.adefinitions_known()]
                 await self._app.store.arun(ports.jobs.claimable(lanes, _ALWAYS))
@@ -77,23 +77,23 @@ for_all: APIRouter = APIRouter(route_class=RouteForAll)
 
 @endpoint(for_all, "GET", "/healthz", role=None, answer=shapes.Alive)
 async def healthz() -> Response:
-    """Whether the process and its loop live; the store is not asked, so its outage changes nothing here."""
+    """Report that the process and its event loop run; the store is not asked."""
     return json_text(spliced({"status": "ok"}, {}))
 
 
 @endpoint(router, "GET", "/readyz", role=None, answer=shapes.Ready)
 async def readyz(call: Call) -> Response:
-    """Whether the store takes what is written and gives jobs to those who ask; with a token it says why not."""
+    """Report whether the store accepts writes and claims; with a token the answer says why not."""
     problem = await call.server.readiness.problem()
     if problem is not None:
-        # It may name hosts and databases.
+        # The problem may name hosts and databases.
         known = call.role is not None
         raise RequestError(
             "unavailable",
             problem if known else "The store is not ready.",
-            hint="The server goes on trying."
+            hint="The server keeps trying."
             if known
-            else "With a token this answer says why, as does the server's log.",
+            else "With a token this answer says why; so does the server's log.",
             headers={"Retry-After": "1"},
         )
     return json_text(spliced({"status": "ready"}, {}))
@@ -107,8 +107,8 @@ async def readyz(call: Call) -> Response:
     }},
 )  # fmt: skip
 async def metrics(request: Request, call: Call) -> Response:
-    """Figures in the text format of Prometheus, or of OpenMetrics where it is asked for."""
-    # A server that nobody scrapes starts without the library behind it.
+    """Return metrics in the text format of Prometheus, or of OpenMetrics if asked for."""
+    # Imported on first use: a server without scrapes starts without the library.
     from penstock.http import metrics as exposing
 
     counts, workers, alerts, totals = await asyncio.gather(

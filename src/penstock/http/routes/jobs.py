@@ -1,4 +1,4 @@
-"""`/v1/jobs`: start, read and change jobs."""
+"""`/v1/jobs`: create, read and change jobs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _TRACE = {
     "parameters": [
         {
             "name": "traceparent", "in": "header", "required": False, "schema": {"type": "string"},
-            "description": "The span that the jobs are created in (W3C Trace Context). A malformed one is ignored, and "
-            "jobs whose body has a `traceparent` go by that.",
+            "description": "The span that the jobs are created in (W3C Trace Context). A malformed one is ignored; "
+            "a `traceparent` in the body takes precedence.",
         },
         {
             "name": "tracestate", "in": "header", "required": False, "schema": {"type": "string"},
-            "description": "What tracing systems add to the header `traceparent`: up to 32 members and 512 characters. "
-            "A malformed one is ignored, and so is one without that header.",
+            "description": "State of tracing systems for `traceparent`: up to 32 members and 512 characters. "
+            "Ignored if malformed, or without that header.",
         },
     ]
 }  # fmt: skip
@@ -57,7 +57,7 @@ _SEARCH_BY_PARAMS = {
         {
             "name": "parameters", "x-begins": answers.PARAMS, "in": "query",
             "style": "form", "explode": True, "required": False,
-            "description": "By values of parameters: `params.orderId=7`. Texts fit as they are; numbers, true, false "
+            "description": "By parameter values: `params.orderId=7`. Strings match as they are; numbers, true, false "
             "and null as JSON writes them. The 10,000 newest jobs that the other filters select are looked through. "
             "Secret parameters cannot be searched.",
             "example": {"params.orderId": "7"},
@@ -73,11 +73,11 @@ _SEARCH_BY_PARAMS = {
 @endpoint(
     router, "POST", "/v1/jobs", role=Role.CREATOR, answer=shapes.JobStarted, status=201, extra=_START,
     errors=("not_found", "conflict", "idempotency_conflict", "invalid_params"),
-    also={200: {"model": shapes.JobStarted, "description": "The key is known, or a unique job is active: that job."}},
+    also={200: {"model": shapes.JobStarted, "description": "The key is known, or a unique job is active."}},
 )  # fmt: skip
 async def start_job(request: Request, call: Call) -> Response:
-    """Start a job; when this answers, the job is committed."""
-    # The busiest route reads its body itself: the framework's way costs more than the commit.
+    """Create a job; it is committed before the answer is sent."""
+    # The busiest route reads its own body: the framework's parsing costs more than the commit.
     await take_allowance(call, 1)
     body = await request.body()
     async with call.server.bodies.reader(body) as reader:
@@ -95,7 +95,7 @@ async def start_job(request: Request, call: Call) -> Response:
     errors=("not_found", "conflict", "idempotency_conflict", "invalid_params"),
 )  # fmt: skip
 async def start_batch(request: Request, call: Call) -> Response:
-    """Start up to 10,000 jobs, all or none; an error names the index of the job that is wrong."""
+    """Create up to 10,000 jobs, all or none; an error names the index of the wrong job."""
     await take_allowance(call, 1)
     body = await request.body()
     async with call.server.bodies.reader(body) as reader:
@@ -115,7 +115,7 @@ async def start_batch(request: Request, call: Call) -> Response:
 
 
 def _parted(given: Any) -> Any:
-    """The values of a query parameter, of which each may be several with commas in between."""
+    """Split each value of a query parameter at its commas."""
     return [part for each in given for part in each.split(",")] if isinstance(given, list) else given
 
 
@@ -126,7 +126,7 @@ async def list_jobs(
     status: Annotated[
         list[shapes.StatusName] | None,
         BeforeValidator(_parted),
-        Query(description="In one of these statuses; several are given one by one, or with commas in between."),
+        Query(description="With one of these statuses; repeat it or separate them by commas."),
     ] = None,
     job_id: Annotated[list[str] | None, Query(alias="jobId")] = None,
     definition_key: Annotated[str | None, Query(alias="definitionKey")] = None,
@@ -141,7 +141,7 @@ async def list_jobs(
     error: Annotated[
         str | None,
         Query(
-            description="With this text in the error, whatever the case of ASCII letters. The 10,000 newest jobs that "
+            description="With this text in the error, ignoring the case of ASCII letters. The 10,000 newest jobs that "
             "the other filters select are looked through; `searched` says how many."
         ),
     ] = None,
@@ -152,7 +152,7 @@ async def list_jobs(
     cursor: Annotated[str | None, Query()] = None,
     count: Annotated[Truth, Query()] = False,
 ) -> Response:
-    """One page of jobs, the newest first; the cursor holds its place whatever is created meanwhile."""
+    """List jobs, the newest first; the cursor keeps its place while jobs are created."""
     which: dict[str, Any] = {
         "job_id": job_id, "status": status, "definition_key": definition_key, "reference_type": reference_type,
         "reference_id": reference_id, "tag": tag, "schedule_id": schedule_id, "created_from": created_from,
@@ -164,7 +164,7 @@ async def list_jobs(
 
 @endpoint(router, "POST", "/v1/jobs/bulk", role=Role.ADMIN, answer=shapes.BulkAnswer)
 async def change_in_bulk(call: Call, body: shapes.BulkRequest) -> Response:
-    """Do one thing to all jobs that a filter speaks of; `dryRun` only counts."""
+    """Change all jobs that a filter selects; `dryRun` only counts them."""
     done = await call.app.abulk(
         body.action, dry_run=body.dry_run, limit=body.limit, everything=body.everything, priority=body.priority,
         by=call.by, **shapes.given_filter(body.filter),
@@ -175,14 +175,14 @@ async def change_in_bulk(call: Call, body: shapes.BulkRequest) -> Response:
 
 @endpoint(router, "POST", "/v1/jobs/trigger", role=Role.ADMIN, answer=shapes.Triggered, errors=("conflict",))
 async def trigger(call: Call) -> Response:
-    """One dispatch cycle now, for hosts that only have cron; nothing is done while the workers are disabled."""
+    """Run one dispatch cycle, for hosts that only have cron; it does nothing while workers are disabled."""
     if call.server.trigger is None:
         raise Conflict(
-            "This server has no engine of its own.",
+            "This server runs no jobs.",
             hint=Hint(
                 "Start a worker.",
                 cli="Start `penstock serve` with an application, or `penstock worker`.",
-                http="A worker runs the jobs, or a server that was started with an application.",
+                http="Workers run the jobs, or a server that was started with an application.",
             ),
         )
     done = await call.server.trigger()
@@ -191,7 +191,7 @@ async def trigger(call: Call) -> Response:
 
 @endpoint(router, "GET", "/v1/jobs/{jobId}", role=Role.VIEWER, answer=shapes.JobDetail, errors=("not_found",))
 async def get_job(call: Call, jobId: str) -> Response:
-    """One job with its phases and reviews."""
+    """Return one job with its phases and reviews."""
     return json_text(await call.server.job_output.detail(jobId))
 
 
@@ -199,10 +199,10 @@ async def get_job(call: Call, jobId: str) -> Response:
     router, "PATCH", "/v1/jobs/{jobId}", role=Role.ADMIN, answer=shapes.JobChanged, errors=("not_found", "conflict")
 )
 async def patch_job(call: Call, jobId: str, body: shapes.JobPatch) -> Response:
-    """Give a job that waits another priority or another time."""
+    """Change the priority or the time of a waiting job."""
     if body.priority is None and body.run_at is None and body.delay is None:
         raise InvalidInput(
-            "Nothing is to be changed.",
+            "No change was given.",
             hint=Hint(
                 "Give priority, run_at or delay.",
                 cli="Give --run-at, --delay or --priority.",
@@ -223,7 +223,7 @@ async def patch_job(call: Call, jobId: str, body: shapes.JobPatch) -> Response:
     router, "DELETE", "/v1/jobs/{jobId}", role=Role.ADMIN, answer=None, status=204, errors=("not_found", "conflict")
 )
 async def delete_job(call: Call, jobId: str) -> Response:
-    """Remove an ended job and everything that belongs to it."""
+    """Delete an ended job and everything that belongs to it."""
     await call.app.adelete_job(jobId, by=call.by)
     return Response(status_code=204)
 
@@ -232,7 +232,7 @@ async def delete_job(call: Call, jobId: str) -> Response:
     router, "GET", "/v1/jobs/{jobId}/attempts", role=Role.VIEWER, answer=shapes.AttemptList, errors=("not_found",)
 )
 async def list_attempts(call: Call, jobId: str) -> Response:
-    """The attempts at a job that have ended and are kept, the first one first."""
+    """List the ended attempts at a job that are kept, the first one first."""
     found = await call.app.aattempts(jobId)
     return json_text(listed("attempts", [attempt_text(each) for each in found], earlier=earlier(found)))
 
@@ -247,7 +247,7 @@ async def list_logs(
     after: Annotated[Natural, Query()] = 0,
     limit: Annotated[PageLimit, Query()] = 200,
 ) -> Response:
-    """What a job's attempts wrote; `level` is the lowest one shown."""
+    """List the log lines of a job's attempts; `level` is the lowest one returned."""
     lines = await call.app.alogs(jobId, after=after, limit=limit, level=level, phase=phase, attempt=attempt)
     following = lines[-1].seq if len(lines) == limit else None
     return json_text(listed("logs", [log_text(each) for each in lines], nextAfter=following))
@@ -255,7 +255,7 @@ async def list_logs(
 
 @endpoint(router, "GET", "/v1/jobs/{jobId}/why", role=Role.VIEWER, answer=shapes.Why, errors=("not_found",))
 async def why(call: Call, jobId: str) -> Response:
-    """All that keeps a job from running, or else what it does now."""
+    """List the reasons why a job is not running, or what it does now."""
     reasons = await call.app.awhy(jobId)
     return json_text(listed("reasons", [reason_text(each) for each in reasons], jobId=jobId))
 
@@ -265,7 +265,7 @@ async def why(call: Call, jobId: str) -> Response:
     errors=("not_found", "conflict"),
 )  # fmt: skip
 async def cancel_job(call: Call, jobId: str) -> Response:
-    """Cancel a job; a running one is asked to stop, and killed after its grace."""
+    """Cancel a job; a running one is asked to stop, and killed after its grace period."""
     job = await call.app.aread_job(jobId)
     if job.status.terminal:
         raise Conflict(f"Job {job.id} has ended as {job.status}.", job_id=job.id, hint="There is nothing to cancel.")
@@ -294,7 +294,7 @@ async def rerun_job(
     jobId: str,
     body: shapes.RerunRequest | None = None,
 ) -> Response:
-    """Create the same job once more, linked to the old one, with edited parameters if given."""
+    """Create a copy of a job, linked to the original, with changed parameters if given."""
     body = body or shapes.RerunRequest()
     named = {
         "priority": body.priority, "max_attempts": body.max_attempts, "idempotency_key": body.idempotency_key,
@@ -311,7 +311,7 @@ async def rerun_job(
     errors=("not_found", "conflict"),
 )  # fmt: skip
 async def approve_job(call: Call, jobId: str, body: shapes.ApproveRequest | None = None) -> Response:
-    """Say yes to a review: the job goes on, or has succeeded when no phase is left."""
+    """Approve a review: the job continues, or has succeeded if no phase is left."""
     body = body or shapes.ApproveRequest()
     result = body.result if "result" in body.model_fields_set else ...
     return _changed(jobId, await call.app.aapprove_job(jobId, by=call.by, note=body.note, result=result))
@@ -322,7 +322,7 @@ async def approve_job(call: Call, jobId: str, body: shapes.ApproveRequest | None
     errors=("not_found", "conflict"),
 )  # fmt: skip
 async def reject_job(call: Call, jobId: str, body: shapes.RejectRequest | None = None) -> Response:
-    """Say no to a review: the job has failed, with the note as its error."""
+    """Reject a review: the job fails, with the note as its error."""
     note = None if body is None else body.note
     return _changed(jobId, await call.app.areject_job(jobId, by=call.by, note=note))
 

@@ -29,7 +29,7 @@ async def get_stats(
         Moment | None, Query(description="An hour ago by default, 90 days at most; beyond a day, `minutes` are hours.")
     ] = None,
 ) -> Response:
-    """How many jobs stand where, and what happened since a time."""
+    """Count jobs by status, and summarise what happened since a time."""
     return json_text(await answers.stats(call.app, since))
 
 
@@ -40,7 +40,7 @@ async def list_errors(
     limit: Annotated[PageLimit, Query()] = 50,
     cursor: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """Failures, those that look alike together; `/v1/jobs?fingerprint=` lists the jobs of one."""
+    """List failures, grouped by cause; `/v1/jobs?fingerprint=` lists the jobs of one group."""
     found = await call.app.aerrors(since=since, limit=limit, cursor=cursor)
     texts = [_error_text(each) for each in found.errors]
     return json_text(listed("errors", texts, nextCursor=found.next_cursor, capped=found.capped))
@@ -48,20 +48,18 @@ async def list_errors(
 
 @endpoint(router, "GET", "/v1/alerts", role=Role.VIEWER, answer=shapes.AlertList)
 async def list_alerts(call: Call) -> Response:
-    """What somebody should look at now."""
+    """List the active alerts."""
     return json_text(await answers.alerts(call.app))
 
 
 @endpoint(router, "GET", "/v1/alerts/history", role=Role.VIEWER, answer=shapes.AlertHistory)
 async def list_past_alerts(
     call: Call,
-    cleared: Annotated[
-        Truth | None, Query(description="Only those that were cleared, or only those that stand.")
-    ] = None,
+    cleared: Annotated[Truth | None, Query(description="Only cleared alerts, or only active ones.")] = None,
     limit: Annotated[PageLimit, Query()] = 100,
     cursor: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """The alerts that were raised, the newest first."""
+    """List the alerts that were raised, the newest first."""
     found = await call.app.aalert_history(cleared=cleared, limit=limit, before=seq_of(cursor, "alerts"))
     following = str(found[-1].seq) if len(found) == limit else None
     return json_text(listed("alerts", [_past_alert_text(each) for each in found], nextCursor=following))
@@ -83,8 +81,8 @@ def _error_text(found: figures.ErrorGroup) -> str:
 
 
 def _past_alert_text(found: StoredAlert) -> str:
-    told = {"seq": found.seq, "raisedAt": iso(found.raised_at), "clearedAt": iso(found.cleared_at)}
-    return spliced({**answers.alert_facts(found.alert), **told}, {})
+    history = {"seq": found.seq, "raisedAt": iso(found.raised_at), "clearedAt": iso(found.cleared_at)}
+    return spliced({**answers.alert_facts(found.alert), **history}, {})
 
 
 @endpoint(router, "GET", "/v1/audit", role=Role.VIEWER, answer=shapes.AuditList)
@@ -96,7 +94,7 @@ async def list_audit(
     limit: Annotated[PageLimit, Query()] = 100,
     cursor: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """What was changed by whom, the newest first."""
+    """List changes and their actors, the newest first."""
     entries = await call.app.aaudit(
         limit=limit, before=seq_of(cursor, "audit"), actor=actor or None, action=action or None, target=target or None
     )

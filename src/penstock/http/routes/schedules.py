@@ -1,4 +1,4 @@
-"""`/v1/schedules`: what runs by itself."""
+"""`/v1/schedules`: create, change, pause, preview and trigger schedules."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ _APART = frozenset({"key", "definition_key", "kind", "expression"})
     errors=("not_found", "conflict", "invalid_params", "invalid_schedule"),
 )  # fmt: skip
 async def create_schedule(request: Request, call: Call, body: shapes.ScheduleRequest) -> Response:
-    """Make a schedule; a key that is there already is a conflict."""
+    """Create a schedule; an existing key is a conflict."""
     try:
         row = await call.app.asave_schedule(body.key, body.definition_key, revision=0, by=call.by, **_facts(body))
     except RevisionConflict:
         raise Conflict(
-            f"Schedule {body.key!r} is there already.",
+            f"Schedule {body.key!r} exists already.",
             hint=Hint(
                 "Call change_schedule(key, …) to change it.",
-                cli="`penstock schedules edit KEY` changes it.",
-                http="PUT replaces it, PATCH changes it.",
+                cli="Change it with `penstock schedules edit KEY`.",
+                http="Send PUT to replace it, or PATCH to change it.",
             ),
         ) from None
     return await _response(call, row, 201, _location(request, row.schedule.key))
@@ -59,7 +59,7 @@ async def list_schedules(
     limit: Annotated[PageLimit, Query()] = 100,
     cursor: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """All schedules, by key."""
+    """List schedules by key."""
     rows, following = page(await call.app.aschedules(), lambda row: row.schedule.key, limit, cursor)
     texts = [await _text(call, row) for row in rows]
     return json_text(listed("schedules", texts, nextCursor=following))
@@ -69,7 +69,7 @@ async def list_schedules(
     router, "POST", "/v1/schedules/preview", role=Role.VIEWER, answer=shapes.Preview, errors=("invalid_schedule",)
 )
 async def preview_expression(call: Call, body: shapes.PreviewRequest) -> Response:
-    """When a schedule would tick, before it is made."""
+    """List the next ticks of an expression before a schedule is created."""
     facts = ScheduleFacts(timezone=body.timezone, **_when(body.kind, body.expression))
     return _previewed(await call.app.apreview_facts(body.count, **facts))
 
@@ -79,7 +79,7 @@ async def preview_expression(call: Call, body: shapes.PreviewRequest) -> Respons
     errors=("not_found", "invalid_schedule"),
 )  # fmt: skip
 async def preview_schedule(call: Call, key: str, count: Annotated[shapes.PreviewCount, Query()] = 10) -> Response:
-    """When a schedule ticks next; fewer than asked for when it ends before."""
+    """List the next ticks of a schedule; fewer if it ends before."""
     return _previewed(await call.app.apreview_schedule(key, count))
 
 
@@ -87,7 +87,7 @@ async def preview_schedule(call: Call, key: str, count: Annotated[shapes.Preview
     router, "GET", "/v1/schedules/{key:key}/ticks", role=Role.VIEWER, answer=shapes.TickList, errors=("not_found",)
 )
 async def list_ticks(call: Call, key: str, limit: Annotated[PageLimit, Query()] = 50) -> Response:
-    """What became of the newest ticks of a schedule."""
+    """List the newest ticks of a schedule with their results."""
     ticks = await call.app.aschedule_ticks(key, limit)
     return json_text(listed("ticks", [_tick_text(each) for each in ticks]))
 
@@ -97,7 +97,7 @@ async def list_ticks(call: Call, key: str, limit: Annotated[PageLimit, Query()] 
     errors=("not_found",),
 )  # fmt: skip
 async def pause_schedule(call: Call, key: str, body: PauseRequest) -> Response:
-    """Make no job of a schedule until it is resumed, or until a time; ticks meanwhile are passed over."""
+    """Pause a schedule until it is resumed, or until a time; ticks meanwhile are skipped."""
     await call.app.apause_schedule(key, body.reason, until=body.until, by=call.by)
     return await _response(call, await call.app.aget_schedule(key))
 
@@ -107,7 +107,7 @@ async def pause_schedule(call: Call, key: str, body: PauseRequest) -> Response:
     errors=("not_found", "invalid_schedule"),
 )  # fmt: skip
 async def resume_schedule(call: Call, key: str) -> Response:
-    """Let a paused schedule go on with its next tick."""
+    """Resume a paused schedule with its next tick."""
     await call.app.aresume_schedule(key, by=call.by)
     return await _response(call, await call.app.aget_schedule(key))
 
@@ -117,7 +117,7 @@ async def resume_schedule(call: Call, key: str) -> Response:
     errors=("not_found", "conflict", "invalid_params", "invalid_schedule"),
 )  # fmt: skip
 async def trigger_schedule(request: Request, call: Call, key: str) -> Response:
-    """Make a job of a schedule now, beside its ticks."""
+    """Create a job of a schedule now, independent of its ticks."""
     made = await call.app.atrigger_schedule(key, by=call.by)
     headers = {"Location": f"{request.scope.get('root_path', '')}/v1/jobs/{made.id}"}
     return json_text(created_text(Created(made.id, made.status, made.created)), 201, headers)
@@ -128,19 +128,19 @@ async def trigger_schedule(request: Request, call: Call, key: str) -> Response:
     errors=("not_found",),
 )  # fmt: skip
 async def get_schedule(call: Call, key: str) -> Response:
-    """One schedule. A key may hold `/`, which may be quoted as `%2F`."""
+    """Return one schedule. A key may contain `/`, which may be quoted as `%2F`."""
     return await _response(call, await call.app.aget_schedule(key))
 
 
 @endpoint(
     router, "PUT", "/v1/schedules/{key:whole}", role=Role.ADMIN, answer=shapes.Schedule,
-    also={200: TAGGED, 201: {"model": shapes.Schedule, "description": "It was not there before.", **TAGGED}},
+    also={200: TAGGED, 201: {"model": shapes.Schedule, "description": "The schedule was created.", **TAGGED}},
     errors=("not_found", "invalid_params", "invalid_schedule", "revision_conflict"),
 )  # fmt: skip
 async def replace_schedule(
     request: Request, call: Call, key: str, body: shapes.ScheduleReplacement, expected: Expected
 ) -> Response:
-    """Make a schedule, or replace all that it says; its pause stays. It is an operator's then."""
+    """Create a schedule, or replace all its fields except the pause. An operator owns it afterwards."""
     try:
         await call.app.aget_schedule(key)
         new = False
@@ -155,13 +155,13 @@ async def replace_schedule(
     errors=("not_found", "invalid_params", "invalid_schedule", "revision_conflict"),
 )  # fmt: skip
 async def change_schedule(call: Call, key: str, body: shapes.SchedulePatch, expected: Expected) -> Response:
-    """Change some of what a schedule says. It is an operator's then, also if code declared it."""
+    """Change some fields of a schedule. An operator owns it afterwards, even if code declared it."""
     changes = _given(body)
     if body.expression is not None:
         kind = body.kind or (await call.app.aget_schedule(key)).schedule.kind
         changes.update(_when(kind, body.expression))
     elif body.kind is not None:
-        raise InvalidSchedule("A kind needs an expression.", hint="Give both.")
+        raise InvalidSchedule("A kind needs an expression.", hint="Send both.")
     return await _response(call, await call.app.achange_schedule(key, revision=expected, by=call.by, **changes))
 
 
@@ -170,20 +170,20 @@ async def change_schedule(call: Call, key: str, body: shapes.SchedulePatch, expe
     errors=("not_found", "revision_conflict"),
 )  # fmt: skip
 async def delete_schedule(call: Call, key: str, expected: Expected) -> Response:
-    """Forget a schedule; its jobs stay."""
+    """Delete a schedule; its jobs stay."""
     await call.app.adelete_schedule(key, revision=expected, by=call.by)
     return Response(status_code=204)
 
 
 def _facts(body: shapes.ScheduleReplacement) -> ScheduleFacts:
-    """A schedule in the library's words."""
+    """Return a schedule's fields by their names in Python."""
     facts = _given(body)
     facts.update(_when(body.kind, body.expression))
     return facts
 
 
 def _given(body: BaseModel) -> ScheduleFacts:
-    """What was said of a schedule, beside when it ticks."""
+    """Return the fields that were sent, except the expression."""
     names = body.model_fields_set - _APART
     given: Any = {name: getattr(body, name) for name in names}
     facts: ScheduleFacts = given
@@ -199,7 +199,7 @@ def _when(kind: str, expression: str) -> ScheduleFacts:
         return ScheduleFacts(at=datetime.fromisoformat(expression))
     except (ValueError, OverflowError):
         raise InvalidSchedule(
-            f"{expression[:80]!r} is no instant.", hint="Write date, time and offset from UTC: 2027-01-15T08:00:00Z."
+            f"{expression[:80]!r} is not a time.", hint="Write date, time and offset from UTC: 2027-01-15T08:00:00Z."
         ) from None
 
 

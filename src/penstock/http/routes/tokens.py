@@ -1,4 +1,4 @@
-"""`/v1/tokens` and `/v1/session`: tokens, and the sessions of browsers that they begin."""
+"""`/v1/tokens` and `/v1/session`: tokens, and the sessions that browsers begin with them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ router: APIRouter = APIRouter(route_class=Route)
 
 @endpoint(router, "POST", "/v1/tokens", role=Role.SUPER_ADMIN, answer=shapes.CreatedToken, status=201)
 async def create_token(call: Call, body: shapes.TokenRequest) -> Response:
-    """Make a token; its text is in this answer and nowhere else. With the first one the server is closed to others."""
+    """Create a token; only this answer contains its text. After the first one, the server requires tokens."""
     made = await call.app.acreate_token(body.name, body.role, expires_in=body.expires_in, by=call.by)
     call.server.token_policy.invalidate()
     return json_text(spliced({**_facts(made.token), "token": made.text}, {}), 201)
@@ -31,7 +31,7 @@ async def create_token(call: Call, body: shapes.TokenRequest) -> Response:
 
 @endpoint(router, "GET", "/v1/tokens", role=Role.SUPER_ADMIN, answer=shapes.TokenList)
 async def list_tokens(call: Call) -> Response:
-    """All tokens, without their texts."""
+    """List all tokens, without their texts."""
     return json_text(listed("tokens", [spliced(_facts(each), {}) for each in await call.app.atokens()]))
 
 
@@ -39,7 +39,7 @@ async def list_tokens(call: Call) -> Response:
     router, "DELETE", "/v1/tokens/{tokenId}", role=Role.SUPER_ADMIN, answer=None, status=204, errors=("not_found",)
 )
 async def revoke_token(call: Call, tokenId: str) -> Response:
-    """Let a token and its sessions open nothing any more, within a second on every server."""
+    """Revoke a token and its sessions; every server refuses them within a second."""
     await call.app.arevoke_token(tokenId, by=call.by)
     return Response(status_code=204)
 
@@ -59,7 +59,7 @@ def _facts(token: Token) -> dict[str, Any]:
 
 @endpoint(router, "POST", "/v1/session", role=None, answer=shapes.Session, status=201)
 async def begin_session(request: Request, call: Call, body: shapes.SessionRequest) -> Response:
-    """Begin a session with a token; the answer sets its cookie."""
+    """Begin a session with a token; the answer sets the session cookie."""
     policy, address = call.server.token_policy, address_of(request)
     hours = call.server.settings.session_hours
     try:
@@ -75,13 +75,13 @@ async def begin_session(request: Request, call: Call, body: shapes.SessionReques
 
 @endpoint(router, "GET", "/v1/session", role=None, answer=shapes.Session)
 async def get_session(call: Call) -> Response:
-    """Who the server takes the caller for, and whether it needs a token."""
+    """Return the caller's name and role, and whether the server requires a token."""
     return await _response(call, call.role, call.by)
 
 
 @endpoint(router, "DELETE", "/v1/session", role=None, answer=None, status=204)
 async def end_session(request: Request, call: Call) -> Response:
-    """End the session of the cookie; one that is over already is no error."""
+    """End the session of the cookie; an ended session is not an error."""
     text = request.cookies.get(cookie_name(request))
     if text is not None:
         await call.app.aclose_session(text, by=None if call.role is None else call.by)
@@ -99,7 +99,7 @@ def _set_cookie(request: Request, answer: Response, text: str, seconds: int) -> 
 
 async def _response(call: Caller, role: Role | None, name: str, status: int = 200) -> Response:
     closed = await call.server.token_policy.requires_token()
-    # Nothing is said of it to callers through a proxy or from elsewhere.
+    # Callers through a proxy or from other hosts do not learn whether there is a setup code.
     code = call.is_local and call.server.token_policy.setup_code is not None
     facts = {"role": role, "name": str(name), "closed": closed, "setupCode": code, "version": version()}
     return json_text(spliced(facts, {}), status)

@@ -1,4 +1,4 @@
-"""`/v1/webhooks`: who is told of what, and what became of it."""
+"""`/v1/webhooks`: endpoints that receive events, and their deliveries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_TRIES = 20
     errors=("conflict",),
 )  # fmt: skip
 async def create_webhook(request: Request, call: Call, body: shapes.WebhookRequest) -> Response:
-    """Make an endpoint; its secret is in this answer and nowhere else."""
+    """Create an endpoint; only this answer contains its secret."""
     made = await call.app.asave_webhook(**_fields(body), secret=body.secret, by=call.by)
     location = f"{request.scope.get('root_path', '')}/v1/webhooks/{made.endpoint.id}"
     facts = {**_facts(call, made.endpoint), "secret": made.secret}
@@ -38,7 +38,7 @@ async def create_webhook(request: Request, call: Call, body: shapes.WebhookReque
 
 @endpoint(router, "GET", "/v1/webhooks", role=Role.VIEWER, answer=shapes.WebhookList)
 async def list_webhooks(call: Call) -> Response:
-    """All endpoints, without their secrets."""
+    """List all endpoints, without their secrets."""
     return json_text(listed("webhooks", [spliced(_facts(call, each), {}) for each in await call.app.awebhooks()]))
 
 
@@ -53,7 +53,7 @@ async def list_deliveries(
     limit: Annotated[PageLimit, Query()] = 50,
     cursor: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """What was sent or waits to be, the newest first."""
+    """List deliveries, sent and waiting, the newest first."""
     page = await call.app.adeliveries(webhook_id=webhook_id, job_id=job_id, status=status, limit=limit, cursor=cursor)
     texts = [spliced(_delivery_facts(call, each), {}) for each in page.deliveries]
     return json_text(listed("deliveries", texts, nextCursor=page.next_cursor))
@@ -64,7 +64,7 @@ async def list_deliveries(
     errors=("not_found",),
 )  # fmt: skip
 async def get_delivery(call: Call, deliveryId: str) -> Response:
-    """One delivery with what is sent and all its tries."""
+    """Return one delivery with its body and all its tries."""
     return _delivery_response(call, await call.app.aget_delivery(deliveryId))
 
 
@@ -73,7 +73,7 @@ async def get_delivery(call: Call, deliveryId: str) -> Response:
     status=202, errors=("not_found", "conflict"),
 )  # fmt: skip
 async def redeliver(call: Call, deliveryId: str) -> Response:
-    """Send a delivery again, under the same id and with the same body."""
+    """Send a delivery again, with the same id and body."""
     return _delivery_response(call, await call.app.aredeliver(deliveryId, by=call.by), 202)
 
 
@@ -82,7 +82,7 @@ async def redeliver(call: Call, deliveryId: str) -> Response:
     errors=("not_found",),
 )  # fmt: skip
 async def get_webhook(call: Call, webhookId: str) -> Response:
-    """One endpoint, without its secrets."""
+    """Return one endpoint, without its secrets."""
     return _response(call, await call.app.aget_webhook(webhookId))
 
 
@@ -96,7 +96,7 @@ async def replace_webhook(
     body: shapes.WebhookReplacement,
     expected: Expected,
 ) -> Response:
-    """Replace all that an endpoint says; its secret stays."""
+    """Replace all fields of an endpoint; its secret stays."""
     saved = await call.app.asave_webhook(**_fields(body), webhook_id=webhookId, revision=expected, by=call.by)
     return _response(call, saved.endpoint)
 
@@ -111,10 +111,10 @@ async def change_webhook(
     body: shapes.WebhookPatch,
     expected: Expected,
 ) -> Response:
-    """Change some of what an endpoint says."""
+    """Change some fields of an endpoint."""
     if not body.model_fields_set:
         raise InvalidInput(
-            "Nothing is to be changed.",
+            "No change was given.",
             hint=Hint(
                 "Give url, events, definition_keys, description or enabled.",
                 cli="Give --url, --event, --definition-key or --enabled.",
@@ -129,7 +129,7 @@ async def change_webhook(
             "description": stored.description, "enabled": stored.enabled,
         }  # fmt: skip
         merged = shapes.WebhookReplacement.model_construct(None, **{**facts, **changes})
-        # What was not said is what was just read: nobody else's change to it may be lost.
+        # Fields that were not sent come from the read, so a concurrent change to them must not be lost.
         revision = stored.revision if expected is None else expected
         try:
             saved = await call.app.asave_webhook(**_fields(merged), webhook_id=webhookId, revision=revision, by=call.by)
@@ -143,17 +143,18 @@ async def change_webhook(
 
 @endpoint(router, "DELETE", "/v1/webhooks/{webhookId}", role=Role.ADMIN, answer=None, status=204, errors=("not_found",))
 async def delete_webhook(call: Call, webhookId: str) -> Response:
-    """Forget an endpoint; what waits for it is not sent any more."""
+    """Delete an endpoint; its waiting deliveries are dropped."""
     await call.app.adelete_webhook(webhookId, by=call.by)
     return Response(status_code=204)
 
 
 @endpoint(
-    router, "POST", "/v1/webhooks/{webhookId}/rotate", role=Role.ADMIN, answer=shapes.CreatedWebhook, also={200: TAGGED},
+    router, "POST", "/v1/webhooks/{webhookId}/rotate", role=Role.ADMIN, answer=shapes.CreatedWebhook,
+    also={200: TAGGED},
     errors=("not_found",),
 )  # fmt: skip
 async def rotate_secret(call: Call, webhookId: str, body: shapes.RotateRequest | None = None) -> Response:
-    """Sign with a new secret, which is in this answer and nowhere else, and for a while with the old one, too."""
+    """Replace the secret, which only this answer contains; the old one signs too for a while."""
     body = body or shapes.RotateRequest()
     made = await call.app.arotate_webhook_secret(webhookId, secret=body.secret, overlap=body.overlap, by=call.by)
     facts = {**_facts(call, made.endpoint), "secret": made.secret}
@@ -165,12 +166,12 @@ async def rotate_secret(call: Call, webhookId: str, body: shapes.RotateRequest |
     errors=("not_found", "conflict"),
 )  # fmt: skip
 async def test_webhook(call: Call, webhookId: str) -> Response:
-    """Send an endpoint a message of the type `webhook.test`; its delivery tells what came back."""
+    """Send an endpoint a message of type `webhook.test`; its delivery has the receiver's answer."""
     return _delivery_response(call, await call.app.atest_webhook(webhookId, by=call.by), 202)
 
 
 def _fields(body: shapes.WebhookReplacement) -> dict[str, Any]:
-    """An endpoint in the library's words."""
+    """Return an endpoint's fields by their names in Python."""
     return {
         "url": body.url, "events": body.events, "definition_keys": body.definition_keys,
         "description": body.description, "enabled": body.enabled,
@@ -232,5 +233,5 @@ def _delivery_facts(call: Caller, found: rules.Delivery) -> dict[str, Any]:
 
 
 def _shown(call: Caller, url: str) -> str:
-    """A URL as this caller may see it: whole for those who could change it."""
+    """Return the full URL to callers that may change it, otherwise without its path."""
     return url if call.role is not None and call.role.covers(Role.ADMIN) else without_path(url)

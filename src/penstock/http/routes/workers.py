@@ -1,4 +1,4 @@
-"""`/v1/workers` and `/v1/worker/config`: who works, and what holds for all of them."""
+"""`/v1/workers` and `/v1/worker/config`: workers, and the configuration of all workers."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ router: APIRouter = APIRouter(route_class=Route)
 
 @endpoint(router, "GET", "/v1/workers", role=Role.VIEWER, answer=shapes.WorkerList)
 async def list_workers(call: Call) -> Response:
-    """The workers that the store knows, in the order in which they came."""
+    """List workers in the order in which they started."""
     return json_text(await answers.workers(call.app))
 
 
 @endpoint(router, "GET", "/v1/worker/config", role=Role.VIEWER, answer=shapes.WorkerConfig, also={200: TAGGED})
 async def get_config(call: Call) -> Response:
-    """What holds for every worker; what looks like a secret in `custom` is shown to super admins only."""
+    """Return the configuration of all workers; only super admins see secrets in `custom`."""
     return _config_response(call, *await call.app.aworker_config())
 
 
@@ -37,7 +37,7 @@ async def get_config(call: Call) -> Response:
     errors=("revision_conflict",),
 )  # fmt: skip
 async def replace_config(call: Call, body: shapes.WorkerConfigRequest, expected: Expected) -> Response:
-    """Replace all that holds for every worker; a body that leaves a field out is refused."""
+    """Replace the configuration of all workers; a missing field is refused."""
     wanted = rules.parse(body.model_dump(by_alias=True))
     return _config_response(call, *await call.app.aset_worker_config(wanted, revision=expected, by=call.by))
 
@@ -47,10 +47,10 @@ async def replace_config(call: Call, body: shapes.WorkerConfigRequest, expected:
     errors=("revision_conflict",),
 )  # fmt: skip
 async def change_config(call: Call, body: shapes.WorkerConfigPatch, expected: Expected) -> Response:
-    """Change what the body names; running workers learn of it with their next heartbeat. `custom` is one value."""
+    """Change the fields in the body; running workers apply it at their next heartbeat. `custom` is one value."""
     if not body.model_fields_set:
         raise InvalidInput(
-            "Nothing is to be changed.",
+            "No change was given.",
             hint=Hint(
                 'Name a setting, as in {"slots": 8}.',
                 cli="Write name=value, such as slots=8.",

@@ -1,4 +1,4 @@
-"""Jobs on the wire."""
+"""Shapes of jobs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ StatusName = Literal[
 
 
 class ReferenceRequest(RequestModel):
-    """What in the caller's world a job is about."""
+    """The object in the caller's application that a job is about."""
 
     type: str
     id: str
 
 
 class JobRequest(RequestModel):
-    """A job to be started."""
+    """A job to create."""
 
     definition_key: str
     definition_version: int | None = None
@@ -35,7 +35,7 @@ class JobRequest(RequestModel):
     tags: Annotated[list[str], FailFast()] = Field(default_factory=list)
     webhook_url: str | None = None
     unique: bool | str | None = Field(
-        None, description="true: one active job with these parameters; a text: one active job with this key."
+        None, description="true: one active job with these parameters; a string: one active job with this key."
     )
     concurrency_key: str | None = None
     parent_id: str | None = None
@@ -44,13 +44,13 @@ class JobRequest(RequestModel):
 
 
 class BatchRequest(RequestModel):
-    """Jobs to be started, all or none."""
+    """Jobs to create, all or none."""
 
     jobs: list[JobRequest]
 
 
 class JobStarted(ResponseModel):
-    """The answer to a start; `created` is false when a known key or a unique job answered."""
+    """The created job; `created` is false if a known key or a unique job answered."""
 
     job_id: str
     status: StatusName
@@ -58,13 +58,13 @@ class JobStarted(ResponseModel):
 
 
 class BatchStarted(ResponseModel):
-    """The answer to a batch, in the order asked."""
+    """The created jobs, in the order of the request."""
 
     jobs: list[JobStarted]
 
 
 class Reference(ResponseModel):
-    """What in the caller's world a job is about."""
+    """The object in the caller's application that a job is about."""
 
     type: str
     id: str
@@ -78,7 +78,7 @@ class JobError(ResponseModel):
 
 
 class Job(ResponseModel):
-    """A job as it can be read."""
+    """A job."""
 
     job_id: str
     definition_key: str
@@ -115,7 +115,7 @@ class Job(ResponseModel):
     started_at: Moment | None
     finished_at: Moment | None
     duration: float | None = Field(
-        description="Seconds that the latest attempt took, without waiting; null while it runs and when none has begun."
+        description="Seconds that the latest attempt took, without waiting; null while it runs or before it begins."
     )
     updated_at: Moment
     stale_at: Moment | None
@@ -129,27 +129,27 @@ class _AnyPhase(ResponseModel):
     progress: float
     message: str | None
     started_at: Moment | None
-    completed_at: Moment | None = Field(description="When it was completed; null when it ended otherwise.")
+    completed_at: Moment | None = Field(description="When it was completed; null if it ended otherwise.")
     finished_at: Moment | None = Field(description="When it ended, completed or not.")
     error: str | None
     fence: int = Field(description="The fence of the attempt that began it last.")
 
 
 class Phase(_AnyPhase):
-    """A named part of a job, as the last attempt at it left it."""
+    """A phase of a job, as the last attempt left it."""
 
     status: Literal["pending", "running", "completed", "failed", "cancelled"]
     result: Payload
 
 
 class AttemptPhase(_AnyPhase):
-    """A phase that one attempt began; `interrupted` when the attempt ended without an error before the phase did."""
+    """A phase that one attempt began; `interrupted` if the attempt ended without an error before the phase did."""
 
     status: Literal["completed", "failed", "cancelled", "interrupted"]
 
 
 class Review(ResponseModel):
-    """What a handler asked a person, and what the person said."""
+    """A handler's question to a person, and the person's decision."""
 
     fence: int
     note: str | None
@@ -168,7 +168,7 @@ class JobWithPhases(Job):
 
 
 class JobDetail(JobWithPhases):
-    """A job with its phases, its reviews and the lease that it is run under."""
+    """A job with its phases, its reviews and its worker's lease."""
 
     reviews: list[Review]
     heartbeat_at: Moment | None
@@ -180,17 +180,17 @@ class JobList(ResponseModel):
 
     jobs: list[Job]
     next_cursor: str | None
-    count: int | None = Field(None, description="How many there are in all, when `count=true` was asked for.")
-    count_capped: bool | None = Field(None, description="Not all were looked at: there may be more.")
+    count: int | None = Field(None, description="The total number, if `count=true` was sent.")
+    count_capped: bool | None = Field(None, description="Not all jobs were counted: there may be more.")
     searched: int | None = Field(
         None,
-        description="How many jobs a search by `error` or `params.…` looked through for this page; when `nextCursor` "
-        "is there, further jobs were not looked through.",
+        description="Jobs that a search by `error` or `params.…` examined for this page; if `nextCursor` "
+        "is set, further jobs were not examined.",
     )
 
 
 class Attempt(ResponseModel):
-    """One try at a job that has ended."""
+    """One ended attempt at a job."""
 
     fence: int
     number: int
@@ -211,14 +211,14 @@ class Attempt(ResponseModel):
 
 
 class AttemptList(ResponseModel):
-    """The attempts at a job that have ended and are kept."""
+    """The ended attempts at a job that are kept."""
 
     attempts: list[Attempt]
-    earlier: int = Field(description="How many attempts before these are no longer kept.")
+    earlier: int = Field(description="Number of earlier attempts that are no longer kept.")
 
 
 class LogLine(ResponseModel):
-    """One line that an attempt wrote."""
+    """One log line of an attempt."""
 
     seq: int
     fence: int
@@ -231,14 +231,14 @@ class LogLine(ResponseModel):
 
 
 class LogList(ResponseModel):
-    """Lines in order; `nextAfter` goes on behind them, null when there were no more."""
+    """Log lines in order; `nextAfter` continues after them, null if there are no more."""
 
     logs: list[LogLine]
     next_after: int | None
 
 
 class Reason(ResponseModel):
-    """One thing that keeps a job from running, or what it does now."""
+    """One reason why a job is not running, or what it does now."""
 
     code: str
     message: str
@@ -247,21 +247,21 @@ class Reason(ResponseModel):
 
 
 class Why(ResponseModel):
-    """All that keeps a job from running, or what it does now."""
+    """The reasons why a job is not running, or what it does now."""
 
     job_id: str
     reasons: list[Reason]
 
 
 class JobChanged(ResponseModel):
-    """The status that a job has now."""
+    """The new status of a job."""
 
     job_id: str
     status: StatusName
 
 
 class JobPatch(PatchModel):
-    """Another priority or time for a job that waits."""
+    """Another priority or time for a waiting job."""
 
     priority: int | None = None
     run_at: Moment | None = None
@@ -269,14 +269,14 @@ class JobPatch(PatchModel):
 
 
 class RetryRequest(RequestModel):
-    """How to retry; finished phases are kept unless said otherwise."""
+    """How to retry; finished phases are kept by default."""
 
     from_phase: str | None = None
     fresh: bool = False
 
 
 class RerunRequest(RequestModel):
-    """Parameters that stand in front of the old ones, and other options for the new job."""
+    """Parameters that replace the original ones by name, and options of the new job."""
 
     params: PayloadObject | None = None
     priority: int | None = None
@@ -287,20 +287,20 @@ class RerunRequest(RequestModel):
 
 
 class ApproveRequest(RequestModel):
-    """A yes; `result` stands in for what the handler gave."""
+    """An approval; `result` replaces the handler's result."""
 
     note: str | None = None
     result: Payload = None
 
 
 class RejectRequest(RequestModel):
-    """A no."""
+    """A rejection."""
 
     note: str | None = None
 
 
 class FilterRequest(RequestModel):
-    """Which jobs a change in bulk speaks of: the filters of the list."""
+    """Selects the jobs of a bulk change: the filters of the list."""
 
     job_id: list[str] | None = None
     status: list[StatusName] | None = None
@@ -319,14 +319,14 @@ class FilterRequest(RequestModel):
     def _refuse_search(cls, asked: Any) -> Any:
         if isinstance(asked, dict) and any(name in ("error", "params") or name.startswith("params.") for name in asked):
             raise ValueError(
-                "changes in bulk cannot search by error or params; list the jobs with GET /v1/jobs, and send their ids "
+                "bulk changes cannot search by error or params; list the jobs with GET /v1/jobs, and send their ids "
                 "as jobId"
             )
         return asked
 
 
 class BulkRequest(RequestModel):
-    """One change for all jobs that a filter speaks of."""
+    """One change for all jobs that a filter selects."""
 
     action: Literal["cancel", "retry", "delete", "reprioritise"]
     filter: FilterRequest = Field(default_factory=FilterRequest)
@@ -337,7 +337,7 @@ class BulkRequest(RequestModel):
 
 
 class BulkAnswer(ResponseModel):
-    """What came of it."""
+    """The result of a bulk change."""
 
     matched: int
     changed: int
@@ -346,14 +346,14 @@ class BulkAnswer(ResponseModel):
 
 
 class Triggered(ResponseModel):
-    """What one dispatch cycle did."""
+    """The result of one dispatch cycle."""
 
     processed: int
     errors: int
 
 
 def given_filter(asked: FilterRequest) -> dict[str, Any]:
-    """The filter in the library's words."""
+    """Return the filter's fields by their names in Python."""
     return {
         "job_id": asked.job_id, "status": asked.status, "definition_key": asked.definition_key,
         "reference_type": asked.reference_type, "reference_id": asked.reference_id, "tag": asked.tag,

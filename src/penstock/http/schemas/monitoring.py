@@ -11,72 +11,72 @@ from penstock.http.schemas.jobs import JobWithPhases, StatusName
 
 
 class Durations(ResponseModel):
-    """How long something took, in seconds."""
+    """Durations in seconds."""
 
     average: float
-    p95: float = Field(description="From the buckets that lengths are counted in.")
-    sample: int = Field(description="How many were measured.")
+    p95: float = Field(description="Estimated from a histogram.")
+    sample: int = Field(description="Number of measurements.")
 
 
 class Flow(ResponseModel):
-    """How many jobs came into these states; a job that is tried again starts again."""
+    """Number of jobs that entered these states; a retried job starts again."""
 
     queued: int
     started: int
     succeeded: int
     failed: int
     cancelled: int
-    retried: int = Field(description="Attempts that failed and were followed by another one.")
+    retried: int = Field(description="Attempts that failed and were retried.")
     lost: int = Field(description="Attempts whose worker's lease ended.")
 
 
 class DefinitionStats(ResponseModel):
-    """One definition, all its versions together."""
+    """Figures of one definition, all versions together."""
 
     definition_key: str
     counts: dict[StatusName, int]
     flow: Flow
-    oldest_run_at: Moment | None = Field(description="When the longest waiting of its jobs that are ready was due.")
+    oldest_run_at: Moment | None = Field(description="When its longest-waiting ready job was due.")
     durations: Durations | None = Field(description="Of attempts that succeeded.")
     waits: Durations | None = Field(description="From the queue to the claim.")
-    failed_last_day: int = Field(description="Jobs that failed in the last 24 hours, whatever `since` says.")
+    failed_last_day: int = Field(description="Jobs that failed in the last 24 hours, independent of `since`.")
 
 
 class MinuteStats(ResponseModel):
-    """One minute, or hour, in which something happened."""
+    """Figures of one minute, or hour."""
 
     minute: Moment
     flow: Flow
 
 
 class Stats(ResponseModel):
-    """The figures of the store at one moment."""
+    """Figures of the store."""
 
     at: Moment
     since: Moment
     counts: dict[StatusName, int]
     flow: Flow
-    depth: int = Field(description="How many jobs stand in the queue.")
-    throughput: float = Field(description="How many jobs came to an end per minute.")
+    depth: int = Field(description="Number of queued jobs.")
+    throughput: float = Field(description="Jobs that ended per minute.")
     durations: Durations | None
     waits: Durations | None
     definitions: list[DefinitionStats]
-    step: Literal[60, 3600] = Field(description="How many seconds each of `minutes` is long.")
+    step: Literal[60, 3600] = Field(description="Seconds in each entry of `minutes`.")
     minutes: list[MinuteStats]
 
 
 class ErrorGroup(ResponseModel):
-    """Failures that look alike."""
+    """Failures with the same cause."""
 
     fingerprint: str
     definition_key: str
     type: str | None
-    message: str = Field(description="The first line of the newest one.")
+    message: str = Field(description="The first line of the newest error.")
     jobs: int
     attempts: int
     first_at: Moment
     last_at: Moment
-    job_id: str = Field(description="The job that had the newest one.")
+    job_id: str = Field(description="The job with the newest error.")
 
 
 class ErrorList(ResponseModel):
@@ -84,11 +84,11 @@ class ErrorList(ResponseModel):
 
     errors: list[ErrorGroup]
     next_cursor: str | None
-    capped: bool = Field(description="There were more failures than are looked at: the newest are counted.")
+    capped: bool = Field(description="Only the newest failures were examined.")
 
 
 class Alert(ResponseModel):
-    """One thing that somebody should look at."""
+    """A problem that needs attention."""
 
     id: str
     kind: str
@@ -99,17 +99,17 @@ class Alert(ResponseModel):
 
 
 class AlertList(ResponseModel):
-    """All that holds now, the critical first."""
+    """The active alerts, critical ones first."""
 
     alerts: list[Alert]
 
 
 class PastAlert(Alert):
-    """An alert as it was raised, and whether it was cleared."""
+    """An alert that was raised, and when it was cleared."""
 
     seq: int
     raised_at: Moment
-    cleared_at: Moment | None = Field(description="null: it stands.")
+    cleared_at: Moment | None = Field(description="null: it is active.")
 
 
 class AlertHistory(ResponseModel):
@@ -120,7 +120,7 @@ class AlertHistory(ResponseModel):
 
 
 class AuditEntry(ResponseModel):
-    """One change that somebody made."""
+    """One change by an actor."""
 
     seq: int
     at: Moment
@@ -140,32 +140,32 @@ class AuditList(ResponseModel):
 
 
 class Event(ResponseModel):
-    """One thing that happened."""
+    """One event."""
 
     seq: int = Field(description="Rises within one job.")
     type: str
     at: Moment
     job_id: str | None
-    subject: str | None = Field(
-        description="The schedule, worker or alert that it is about, when it is not about a job."
-    )
-    fence: int | None = Field(description="Of the attempt that it comes from.")
+    subject: str | None = Field(description="The schedule, worker or alert that it is about, if it is not about a job.")
+    fence: int | None = Field(description="The fence of its attempt.")
     attempt: int | None = Field(description="The number of the attempt with that fence, while it is kept.")
-    duration: float | None = Field(description="Seconds that the attempt took, where it or the job ended.")
-    source: str | None = Field(description="The file that the job's handler is in, such as its job file.")
+    duration: float | None = Field(description="Seconds that the attempt took, if it or the job ended.")
+    source: str | None = Field(description="The file of the job's handler, such as its job file.")
     schedule_id: str | None = Field(description="The schedule that made the job.")
-    schedule_expression: str | None = Field(description="When that schedule runs now; null when it was removed.")
+    schedule_expression: str | None = Field(
+        description="The current expression of that schedule; null if it was deleted."
+    )
     data: Payload
     job: JobWithPhases | None = Field(description="The job as it is now.")
-    deleted_job_id: str | None = Field(description="The job that it was about, when there is no such job any more.")
+    deleted_job_id: str | None = Field(description="The id of the job, if the job was deleted.")
 
 
 class EventList(ResponseModel):
-    """Events in order. `nextCursor` goes on behind them; there may be few or none of them and yet more to come."""
+    """Events in order. `nextCursor` continues after them; a page may have few or no events although more follow."""
 
     events: list[Event]
     next_cursor: str
-    more: bool = Field(description="Whether there is more already: ask again at once.")
+    more: bool = Field(description="Whether more events exist already.")
 
 
 class Alive(ResponseModel):
@@ -175,6 +175,6 @@ class Alive(ResponseModel):
 
 
 class Ready(ResponseModel):
-    """The store takes what is written."""
+    """The store accepts writes."""
 
     status: Literal["ready"]

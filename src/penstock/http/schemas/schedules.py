@@ -1,4 +1,4 @@
-"""Schedules on the wire."""
+"""Shapes of schedules."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ KindName = Literal["once", "interval", "cron"]
 MissedName = Literal["skip", "latest", "all"]
 OverlapName = Literal["allow", "skip", "queue_one"]
 PreviewCount = Annotated[int, Field(ge=1, le=100), BeforeValidator(integer)]
-"""How many ticks a preview shows, in a query."""
+"""The number of ticks of a preview, in a query."""
 _EXPRESSION = "cron: `0 3 * * *`; interval: `90s`, `1h30m`, `7d from 2027-01-04T08:00:00Z`; once: an instant."
 
 
 class ScheduleReplacement(RequestModel):
-    """All that a schedule says; what is left out has its default."""
+    """All fields of a schedule; what is left out gets its default."""
 
     definition_key: str
     definition_version: int | None = None
@@ -46,13 +46,13 @@ class ScheduleReplacement(RequestModel):
 
 
 class ScheduleRequest(ScheduleReplacement):
-    """A schedule to be made."""
+    """A schedule to create."""
 
     key: str
 
 
 class SchedulePatch(PatchModel):
-    """What shall be different; what is left out stays. Another kind needs another expression."""
+    """Fields to change; what is left out stays. Another kind needs another expression."""
 
     definition_version: int | None = None
     kind: KindName | None = None
@@ -70,7 +70,7 @@ class SchedulePatch(PatchModel):
 
 
 class PreviewRequest(RequestModel):
-    """An expression of which nobody has made a schedule yet."""
+    """An expression to preview."""
 
     kind: KindName
     expression: str = Field(description=_EXPRESSION)
@@ -79,7 +79,7 @@ class PreviewRequest(RequestModel):
 
 
 class Schedule(ResponseModel):
-    """A schedule as it can be read; times are in seconds."""
+    """A schedule; times are in seconds."""
 
     key: str
     definition_key: str
@@ -104,7 +104,7 @@ class Schedule(ResponseModel):
     created_at: Moment
     updated_at: Moment
     revision: int
-    error: str | None = Field(description="Why what the store has of it cannot be read.")
+    error: str | None = Field(description="Why the stored schedule cannot be read.")
 
 
 class ScheduleList(ResponseModel):
@@ -115,22 +115,22 @@ class ScheduleList(ResponseModel):
 
 
 class Fire(ResponseModel):
-    """One tick to come."""
+    """One future tick."""
 
     at: Moment
-    local: str = Field(description="On the wall clock of the schedule's zone.")
-    relative: str = Field(description="From now, in words.")
+    local: str = Field(description="The local time in the schedule's zone.")
+    relative: str = Field(description="The time from now, in words.")
 
 
 class Preview(ResponseModel):
-    """When a schedule ticks next, and what it says in English."""
+    """The next ticks of a schedule, and its expression in English."""
 
     sentence: str
     fires: list[Fire]
 
 
 class Tick(ResponseModel):
-    """What became of one instant of a schedule."""
+    """The result of one tick of a schedule."""
 
     scheduled_for: Moment
     verdict: Literal["made", "skipped", "missed"]

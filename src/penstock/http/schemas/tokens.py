@@ -12,7 +12,7 @@ RoleName = Literal["viewer", "creator", "admin", "super_admin"]
 
 
 class TokenRequest(RequestModel):
-    """A token to be made."""
+    """A token to create."""
 
     name: str = Field(min_length=1, max_length=500)
     role: RoleName
@@ -20,7 +20,7 @@ class TokenRequest(RequestModel):
 
 
 class Token(ResponseModel):
-    """What may be known of a token; its text is none of it."""
+    """A token without its text."""
 
     token_id: str
     name: str
@@ -33,13 +33,13 @@ class Token(ResponseModel):
 
 
 class CreatedToken(Token):
-    """A token that has just been made, with its text: nobody can read that again."""
+    """A new token with its text, which cannot be read again."""
 
     token: str
 
 
 class TokenList(ResponseModel):
-    """All tokens, those included that cannot be used any more, the oldest first."""
+    """All tokens, including expired and revoked ones, the oldest first."""
 
     tokens: list[Token]
 
@@ -51,10 +51,10 @@ class SessionRequest(RequestModel):
 
 
 class Session(ResponseModel):
-    """Who the server takes the caller for."""
+    """The caller as the server identified it."""
 
-    role: RoleName | None = Field(description="null: nobody in particular.")
+    role: RoleName | None = Field(description="null: an anonymous caller.")
     name: str
-    closed: bool = Field(description="Whether there are tokens: then nobody is let in without one.")
-    setup_code: bool = Field(description="Whether X-Penstock-Setup-Code with the server's code opens super_admin.")
-    version: str = Field(description="Of penstock.")
+    closed: bool = Field(description="Whether the server requires a token.")
+    setup_code: bool = Field(description="Whether X-Penstock-Setup-Code with the server's code grants super_admin.")
+    version: str = Field(description="The version of penstock.")

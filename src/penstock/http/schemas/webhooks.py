@@ -1,4 +1,4 @@
-"""Webhook endpoints and deliveries on the wire."""
+"""Shapes of webhook endpoints and deliveries."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ _EVENTS = "Event types, patterns such as `job.*`, or `onStart`, `onSuccess`, `on
 
 
 class WebhookReplacement(RequestModel):
-    """All that an endpoint says; its secret stays."""
+    """All fields of an endpoint; its secret stays."""
 
     url: str
     events: list[str] = Field(list(DEFAULT_EVENTS), min_length=1, max_length=100, description=_EVENTS)
-    definition_keys: list[str] = Field([], max_length=100, description="Only of jobs of these; empty: of all.")
+    definition_keys: list[str] = Field(
+        [], max_length=100, description="Only for jobs of these definitions; empty: all."
+    )
     description: str = Field("", max_length=500)
     enabled: bool = True
 
 
 class WebhookRequest(WebhookReplacement):
-    """An endpoint to be made; without a secret it gets a new one."""
+    """An endpoint to create; without a secret it gets a new one."""
 
     secret: str | None = Field(None, description="`whsec_` and the base64 of 24 to 64 bytes.")
 
 
 class WebhookPatch(PatchModel):
-    """What shall be different; what is left out stays."""
+    """Fields to change; what is left out stays."""
 
     url: str = ""
     events: list[str] = Field([], min_length=1, max_length=100, description=_EVENTS)
@@ -40,7 +42,7 @@ class WebhookPatch(PatchModel):
 
 
 class RotateRequest(RequestModel):
-    """Another secret, and for how many seconds the old one signs, too."""
+    """A new secret, and the seconds for which the old one signs too."""
 
     secret: str | None = None
     overlap: float = Field(default=86_400.0, ge=0, le=30 * 86_400, strict=False)
@@ -58,8 +60,8 @@ class Webhook(ResponseModel):
     secret_hints: list[str]
     previous_secret_until: Moment | None
     disabled_reason: str | None
-    failures: int = Field(description="Tries in a row that failed.")
-    open_until: Moment | None = Field(description="Until when nothing is sent to it, for it failed too often.")
+    failures: int = Field(description="Failed tries in a row.")
+    open_until: Moment | None = Field(description="Until when nothing is sent to it, because it failed too often.")
     last_success_at: Moment | None
     last_failure_at: Moment | None
     created_at: Moment
@@ -68,7 +70,7 @@ class Webhook(ResponseModel):
 
 
 class CreatedWebhook(Webhook):
-    """An endpoint with the secret that it has just been given: nobody can read that again."""
+    """An endpoint with its new secret, which cannot be read again."""
 
     secret: str
 
@@ -80,7 +82,7 @@ class WebhookList(ResponseModel):
 
 
 class Delivery(ResponseModel):
-    """One event on its way to one receiver."""
+    """One event for one receiver."""
 
     delivery_id: str = Field(description="The `webhook-id` of every try.")
     webhook_id: str = Field(description="The endpoint, or `global`, or `job`.")
@@ -97,7 +99,7 @@ class Delivery(ResponseModel):
 
 
 class Try(ResponseModel):
-    """What came back of one try."""
+    """The result of one try."""
 
     number: int
     at: Moment
@@ -108,7 +110,7 @@ class Try(ResponseModel):
 
 
 class DeliveryDetail(Delivery):
-    """A delivery with what is sent and all its tries."""
+    """A delivery with its body and all its tries."""
 
     body: Payload
     history: list[Try]

@@ -1,4 +1,4 @@
-"""Workers and their configuration on the wire."""
+"""Shapes of workers and their configuration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.http.schemas.base import Moment, PatchModel, PayloadObject, Reques
 
 _YEAR = 365 * 86_400
 _MOST = 2**53
-_AGEING = "Waiting for so long is worth one step of priority; 0: priorities are strict."
+_AGEING = "Seconds of waiting that raise a job's priority by one; 0: priorities are strict."
 
 
 class Loaded(ResponseModel):
@@ -21,16 +21,16 @@ class Loaded(ResponseModel):
 
 
 class Duty(ResponseModel):
-    """How it goes with one thing that a worker does again and again."""
+    """The state of one periodic task of a worker."""
 
     name: str
-    last_success_age: float | None = Field(description="Seconds; null: it never went well.")
+    last_success_age: float | None = Field(description="Seconds; null: it never succeeded.")
     errors: int
     last_error: str | None
 
 
 class Worker(ResponseModel):
-    """A worker as the store sees it."""
+    """A worker."""
 
     worker_id: str
     name: str
@@ -48,7 +48,7 @@ class Worker(ResponseModel):
 
 
 class WorkerList(ResponseModel):
-    """The workers that the store knows, those that ended not long ago included."""
+    """The known workers, including those that ended recently."""
 
     workers: list[Worker]
 
@@ -73,14 +73,14 @@ _Custom = Annotated[PayloadObject, Field(description="Handlers see it as `ctx.se
 
 
 class RetentionRequest(RequestModel):
-    """How long ended jobs are kept where their definition says nothing, in seconds."""
+    """How long ended jobs are kept if their definition does not say, in seconds."""
 
     stale_after: _Kept | None
     delete_after: _Kept | None
 
 
 class AlertsRequest(RequestModel):
-    """From when on something is worth an alert; times are in seconds."""
+    """Thresholds of alerts; times are in seconds."""
 
     failure_rate: _Rate
     window: _Window
@@ -91,7 +91,7 @@ class AlertsRequest(RequestModel):
 
 
 class LimitsRequest(RequestModel):
-    """What an attempt may use where its definition says nothing."""
+    """Limits of an attempt if its definition does not set them."""
 
     memory: _Memory | None
     cpu: _Positive | None
@@ -101,7 +101,7 @@ class LimitsRequest(RequestModel):
 
 
 class WorkerConfigRequest(RequestModel):
-    """All that shall hold for every worker; null: the worker's own setting. Times are in seconds."""
+    """The configuration of all workers; null: the worker's own setting. Times are in seconds."""
 
     enabled: bool
     slots: _Slots | None
@@ -119,14 +119,14 @@ class WorkerConfigRequest(RequestModel):
 
 
 class RetentionPatch(PatchModel):
-    """What shall be different of how long ended jobs are kept."""
+    """Changes of how long ended jobs are kept."""
 
     stale_after: _Kept | None = None
     delete_after: _Kept | None = None
 
 
 class AlertsPatch(PatchModel):
-    """What shall be different of the thresholds of alerts."""
+    """Changes of the thresholds of alerts."""
 
     failure_rate: _Rate = 0
     window: _Window = 60
@@ -137,7 +137,7 @@ class AlertsPatch(PatchModel):
 
 
 class LimitsPatch(PatchModel):
-    """What shall be different of what an attempt may use."""
+    """Changes of the limits of attempts."""
 
     memory: _Memory | None = None
     cpu: _Positive | None = None
@@ -147,7 +147,7 @@ class LimitsPatch(PatchModel):
 
 
 class WorkerConfigPatch(PatchModel):
-    """What shall be different for every worker; what is left out stays, and `custom` is replaced as a whole."""
+    """Changes of the configuration of all workers; what is left out stays, and `custom` is replaced as a whole."""
 
     enabled: bool = True
     slots: _Slots | None = None
@@ -165,14 +165,14 @@ class WorkerConfigPatch(PatchModel):
 
 
 class Retention(ResponseModel):
-    """How long ended jobs are kept where their definition says nothing, in seconds."""
+    """How long ended jobs are kept if their definition does not say, in seconds."""
 
     stale_after: float | None
     delete_after: float | None
 
 
 class AlertThresholds(ResponseModel):
-    """From when on something is worth an alert; times are in seconds."""
+    """Thresholds of alerts; times are in seconds."""
 
     failure_rate: float
     window: float
@@ -183,7 +183,7 @@ class AlertThresholds(ResponseModel):
 
 
 class Limits(ResponseModel):
-    """What an attempt may use where its definition says nothing; null: no limit."""
+    """Limits of an attempt if its definition does not set them; null: no limit."""
 
     memory: int | None
     cpu: int | None
@@ -193,7 +193,7 @@ class Limits(ResponseModel):
 
 
 class WorkerConfig(ResponseModel):
-    """What holds for every worker; null: the worker's own setting."""
+    """The configuration of all workers; null: the worker's own setting."""
 
     enabled: bool
     slots: int | None

@@ -1,4 +1,4 @@
-"""Events as they go out: pages of them, each event with its job as it is now."""
+"""Pages of events as JSON, each event with its current job."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from penstock.storage.commands import admin, feed
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """Which events a client asked for; None: all."""
+    """The events that a client asked for; None: all."""
 
     types: tuple[Pattern, ...] | None = None
     definition: str | None = None
     job_ids: frozenset[str] | None = None
     numbered: bool = False
-    """Whether the cursor of an event is its number, as among the events of one job."""
+    """Whether the cursor of an event is its number, as for the events of one job."""
 
     def may_match(self, event: Event) -> bool:
-        """As far as can be told without the job."""
+        """Return whether the event matches, as far as that is known without its job."""
         if self.job_ids is not None and event.job_id not in self.job_ids:
             return False
         return self.types is None or any(each.fits(event) for each in self.types)
@@ -44,7 +44,7 @@ class Item:
 
     event: Event
     cursor: str
-    """Of a reader that has come just behind it."""
+    """The cursor after this event."""
     definition: str | None
     text: str
 
@@ -54,16 +54,16 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """What was wanted of one read, and how far the read came."""
+    """The matching events of one read, and the cursor after it."""
 
     items: list[Item]
     cursor: str
     more: bool
-    """There was more than fitted: read again at once."""
+    """More events exist: read again immediately."""
 
 
 class EventPages:
-    """Reads events together with their jobs: one read for the events of a page, one for all of its jobs."""
+    """Reads events with their jobs: one read for the events of a page, one for all its jobs."""
 
     def __init__(self, app: Penstock, job_output: JobOutput) -> None:
         self._app = app
@@ -76,19 +76,19 @@ class EventPages:
         return await self._app.store.arun(feed.origin())
 
     async def after(self, cursor: str, limit: int, wanted: EventFilter = ALL_EVENTS) -> EventPage:
-        """A page of the feed of all events."""
+        """Return a page of the feed of all events."""
         news = await self._app.store.arun(feed.read(cursor, limit))
         items = await self._items(list(feed.with_cursors(cursor, news)), wanted)
         return EventPage(items, news.cursor, news.more)
 
     async def of_job(self, job_id: str, after: int, limit: int, wanted: EventFilter = ALL_EVENTS) -> EventPage:
-        """A page of the events of one job, behind a number."""
+        """Return a page of the events of one job, after a number."""
         events = await self._app.store.arun(feed.of_job(job_id, after, limit))
         items = await self._items([(event, str(event.seq)) for event in events], wanted)
         return EventPage(items, str(events[-1].seq if events else after), len(events) == limit)
 
     async def jobs(self, jobs: Sequence[Job]) -> list[str]:
-        """Jobs as they may be shown."""
+        """Return jobs as JSON text with secrets masked."""
         await self._job_output.learn(jobs)
         phases = await self._job_output.phases(jobs)
         return [self._job_output.job(each, phases=phases[each.id]) for each in jobs]
@@ -112,7 +112,7 @@ def _item(event: Event, cursor: str, keys: dict[str, str], texts: dict[str, str]
 
 
 class EventBatch:
-    """Events that go to all clients at once; clients that want the same share the bytes."""
+    """Events for all clients; clients with the same filter share the bytes."""
 
     def __init__(self, items: Iterable[Item], cursor: str) -> None:
         self.items: tuple[Item, ...] = tuple(items)
@@ -121,7 +121,7 @@ class EventBatch:
         self._portions: dict[EventFilter, Portion] = {}
 
     def portion(self, wanted: EventFilter) -> Portion:
-        """What one client gets of it."""
+        """Return the part for one client."""
         if wanted.job_ids is not None and wanted.job_ids.isdisjoint(self._job_ids):
             return Portion((), b"", self.cursor)
         found = self._portions.get(wanted)
@@ -133,7 +133,7 @@ class EventBatch:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Events for one client, and where it stands behind them."""
+    """Events for one client, and the cursor after them."""
 
     items: tuple[Item, ...]
     frames: bytes

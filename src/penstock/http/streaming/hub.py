@@ -1,9 +1,9 @@
-"""The hub: one reader of the feed for all event streams of a server, and a buffer of bounded size for each of them.
+"""The hub: one reader of the feed for all event streams of a server, and a bounded buffer for each stream.
 
-A stream reads what it has missed from the store by itself, up to some moment. From then on it is served by the hub. It
-joins where the hub stands behind all of a moment that covers the stream's own: what lies between the two it reads from
-the store, and what comes after is put into its buffer. So nothing is missed and nothing doubled, although numbers of
-events are not committed in their order.
+A stream catches up from the store on its own, up to some moment, and is then served by the hub. It joins when the hub's
+position covers the stream's: events between the two positions are read from the store, and later ones are put into the
+stream's buffer. So no event is missed or sent twice, although event numbers are not committed in order.
+
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.storage.commands import feed
 
 FIRST_LOOK = 0.02
 LONGEST_LOOK = 0.25
-"""Seconds between two looks at the feed: right after something happened, and when nothing does."""
+"""Seconds between two reads of the feed: after an event, and when nothing happens."""
 PAGE = 200
 
 _CHECK_EVERY = 2.0
@@ -39,7 +39,7 @@ _log = logging.getLogger("penstock.streams")
 
 @dataclass(frozen=True, slots=True)
 class StreamLimit:
-    """How many streams one token or one address may have."""
+    """The number of streams that one token or one address may have."""
 
     name: str
     what: str
@@ -47,7 +47,7 @@ class StreamLimit:
 
 
 class StreamBuffer:
-    """What waits for one client, up to a bound; and whether its stream is to go on."""
+    """Events that wait for one client, up to a limit, and the state of its stream."""
 
     def __init__(
         self, wanted: EventFilter, most: int, caller: Hashable, allowed: Callable[[], Awaitable[bool]],
@@ -57,15 +57,15 @@ class StreamBuffer:
         self.caller = caller
         """Streams with the same caller are checked together."""
         self.limits: tuple[StreamLimit, ...] = tuple(limits)
-        """What the stream counts for."""
+        """The limits that the stream counts towards."""
         self.allowed = allowed
         self.ended: bool = False
         self.lost: bool = False
-        """Whether events are gone that nobody has read."""
-        self.behind: str = ""
-        """The cursor behind all that was put here."""
+        """Whether events were deleted before they were read."""
+        self.cursor: str = ""
+        """The cursor after all events that were put here."""
         self.cut: Callable[[], object] = lambda: None
-        """Ends the stream at once, also while something is being sent."""
+        """Ends the stream immediately, even while something is sent."""
         self._most = most
         self._portions: deque[Portion] = deque()
         self._count = self._bytes = 0
@@ -76,9 +76,9 @@ class StreamBuffer:
         return not self._portions
 
     def put(self, batch: EventBatch) -> bool:
-        """Take what the client wants of a batch; False when it has not come for too much already."""
+        """Add the client's part of a batch; return False if the buffer is full."""
         portion = batch.portion(self.wanted)
-        self.behind = batch.cursor
+        self.cursor = batch.cursor
         if not portion.items:
             return True
         count, size = self._count + len(portion.items), self._bytes + len(portion.frames)
@@ -90,7 +90,7 @@ class StreamBuffer:
         return True
 
     async def take(self, seconds: float) -> Portion | None:
-        """The next portion; None when the time is over, or when there is something else to look at."""
+        """Return the next portion; None after the timeout, or when the stream's state has changed."""
         if not self._portions and not self.ended and not self.lost:
             self._woken.clear()
             with contextlib.suppress(TimeoutError):
@@ -104,32 +104,31 @@ class StreamBuffer:
         return portion
 
     def clear(self) -> None:
-        """Forget what waits: the client reads on from the store."""
+        """Drop what waits: the stream continues from the store."""
         self._portions.clear()
         self._count = self._bytes = 0
         self.lost = False
 
     def mark_lost(self) -> None:
-        """Say that events are gone that nobody has read."""
+        """Record that events were deleted before they were read."""
         self.lost = True
         self._woken.set()
 
     def end(self) -> None:
-        """Let the stream say goodbye."""
+        """Let the stream send its final message and end."""
         self.ended = True
         self._woken.set()
 
 
 class Hub:
-    """Serves the event streams of one server; it reads while there are streams, and holds no thread or connection
-    when there are none."""
+    """Serves the event streams of one server; without streams it does not read, and holds no thread or connection."""
 
     def __init__(self, app: Penstock, pages: EventPages, settings: WebSettings) -> None:
         self.settings = settings
         self.pages = pages
         self.page: int = max(1, min(PAGE, settings.stream_buffer // 2))
         self.reading: asyncio.Semaphore = asyncio.Semaphore(_READERS)
-        """For streams that read from the store by themselves: not all of them at once."""
+        """Limits the streams that read from the store at the same time."""
         self._app = app
         self._buffers: set[StreamBuffer] = set()
         self._counts: Counter[str] = Counter()
@@ -145,20 +144,20 @@ class Hub:
 
     @property
     def count(self) -> int:
-        """How many streams there are."""
+        """Number of streams."""
         return len(self._buffers)
 
     def check_room(self, limits: Iterable[StreamLimit] = ()) -> None:
-        """Refuse one more stream when the server or its caller has as many as may be, or when the server stops."""
+        """Refuse another stream if the server or the caller has reached its limit, or if the server stops."""
         if self._closed:
             raise RequestError(
-                "unavailable", "The server stops.", hint="Come back, perhaps to another one.", headers=_LATER
+                "unavailable", "The server stops.", hint="Reconnect later, or to another server.", headers=_LATER
             )
         if self.count >= self.settings.max_streams:
             raise RequestError(
                 "too_many_streams",
-                f"This server has {self.count} open streams, and takes no more.",
-                hint="Come back later; the setting web.max_streams is the bound.",
+                f"This server has {self.count} open streams, which is its limit.",
+                hint="Reconnect later; the setting web.max_streams is the limit.",
                 headers=_LATER,
             )
 
@@ -166,13 +165,13 @@ class Hub:
             if self._counts[limit.name] >= limit.most:
                 raise RequestError(
                     "rate_limited",
-                    f"This {limit.what} has {limit.most} open streams, and may have no more.",
-                    hint=f"End one of them; the setting web.max_streams_per_{limit.what} is the bound.",
+                    f"This {limit.what} has {limit.most} open streams, which is its limit.",
+                    hint=f"End one of them; the setting web.max_streams_per_{limit.what} is the limit.",
                     headers=_LATER,
                 )
 
     def enter(self, buffer: StreamBuffer) -> None:
-        """Begin a stream; the first one begins the reading."""
+        """Begin a stream; the first one starts the reader."""
         self._reset_for_new_loop()
         self.check_room(buffer.limits)
         self._buffers.add(buffer)
@@ -184,7 +183,7 @@ class Hub:
             self._reader = asyncio.create_task(self._read_feed(checker), name="penstock-streams")
 
     def leave(self, buffer: StreamBuffer) -> None:
-        """End a stream; with the last one the reading ends."""
+        """End a stream; the last one stops the reader."""
         if buffer in self._buffers:
             self._counts -= Counter(each.name for each in buffer.limits)
         self._buffers.discard(buffer)
@@ -194,34 +193,34 @@ class Hub:
             self._woken.set()
 
     async def join(self, buffer: StreamBuffer, cursor: str | None) -> str:
-        """Have a stream served from the next moment on that covers its whole cursor; that moment's cursor."""
+        """Serve a stream from the next moment on that covers its cursor; return that moment's cursor."""
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._joining.append((cursor, buffer, future))
         self._woken.set()
         return await future
 
     def detach(self, buffer: StreamBuffer) -> None:
-        """Serve a stream no longer: it reads on from the store."""
+        """Stop serving a stream: it continues from the store."""
         self._live.discard(buffer)
         buffer.clear()
 
     def close(self) -> None:
-        """End all streams with a goodbye, and take no more; to be called in the server's event loop."""
+        """End all streams with a final message and refuse new ones; call it in the server's event loop."""
         self._closed = True
         buffers = list(self._buffers)
         for buffer in buffers:
             buffer.end()
         if buffers:
-            # One that does not read cannot be said goodbye to.
+            # A client that does not read cannot get the final message.
             asyncio.get_running_loop().call_later(_GOODBYE, _cut_all, buffers)
 
     async def wait_closed(self) -> None:
-        """Until nothing is read from the store any more; after `close()`."""
+        """Wait until nothing is read from the store any more; call `close()` first."""
         if self._reader is not None:
             await asyncio.wait({self._reader})
 
     def _reset_for_new_loop(self) -> None:
-        """Whoever was served in an event loop that has ended is gone without a goodbye."""
+        """Forget the streams of an event loop that has ended."""
         if self._reader is not None and self._reader.get_loop() is not asyncio.get_running_loop():
             self._reader, self._running = None, False
             self._buffers, self._live, self._joining, self._counts = set(), set(), [], Counter()
@@ -236,13 +235,13 @@ class Hub:
                 if pause:
                     await self._wait(bell, pause)
         finally:
-            # At once: whoever enters from here on begins anew.
+            # First: a stream that enters from here on starts a new reader.
             self._running = False
             checker.cancel()
             await bell.aclose()
 
     async def _read_page(self) -> float:
-        """Read one page and hand it out; how long to wait before the next."""
+        """Read one page and distribute it; return the seconds until the next read."""
         try:
             if not self._cursor:
                 self._cursor = await self.pages.tip()
@@ -263,14 +262,14 @@ class Hub:
         self._distribute(EventBatch(page.items, page.cursor))
         if page.more:
             return 0.0
-        # Where something happens, more will happen soon: endings of jobs ring no bell.
+        # After an event read again soon: the end of a job does not ring the doorbell.
         self._pause = FIRST_LOOK if page.items else min(LONGEST_LOOK, self._pause * 1.5)
         return self._pause
 
     def _distribute(self, batch: EventBatch) -> None:
         for buffer in list(self._live):
             if not buffer.put(batch):
-                _log.info("A client that does not read its stream is dropped.")
+                _log.info("Dropped a client that does not read its stream.")
                 self._live.discard(buffer)
                 buffer.cut()
 
@@ -282,7 +281,7 @@ class Hub:
             if cursor is not None and not feed.covers(self._cursor, cursor):
                 self._joining.append((cursor, buffer, future))
             elif not future.done():
-                buffer.behind = self._cursor
+                buffer.cursor = self._cursor
                 self._live.add(buffer)
                 future.set_result(self._cursor)
 
@@ -298,7 +297,7 @@ class Hub:
         self._woken.clear()
 
     async def _check_callers(self) -> None:
-        """End the streams of those who may not read any more: a token was revoked, or has expired."""
+        """End the streams of callers that may not read any more: their token was revoked or has expired."""
         while True:
             await asyncio.sleep(_CHECK_EVERY)
             by_caller: dict[Hashable, list[StreamBuffer]] = {}
@@ -312,11 +311,11 @@ class Hub:
         if not isinstance(error, StoreUnavailable):
             _log.error("The feed cannot be read.", exc_info=error)
         elif self._failures == 1 or self._failures % 20 == 0:
-            _log.warning("Streams are silent, for the store does not answer: %s", error)
+            _log.warning("Streams are silent because the store does not answer: %s", error)
 
 
 async def _is_allowed(buffer: StreamBuffer) -> bool:
-    """Whether the caller of a stream may still read; a check that fails says no, and the next caller has its own."""
+    """Return whether the caller of a stream may still read; a failed check counts as no."""
     try:
         return await buffer.allowed()
     except Exception:

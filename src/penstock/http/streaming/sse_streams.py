@@ -1,4 +1,9 @@
-"""One client's event stream: start or resume at a cursor, catch up from the store, then send live events."""
+"""One client's event stream: start or resume at a cursor, catch up from the store, then send live events.
+
+A client that reconnects sends `Last-Event-ID`; the stream resumes after that event. If events after it were deleted,
+the client gets a `resync` message and must read the state again.
+
+"""
 
 from __future__ import annotations
 
@@ -30,7 +35,7 @@ from penstock.operations.job_reading import GONE
 from penstock.storage.commands import feed
 
 RETRY = 2000
-"""Milliseconds after which a client that was cut off comes back."""
+"""Milliseconds after which a disconnected client reconnects."""
 
 _LONGEST_SEND = 30.0
 _SNAPSHOT_PAGE = 200
@@ -40,7 +45,7 @@ T = TypeVar("T")
 
 
 class Stream(ABC):
-    """What all streams share: a place, a ping every now and then, a goodbye."""
+    """Base of all streams: position, pings and the final message."""
 
     def __init__(self, hub: Hub, app: Penstock, wanted: EventFilter, snapshot: bool) -> None:
         self.hub = hub
@@ -49,19 +54,19 @@ class Stream(ABC):
         self.snapshot = snapshot
         self.buffer: StreamBuffer
         self._position = ""
-        """The cursor behind all that was sent; empty while it may not be come back with."""
+        """The cursor after all that was sent; empty while the client must not resume from it."""
         self._ping_at = time.monotonic() + hub.settings.ping_every
 
     @abstractmethod
     async def open(self, after: str | None) -> None:
-        """Find the place to begin at; what is wrong with it is said here."""
+        """Find the position to start at; raise errors about it."""
 
     @abstractmethod
     def messages(self) -> AsyncIterator[bytes]:
-        """Everything that is to be sent."""
+        """Yield everything to be sent."""
 
     async def _live(self) -> AsyncIterator[bytes]:
-        """What comes, until the stream ends or has to be read from the store again."""
+        """Yield live events until the stream ends or must read from the store again."""
         buffer = self.buffer
         while True:
             portion = await buffer.take(self._ping_at - time.monotonic())
@@ -71,19 +76,19 @@ class Stream(ABC):
             elif buffer.ended or buffer.lost:
                 break
             elif buffer.empty:
-                self._move(Portion((), b"", buffer.behind))
+                self._move(Portion((), b"", buffer.cursor))
             if time.monotonic() >= self._ping_at:
                 self._ping_at = time.monotonic() + self.hub.settings.ping_every
                 yield self._own_message("ping")
         self.hub.detach(buffer)
 
     def _move(self, portion: Portion) -> bytes:
-        """Stand behind a portion; the bytes of it that the client has not had."""
+        """Advance past a portion; return the bytes that the client has not received."""
         self._position = portion.cursor
         return portion.frames
 
     async def _read_with_retries(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Read from the store, however long it is away; not too many streams at the same time."""
+        """Read from the store, retrying while it is unavailable; the number of concurrent reads is limited."""
         pause = 0.1
         while True:
             try:
@@ -94,7 +99,7 @@ class Stream(ABC):
                 pause = min(_LONGEST_PAUSE, pause * 2)
 
     async def _snapshot(self, begin: str, **which: Any) -> AsyncIterator[bytes]:
-        """The jobs as they are; only behind the last one there is an id, so that who is cut off gets all anew."""
+        """Yield all current jobs. Only the last message has an id, so a disconnected client gets all of them again."""
         count, cursor = 0, None
         while not self.buffer.ended:
             page = await self._read_with_retries(
@@ -111,7 +116,7 @@ class Stream(ABC):
                 return
 
     def _own_message(self, event: str, **facts: Any) -> bytes:
-        """A message of the stream's own."""
+        """Return a message of the stream itself."""
         data = json.dumps({"at": iso(datetime.now(UTC)), **facts})
         return sse.message(data, event=event, id=self._position or None)
 
@@ -140,19 +145,19 @@ class FeedStream(Stream):
 
     async def messages(self) -> AsyncIterator[bytes]:
         yield sse.message(retry=RETRY)
-        anew = not self._resumed
+        fresh = not self._resumed
         while not self.buffer.ended:
             if self._gone:
-                self._gone, anew = False, True
+                self._gone, fresh = False, True
                 self._cursor = await self._read_with_retries(self.hub.pages.tip)
                 self._position = "" if self.snapshot else self._cursor
                 yield self._own_message(
-                    "resync", message="Events were deleted before you came for them. Read the state anew."
+                    "resync", message="Events were deleted before they were sent. Read the state again."
                 )
-            if anew and self.snapshot:
+            if fresh and self.snapshot:
                 async for each in self._snapshot(self._cursor, **self._jobs()):
                     yield each
-            anew = False
+            fresh = False
             try:
                 async for each in self._catch_up():
                     yield each
@@ -163,7 +168,7 @@ class FeedStream(Stream):
         yield self._own_message("bye")
 
     async def _catch_up(self) -> AsyncIterator[bytes]:
-        """What the store has behind the cursor, up to where the hub serves us."""
+        """Yield the events after the cursor from the store, up to the moment at which the hub takes over."""
         more = self._first is not None or not feed.is_whole(self._cursor)
         while more and not self.buffer.ended:
             page = self._first or await self._page()
@@ -171,7 +176,7 @@ class FeedStream(Stream):
             more = page.more
             if frames := self._advance(page):
                 yield frames
-        # A moment that the store has given is the one thing that the hub can be compared with.
+        # Only a complete moment of the store can be compared with the hub's position.
         while not feed.is_whole(self._cursor) and not self.buffer.ended:
             if frames := self._advance(await self._page()):
                 yield frames
@@ -198,13 +203,13 @@ class FeedStream(Stream):
         return super()._move(portion)
 
     def _jobs(self) -> dict[str, Any]:
-        """The filter of jobs that the snapshot shows."""
+        """Return the filter for the jobs of the snapshot."""
         ids = None if self.wanted.job_ids is None else sorted(self.wanted.job_ids)
         return {"status": sorted(ACTIVE), "definition_key": self.wanted.definition, "job_id": ids}
 
 
 class JobStream(Stream):
-    """The events of one job, from its first one on; their numbers rise, so a number is the cursor."""
+    """The events of one job from its first on; their numbers rise, so a number is the cursor."""
 
     def __init__(self, hub: Hub, app: Penstock, wanted: EventFilter, snapshot: bool, job_id: str) -> None:
         super().__init__(hub, app, wanted, snapshot)
@@ -229,7 +234,7 @@ class JobStream(Stream):
             if self.buffer.ended:
                 break
             await self.hub.join(self.buffer, None)
-            # Once more: what came before the hub served us, and after the last look.
+            # Again: events between the last read and the moment at which the hub took over.
             async for each in self._catch_up():
                 yield each
             async for each in self._live():
@@ -260,7 +265,7 @@ class JobStream(Stream):
 
 
 class StreamResponse(Response):
-    """The answer that does not end by itself."""
+    """The response that sends a stream until it ends or the client disconnects."""
 
     def __init__(self, stream: Stream, request: Request, limits: Sequence[StreamLimit] = ()) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}, media_type=sse.MEDIA_TYPE)
@@ -298,14 +303,14 @@ class StreamResponse(Response):
                     await send({"type": "http.response.body", "body": each, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except (TimeoutError, OSError):
-            # It does not read, or is gone.
+            # The client does not read, or has disconnected.
             return
 
     async def _allowed(self) -> bool:
         try:
             await admit(self._request, Role.VIEWER, again=True)
         except StoreUnavailable:
-            # Nothing can be read meanwhile either.
+            # Keep the stream: nothing can be read meanwhile either.
             return True
         except (RequestError, PenstockError):
             return False
@@ -313,7 +318,7 @@ class StreamResponse(Response):
 
 
 def job_cursor(after: str | None) -> int:
-    """The number that a place among one job's events is; refused when it is none."""
+    """Return the event number in a cursor of one job's events."""
     if after in (None, ORIGIN):
         return 0
     if after is None or not (after.isascii() and after.isdigit()) or len(after) > 18:
@@ -324,7 +329,7 @@ def job_cursor(after: str | None) -> int:
 
 
 def stream_limits_of(caller: Caller, address: str) -> list[StreamLimit]:
-    """What a caller's streams count for: its token and its address; neither inside of an application."""
+    """Return the limits of a caller's streams: of its token and of its address; none inside an application."""
     settings = caller.server.settings
     if caller.server.trusted is not None:
         return []
@@ -335,7 +340,7 @@ def stream_limits_of(caller: Caller, address: str) -> list[StreamLimit]:
 
 
 def _caller(request: Request) -> tuple[str, ...]:
-    """All that tells one caller from another."""
+    """Return everything that identifies a caller."""
     address = request.client.host if request.client else ""
     return address, *(request.headers.get(name, "") for name in ("host", "authorization", "cookie"))
 

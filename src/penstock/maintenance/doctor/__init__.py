@@ -1,6 +1,7 @@
-"""The doctor: looks at a store, at the work in it and at this host, and says of each finding what to do.
+"""The doctor: checks a store, its jobs and this host, and gives a hint for each finding.
 
-Nothing is changed by looking. What cannot be looked at because something else is broken is left out.
+Nothing is changed. Checks that depend on something broken are skipped.
+
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from penstock.maintenance.doctor.host import Host, Limits, file_findings, host_f
 
 
 def examine(store: Store, *, host: Host | None = None, limits: Limits | None = None) -> list[Finding]:
-    """All findings, those included that say that something is well."""
+    """Return all findings, including those without a problem."""
     host, limits = host or Host(), limits or Limits()
     found = [*host_findings(host, limits)]
     if store.dialect == "sqlite":
@@ -32,6 +33,6 @@ def examine(store: Store, *, host: Host | None = None, limits: Limits | None = N
             found += [work.clock_finding(reachable, host, limits), *work.work_findings(reachable, limits)]
     except PenstockError as problem:
         found.append(
-            error("store.reachable", problem.message, hint_for("cli", problem.hint) or "See that it may be reached.")
+            error("store.reachable", problem.message, hint_for("cli", problem.hint) or "Check that it is reachable.")
         )
     return found

@@ -22,24 +22,24 @@ _MEGABYTE = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Sizes are bytes, times are seconds."""
+    """Thresholds of findings. Sizes are bytes, times are seconds."""
 
     skew: float = 1.0
-    """So far the host's clock may be from the store's."""
+    """Greatest difference between the host's clock and the store's."""
     transaction: float = 300.0
-    """So long a transaction may be open before it is said to hold back vacuum."""
+    """Age from which an open transaction is reported as blocking vacuum."""
     dead_rows: int = 10_000
-    """So many dead rows are worth a word where they are more than the live ones."""
+    """Number of dead rows that is reported if it exceeds the live ones."""
     little_room: int = 1_000 * _MEGABYTE
     no_room: int = 100 * _MEGABYTE
     log_size: int = 256 * _MEGABYTE
-    """The write-ahead log of a SQLite file is emptied long before it is this large."""
+    """The write-ahead log of a SQLite file is normally truncated long before this size."""
     duty: float = 600.0
-    """So long ago a duty of a live worker may have succeeded last."""
+    """Greatest time since the last success of a live worker's duty."""
     lost: float = 3600.0
-    """Workers that were lost so recently are named."""
+    """Age up to which lost workers are reported."""
     undeclared: float = 30 * 86_400.0
-    """A definition that no code has declared for so long is worth a word."""
+    """Age from which a definition without code is reported."""
 
 
 _FILES = 256
@@ -48,7 +48,7 @@ _FILES_PER_SLOT = 32
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What is asked of the host; in tests somebody else answers."""
+    """Facts of the host; tests replace them."""
 
     now: Callable[[], float] = time.time
     user: Callable[[], int] = os.geteuid
@@ -63,22 +63,22 @@ def host_findings(host: Host, limits: Limits) -> list[Finding]:
 
 
 def room(check: str, folder: Path, host: Host, limits: Limits) -> Finding:
-    """Whether there is room on the disk that holds a folder."""
+    """Check the free space on the disk of a folder."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     free = host.free(folder)
-    said = f"{free / 1e6:,.0f} MB are free on the disk that holds {folder}."
+    said = f"{free / 1e6:,.0f} MB are free on the disk of {folder}."
     if free < limits.no_room:
-        return error(check, said, "Make room now: when the disk is full, jobs are neither created nor finished.")
+        return error(check, said, "Free space now: when the disk is full, jobs are neither created nor finished.")
     if free < limits.little_room:
-        return warning(check, said, "Make room, keep ended jobs for a shorter time, or use a larger disk.")
+        return warning(check, said, "Free space, keep ended jobs for a shorter time, or use a larger disk.")
     return fine(check, said)
 
 
 def _user(host: Host) -> Finding:
     if host.user() == 0:
-        hint = "Use a user of its own, or let jobs run as another one: penstock worker --user NAME."
-        return warning("host.user", "This runs as root; a worker refuses to run jobs so unless it is told to.", hint)
+        hint = "Use a separate user, or run jobs as another one: penstock worker --user NAME."
+        return warning("host.user", "This runs as root; a worker refuses to run jobs as root by default.", hint)
     return fine("host.user", "This does not run as root.")
 
 
@@ -87,7 +87,7 @@ def _files(host: Host) -> Finding:
     if 0 <= limit < wanted:
         return warning(
             "host.files",
-            f"A process may open {limit} files; a worker with {host.slots} slots wants {wanted}.",
+            f"A process may open {limit} files; a worker with {host.slots} slots needs {wanted}.",
             f"Run `ulimit -n {wanted}` before it, or set LimitNOFILE={wanted} in its service file.",
         )
     return fine("host.files", f"A process may open {limit} files." if limit >= 0 else "A process may open any files.")
@@ -108,13 +108,13 @@ def file_findings(store: Any, host: Host, limits: Limits) -> list[Finding]:
 def _file_system(folder: Path, host: Host) -> Finding:
     kind = host.file_system(folder)
     if kind in NETWORK:
-        message = f"{folder} lies on a network file system ({kind}), where SQLite's locks do not hold."
+        message = f"{folder} is on a network file system ({kind}), where SQLite's locks do not work."
         return error("store.file_system", message, "Put the file on a local disk, or use PostgreSQL.")
-    return fine("store.file_system", f"The file lies on a local disk ({kind or 'of unknown kind'}).")
+    return fine("store.file_system", f"The file is on a local disk ({kind or 'of unknown kind'}).")
 
 
 def _access(path: str) -> Finding:
-    """Files that an older umask left open; new ones are made for their user alone."""
+    """Report files that an older umask left open; new ones are private to their user."""
     shared = [f"{name} ({mode:04o})" for name, mode in _modes(path) if mode & 0o077]
     if shared:
         return warning(
@@ -133,12 +133,12 @@ def _modes(path: str) -> Iterator[tuple[str, int]]:
 
 
 def _log(path: Path, limits: Limits) -> Finding:
-    # Looked at from outside: whoever opens and closes a file of SQLite drops the locks of its own process.
+    # Only stat: opening and closing a file of SQLite would drop the locks of this process.
     size = os.stat(path).st_size if path.exists() else 0
     if size > limits.log_size:
         return warning(
             "store.log",
-            f"The write-ahead log {path} has {size / 1e6:,.0f} MB: somebody has been reading for long.",
-            "End the process that keeps a transaction open on the file; a backup or db check ends by itself.",
+            f"The write-ahead log {path} has {size / 1e6:,.0f} MB: a reader has been active for long.",
+            "End the process that keeps a transaction open on the file; a backup or db check ends on its own.",
         )
     return fine("store.log", f"The write-ahead log has {size / 1e6:,.1f} MB.")
