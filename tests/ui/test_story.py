@@ -112,7 +112,7 @@ def _approve_a_review(demo: DemoProcess, hands: Hands) -> None:
     hands.write(page.get_by_label("Note"), "looked at it")
     hands.press(page.get_by_role("dialog").get_by_role("button", name="Approve", exact=True))
 
-    expect(page.get_by_text("Nobody is waiting for you")).to_be_visible(timeout=LONG)
+    expect(page.get_by_text("No reviews are waiting")).to_be_visible(timeout=LONG)
     job = demo.until(demo.only("demo.payout"), "succeeded")
     assert job["reviews"][0]["decidedNote"] == "looked at it"
 

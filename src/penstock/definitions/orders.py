@@ -106,7 +106,7 @@ class OrderMaker:
         return Order(self.key, self.version, text, options)
 
     def order_from_job(self, order: Order) -> Order:
-        """Return an order from code inside a job, validated again; it has the concurrency key that only code can compute."""
+        """Return an order from code inside a job, validated again; it has its key if only code can compute it."""
         text = self.validator.text(payload.load(order.params), self.defaults, decoded=True)  # type: ignore[arg-type]
         options = order.options
         if self.key_of and options.concurrency_key is None:

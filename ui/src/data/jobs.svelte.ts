@@ -23,7 +23,7 @@ export class Jobs {
   private loading = false;
   private readonly soon = paced(1000, () => this.read());
 
-  /** `calm` says whether the list may be read anew by itself: unscrolled, nothing chosen. */
+  /** `calm` says whether the list may be refreshed automatically: unscrolled, nothing selected. */
   constructor(
     private readonly query: URLSearchParams,
     private readonly sort: string,
@@ -110,7 +110,7 @@ export class Jobs {
     this.rows = this.patched([...changed.values()]);
     for (const [id, job] of changed) if (!this.known.has(id) && this.matches(job)) this.freshIds.add(id);
     this.fresh = this.freshIds.size;
-    // A row whose state no longer fits stays until the list is read anew: it must not vanish under the mouse.
+    // A row that no longer matches stays until the list is refreshed: it must not vanish under the mouse.
     if (this.calm()) this.soon();
   }
 

@@ -1,4 +1,4 @@
-// Things that are read anew: when something happens to them, after a gap in the stream, and now and then while seen.
+// Data that is read again: after its events, after a gap in the stream, and periodically while visible.
 import { untrack } from "svelte";
 
 import type { EventTold } from "../api/types";

@@ -1,4 +1,4 @@
-// The one connection: reads the feed, comes back where it was cut off, and says how it stands.
+// The one connection: reads the feed, resumes after a disconnect, and reports its state.
 import type { EventTold } from "../api/types";
 import { type Frame, Frames } from "./frames";
 import type { FromSource, Line, LineState } from "./messages";
@@ -64,10 +64,10 @@ export class Connection {
       if (answer.status === 400) this.state = { ...this.state, lastId: "" };
       throw new Error(`status ${answer.status}`);
     }
-    const anew = this.state.lastId === "";
+    const fresh = this.state.lastId === "";
     this.pause = FIRST_PAUSE;
     this.say("live");
-    if (anew) this.send({ say: "resync" });
+    if (fresh) this.send({ say: "resync" });
     const reader = answer.body.getReader();
     const decoder = new TextDecoder();
     const frames = new Frames();

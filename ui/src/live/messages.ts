@@ -16,7 +16,7 @@ export interface LineState {
 export type FromSource =
   | { say: "state"; state: LineState }
   | { say: "events"; events: EventTold[] }
-  /** Something was missed: read everything anew. */
+  /** Events were missed: read everything again. */
   | { say: "resync" };
 
 export type ToSource = { ask: "open"; url: string } | { ask: "again" } | { ask: "leave" } | { ask: "state" };

@@ -41,7 +41,7 @@ export class Inbox {
     }
   }
 
-  /** One that is decided, before the list is read anew. */
+  /** A decided review, before the list is refreshed. */
   forget(id: string): void {
     this.jobs = this.jobs.filter((each) => each.jobId !== id);
   }
@@ -66,7 +66,7 @@ export class Inbox {
   }
 }
 
-/** Say yes; a result is sent as the text it is, and stands in for what the handler gave. */
+/** Approve; a result is sent as its exact text, and replaces the handler's result. */
 export function approve(id: string, note: string, result: string | null): Promise<JobChanged> {
   const told = JSON.stringify(note || null);
   const raw = result === null ? `{"note": ${told}}` : `{"note": ${told}, "result": ${result}}`;
