@@ -281,7 +281,7 @@ def test_the_attempts_at_a_job_are_listed(place: Place) -> None:
 
     assert [each["status"] for each in told["attempts"]] == ["failed"]
     assert "ValueError: no good" in shown
-    assert "No attempt at it has ended." in place.run("jobs", "attempts", waiting).err
+    assert "No attempt has ended." in place.run("jobs", "attempts", waiting).err
 
 
 def test_what_each_attempt_did_in_its_phases_is_listed(place: Place) -> None:
@@ -342,7 +342,7 @@ def test_jobs_are_searched_by_error_and_by_parameters(place: Place) -> None:
 @pytest.mark.parametrize(
     ("words", "problem", "hint"),
     [
-        (("list", "--param", "key"), "no parameter with a value", "--param NAME=VALUE"),
+        (("list", "--param", "key"), "not a parameter with a value", "--param NAME=VALUE"),
         (("list", "--param", "a=1", "--param", "a=2"), "more than once", "once"),
         (("list", "--param", "password=x"), "name of a secret", "another parameter"),
         (("cancel", "--error", "x", "--yes"), "cannot say which jobs to cancel", "penstock jobs list --quiet"),

@@ -153,5 +153,5 @@ def test_without_a_store_nothing_is_made(memory_app: Penstock, tmp_path: Path) -
     out, err = Shell(memory_app, tmp_path).tokens("create", "x", "--role", "admin", code=2)
 
     assert out == ""
-    assert "no store was named" in err
+    assert "no store was given" in err
     assert list(tmp_path.iterdir()) == []

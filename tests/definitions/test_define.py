@@ -197,7 +197,7 @@ def test_an_option_may_be_written_in_several_ways(
         ({"retry_on": "ValueError"}, "work: retry_on takes classes of exceptions, not 'ValueError'", ""),
         ({"fatal_on": [ValueError()]}, "work: fatal_on takes classes of exceptions", ""),
         ({"fatal_on": BaseException}, "work: fatal_on takes classes of exceptions", ""),
-        ({"retry_on": OSError, "fatal_on": [OSError]}, "work: OSError stands in retry_on and in fatal_on", ""),
+        ({"retry_on": OSError, "fatal_on": [OSError]}, "work: OSError is in both retry_on and fatal_on", ""),
         ({"isolation": "inline"}, "work: isolation='inline' needs an async def, and plain is none", "leave isolation"),
     ],
 )

@@ -64,7 +64,7 @@ def test_each_operation_has_one_noun_as_its_tag_and_says_who_may_call_it() -> No
         assert each.told["description"], each
         assert each.told["security"] == ([] if each.role is None else [{"token": []}, {"session": []}, {}]), each
     assert {tag for each in operations() for tag in each.told["tags"]} == set(known)
-    assert document()["servers"] == [{"url": ".", "description": "The server that gives this document."}]
+    assert document()["servers"] == [{"url": ".", "description": "The server of this document."}]
 
 
 def test_each_shape_field_and_parameter_is_described() -> None:

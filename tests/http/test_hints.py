@@ -110,7 +110,7 @@ DUE = "2036-01-15T08:00:00Z"
 NIGHTLY = {"key": "nightly", "definitionKey": "work", "kind": "cron", "expression": "0 3 * * *"}
 MISTAKES: dict[str, tuple[str, str, Any, tuple[str, str, str]]] = {
     "a cursor of nothing": (
-        "GET", "/v1/alerts/history?cursor=x", None, ("`nextCursor`", "--cursor", "the page before"),
+        "GET", "/v1/alerts/history?cursor=x", None, ("`nextCursor`", "--cursor", "the previous page"),
     ),
     "a limit of nothing": ("GET", "/v1/jobs?limit=0", None, ("/openapi.json", "`--help`", "reference")),
     "a cursor of no feed": ("GET", "/v1/events?after=x", None, ("`nextCursor`", "--json", "tip, origin or read")),

@@ -300,7 +300,7 @@ def test_a_path_that_makes_no_name_is_a_problem(jobs: Path) -> None:
     app = _make(jobs)
 
     assert len(app.problems) == 4
-    assert all("Its path makes no name" in each.error for each in app.problems)
+    assert all("Its path cannot be a name" in each.error for each in app.problems)
     assert app.definitions == []
 
 

@@ -246,7 +246,7 @@ def test_nothing_else_is_taken_for_source_or_target(kit: Kit, target: PostgresSt
         move(SqliteStore(":memory:"), target)
     with pytest.raises(InvalidInput, match="is not PostgreSQL"):
         move(kit.store, SqliteStore(str(tmp_path / "other.db")))
-    with pytest.raises(InvalidInput, match="not its pooler"):
+    with pytest.raises(InvalidInput, match="direct connection"):
         move(kit.store, PostgresStore(target.url, schema=target.schema, pooler=True))
 
 
@@ -297,7 +297,7 @@ def test_two_moves_into_one_schema_do_not_mix(kit: Kit, target: PostgresStore, t
 
     move(kit.store, target, second)
 
-    assert found == [f"Somebody else moves a store into {target.place} just now. Wait until it is done."]
+    assert found == [f"Another move into {target.place} is running. Wait until it is done."]
     other.close()
 
 

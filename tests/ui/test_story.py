@@ -34,7 +34,7 @@ class DemoProcess(ServerProcess):
         return found[1]
 
     def ready(self) -> DemoProcess:
-        wait_until(lambda: "Ctrl-C ends it" in self.output or not self.alive, "the demo plays", PATIENCE)
+        wait_until(lambda: "Ctrl-C ends the demo" in self.output or not self.alive, "the demo plays", PATIENCE)
         assert self.alive, self.output
         return self
 

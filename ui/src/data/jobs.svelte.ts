@@ -1,6 +1,6 @@
 // A list of jobs that changes under one's eyes without jumping: rows are patched by id, new ones wait to be let in.
 import { get, path } from "../api/client";
-import type { EventTold, Job, JobList } from "../api/types";
+import type { ApiEvent, Job, JobList } from "../api/types";
 import { searches } from "../components/filters";
 import { live, paced } from "../live/live.svelte";
 
@@ -99,7 +99,7 @@ export class Jobs {
     return get<JobList>(path("jobs"), query);
   }
 
-  private take(events: EventTold[]): void {
+  private take(events: ApiEvent[]): void {
     const changed = new Map<string, Job>();
     let gone = false;
     for (const each of events) {

@@ -1,5 +1,5 @@
 // For pages: the state of the connection, and a callback for each portion of events.
-import type { EventTold } from "../api/types";
+import type { ApiEvent } from "../api/types";
 import { base } from "../router/base";
 import { clock } from "./clock.svelte";
 import type { FromSource, LineState } from "./messages";
@@ -7,7 +7,7 @@ import { open, type Source } from "./source";
 
 export interface Listener {
   /** What happened, a few times a second at most. */
-  events?: (events: EventTold[]) => void;
+  events?: (events: ApiEvent[]) => void;
   /** Events were missed: read the state again. */
   resync?: () => void;
 }

@@ -2,7 +2,7 @@
 import { SvelteMap } from "svelte/reactivity";
 
 import { get, json, path } from "../../api/client";
-import type { EventTold, Job, JobChanged, JobDetail, JobList } from "../../api/types";
+import type { ApiEvent, Job, JobChanged, JobDetail, JobList } from "../../api/types";
 import { kept } from "../../data/kept";
 
 const PAGE = 50;
@@ -59,7 +59,7 @@ export class Inbox {
     await Promise.all(Array.from({ length: AT_ONCE }, next));
   }
 
-  private concerns(event: EventTold): boolean {
+  private concerns(event: ApiEvent): boolean {
     if (event.type === "job.review_needed") return true;
     const id = event.jobId ?? event.deletedJobId;
     return id !== null && this.jobs.some((each) => each.jobId === id);
