@@ -24,7 +24,7 @@ from penstock.storage.commands import admin, control, jobs, schedules
 from penstock.storage.postgres.store import PostgresStore
 from penstock.storage.sqlite.store import SqliteStore
 from tests import services
-from tests.cli.typed import Typed
+from tests.cli.commands import Command
 from tests.services import PgBouncer, PostgresServer
 from tests.storage.kit import Kit
 from tests.storage.tables import change, query
@@ -93,7 +93,7 @@ def test_looking_changes_nothing(file: SqliteStore) -> None:
 
 
 def test_the_exit_code_tells_errors_and_strictly_warnings_too(tmp_path: Path, file: SqliteStore) -> None:
-    shell = Typed(tmp_path, PENSTOCK_STORE="sqlite:///jobs.db")
+    shell = Command(tmp_path, PENSTOCK_STORE="sqlite:///jobs.db")
     file.close()
     (out, err) = shell("doctor", "--json")
     levels = {each["check"]: each["level"] for each in json.loads(out)["findings"]}
@@ -451,7 +451,7 @@ def test_a_schedule_that_a_wrong_clock_has_silenced_is_named_and_set_back_by_a_c
     named = [each for each in wrong(store) if each.check == "clock.marks"]
     assert [("schedule" in each.message, "hourly at 20" in each.message) for each in named] == [(True, True)]
     url = store.url if store.dialect == "postgres" else f"sqlite:///{store.path}"
-    typed = Typed(tmp_path, PENSTOCK_STORE=url, PENSTOCK_SCHEMA=getattr(store, "schema", "penstock"))
+    typed = Command(tmp_path, PENSTOCK_STORE=url, PENSTOCK_SCHEMA=getattr(store, "schema", "penstock"))
 
     shown, note = typed("db", "set-back", code=1)
     assert ("hourly" in shown, "Nothing was changed" in note) == (True, True)

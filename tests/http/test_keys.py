@@ -14,7 +14,7 @@ from penstock.domain.definition import Definition
 from penstock.http.application import create
 from penstock.http.paths import KeyConvertor, mark_quoted_slashes
 from penstock.storage.commands import admin
-from tests.http.kit import ADDRESS, WebKit, told
+from tests.http.asgi_api import ADDRESS, WebApi, told
 from tests.storage.tables import change
 
 
@@ -60,7 +60,7 @@ async def test_keys_and_locations_hold_where_the_application_is_mounted(tmp_path
     await app.aclose()
 
 
-def test_parameters_of_a_definition_that_cannot_be_read_are_not_shown(site: WebKit, app: Penstock) -> None:
+def test_parameters_of_a_definition_that_cannot_be_read_are_not_shown(site: WebApi, app: Penstock) -> None:
     @app.job("work", secret=["magic"])
     def work(magic: str, n: int = 1) -> None: ...
 

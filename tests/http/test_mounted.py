@@ -15,8 +15,8 @@ from penstock import Penstock
 from penstock.config.server_settings import WebSettings
 from penstock.domain.errors import InvalidInput
 from penstock.http.application import create
+from tests.http.asgi_api import ADDRESS
 from tests.http.conftest import NewSite
-from tests.http.kit import ADDRESS
 
 
 def in_fastapi(app: Penstock) -> ASGIApp:

@@ -11,8 +11,8 @@ import pytest
 
 from penstock import Penstock
 from penstock.domain.access import Role
+from tests.http.asgi_api import refused
 from tests.http.conftest import NewServer
-from tests.http.kit import refused
 from tests.http.streams import STREAM, StreamServer, run
 from tests.waiting import wait_until
 

@@ -22,8 +22,8 @@ SETUP_CODE = "K7QF-2M9X-PD4T"
 REQUEST_ID = "request-of-the-test"
 
 
-class WebKit:
-    """An application, its server, and somebody on this host who calls it."""
+class WebApi:
+    """An application, its server, and a caller on this host."""
 
     def __init__(self, app: Penstock, portal: Any, settings: WebSettings | None = None, **options: Any) -> None:
         self.app = app

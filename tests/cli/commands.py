@@ -1,4 +1,4 @@
-"""Calls `penstock` as somebody at a shell would, in a folder of its own."""
+"""Runs `penstock` commands as subprocesses, in a separate folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 
-class Typed:
+class Command:
     """A folder, and an environment without settings of ours but those given."""
 
     def __init__(self, folder: Path, **environment: str) -> None:

@@ -1,4 +1,4 @@
-"""An application without OpenTelemetry whose jobs say in which trace they are, and create jobs themselves."""
+"""An application without OpenTelemetry whose jobs return their trace context, and create jobs."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from tests.ui.conftest import PATIENCE
 _MOST_TABS = 120
 
 
-class Hands(Protocol):
+class InputDevice(Protocol):
     """Does on a page what it is told, in its own way."""
 
     page: Page

@@ -1,4 +1,4 @@
-"""An application whose one job says its secrets wherever a job can say something."""
+"""An application whose only job writes its secrets to every output that a job has."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ app = Penstock(
 
 @app.job("confide", secret=["pin"], backoff=0, max_attempts=2)
 def confide(ctx: Context, pin: str, settings: dict[str, Any], journal: str) -> Any:
-    """Write them where nobody but the test looks, then tell everybody."""
+    """Write them to a file for the test, then to every output."""
     key = settings["api_key"]
     Path(journal).write_text(f"{pin} {key}")
     told = [pin, key] if settings["aloud"] else [pin]
