@@ -181,7 +181,7 @@ def test_missing_and_changed_indexes_are_found(file: SqliteStore, database: str,
 
     assert found["The index 'job_due' is missing."].level is Level.ERROR
     assert "CREATE INDEX job_due ON job (due_at, id) WHERE status = 0;" in found["The index 'job_due' is missing."].hint
-    assert found["The index 'tick_age' is not as penstock made it."].level is Level.WARNING
+    assert found["The index 'tick_age' is not as penstock created it."].level is Level.WARNING
 
     target = PostgresStore(database, schema=schema)
     target.migrate()

@@ -162,7 +162,7 @@ def test_an_index_that_is_not_valid(server: PostgresStore) -> None:
 
     found = [each for each in wrong(server) if each.check == "store.indexes"]
 
-    assert only(found)[2] == "The index 'broken' is not valid: nothing is found by it."
+    assert only(found)[2] == "The index 'broken' is not valid, so queries do not use it."
 
 
 def test_clocks_that_differ(store: Any) -> None:
@@ -192,7 +192,7 @@ def test_too_few_files(file: SqliteStore) -> None:
     (found,) = wrong(file, host)
 
     assert (found.check, found.level) == ("host.files", Level.WARNING)
-    assert "may open 256 files; a worker with 4 slots wants 384" in found.message
+    assert "may open 256 files; a worker with 4 slots needs 384" in found.message
     assert "ulimit -n 384" in found.hint
 
 
@@ -319,7 +319,7 @@ def test_dead_rows(server: PostgresStore) -> None:
     found = wait_until(bloated, "the dead are counted")
 
     assert only(found)[1] is Level.WARNING
-    assert "The table 'bucket' holds 500 dead rows beside 0 live ones; last vacuumed: never" in only(found)[2]
+    assert "The table 'bucket' has 500 dead rows and 0 live ones; last vacuumed: never" in only(found)[2]
 
 
 def test_an_old_transaction(server: PostgresStore) -> None:

@@ -320,7 +320,7 @@ def test_a_port_that_is_taken_is_named() -> None:
     taken = bound("127.0.0.1", 0)
     taken[0].listen()
 
-    with pytest.raises(InvalidInput, match="is taken"):
+    with pytest.raises(InvalidInput, match="is in use"):
         bound("127.0.0.1", taken[0].getsockname()[1])
 
     taken[0].close()

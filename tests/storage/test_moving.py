@@ -276,7 +276,7 @@ def test_what_somebody_else_writes_to_the_target_is_noticed(kit: Kit, target: Po
         if table == "webhook_feed":
             change(target, "UPDATE {s}job SET priority = 3")
 
-    with pytest.raises(StoreError, match=r"Table 'job' of .* is not what was copied"):
+    with pytest.raises(StoreError, match=r"Table 'job' of .* differs from the copied rows"):
         move(kit.store, target, write)
 
     with pytest.raises(SchemaError, match="repeat it"):

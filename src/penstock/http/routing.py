@@ -179,7 +179,7 @@ def check_query(
             known = ", ".join(sorted(single | several | {f"{each}…" for each in families})) or "none"
             near = nearest(name, single | several)
             meant = "" if near is None else f"Did you mean {near!r}? "
-            raise _wrong_query(name, "is unknown", f"{meant}Known: {known}.")
+            raise _wrong_query(name, "is unknown here", f"{meant}Known: {known}.")
         if name in seen and name not in several:
             raise _wrong_query(name, "is given more than once", "Give it once.")
         if "\x00" in value or "\ufffd" in value:
