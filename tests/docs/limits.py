@@ -65,7 +65,7 @@ _KIB = 1024
 
 STATED: dict[str, list[str]] = {
     "SECURITY.md": [f"| address | {BY_NAME['web.host'].default}; others are refused"],
-    "docs/concepts.md": ["at most `key_concurrency` jobs (1 unless said otherwise)"],
+    "docs/concepts.md": ["at most `key_concurrency` jobs (1 unless set)"],
     "docs/decisions/0017-lists-choose-their-way.md": [
         f"counting up to {list_planner.MEASURED:,}, and takes the smallest. Up to {list_planner.LITTLE:,} are gathered",
         f"as many jobs as it counts at most ({default(Penstock.count_jobs, 'cap'):,})",
@@ -88,13 +88,13 @@ STATED: dict[str, list[str]] = {
         f"up to {enqueue_options._MOST_TAGS} texts to find it by",
         f"A page has up to {listing.MOST} jobs",
         "at least 16 |",
-        "| `jitter` | 0 | up to so many seconds",
+        "| `jitter` | 0 | the largest number of seconds",
     ],
     "docs/guide/http.md": [f"Bodies of {bodies.LARGE // _KIB} KiB and more are read"],
     "docs/guide/isolation.md": [
-        f"| `processes` | processes of the job ({_WORKER.processes} unless said otherwise)",
+        f"| `processes` | processes of the job ({_WORKER.processes} by default)",
         f"{MOST_BYTES // _KIB} KiB of each output stream, {_MOST_MESSAGES:,} log lines"],
-    "docs/guide/live-events.md": ["`limit` | 1 to 500, of a list; 100 when not said |"],
+    "docs/guide/live-events.md": ["`limit` | 1 to 500, of a list; 100 by default |"],
     "docs/guide/observing.md": [
         f"{stats.DEEPEST:,} at most |",
         f"more than {trace_context._MOST_MEMBERS} members or more than {trace_context._LONGEST_STATE} characters",
@@ -124,7 +124,7 @@ STATED: dict[str, list[str]] = {
     ],
     "docs/guide/workers.md": [
         "| `--poll` | 1 s | how long it waits at most",
-        f"each waits longer, up to {pace._LONGEST_UNASKED:g} s |",
+        f"each wait longer, up to {pace._LONGEST_UNASKED:g} s |",
         f"After {_TRUST / 2 / _WORKER.lease * 100:.0f} % of the lease ({_TRUST / 2:g} s by default)",
         f"After {_TRUST / _WORKER.lease * 100:.0f} % of the lease ({_TRUST:g} s by default, "
         f"{heartbeat._SHORTEST_PATIENCE:g} s for very short leases) the worker kills its processes and ends with exit "
