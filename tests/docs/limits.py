@@ -118,8 +118,8 @@ STATED: dict[str, list[str]] = {
         f"more than {webhook_receiver.PAST_SECONDS:g} seconds old or {webhook_receiver.FUTURE_SECONDS:g} seconds ahead",
         f"no answer in {_WEBHOOKS.timeout:g} s",
         f"after {', '.join(_PAUSES[:-1])} and {_PAUSES[-1]}",
-        "`Retry-After` of a 429 or 503 is heard, up to a day",
-        f"After five failures in a row it is left alone for {_WEBHOOKS.breaker_pause:g} s",
+        "`Retry-After` of a 429 or 503 is respected, up to a day",
+        f"After five failures in a row its messages wait for {_WEBHOOKS.breaker_pause:g} s",
         "| `poll` | 1 s | how long events wait at most",
     ],
     "docs/guide/workers.md": [
@@ -150,8 +150,8 @@ IN_WORDS: dict[str, Callable[[], bool]] = {
     "up to ten minutes": lambda: endpoint._LONGEST_PAUSE == 600,
     "up to a day": lambda: endpoint._LONGEST_RETRY_AFTER == 86_400,
     "There are ten tries": lambda: len(_WEBHOOKS.retries) + 1 == 10,
-    "two messages at once at most": lambda: _WEBHOOKS.per_receiver == 2,
-    "at it for five days (`disable_after`)": lambda: _WEBHOOKS.disable_after == 5 * 86_400,
+    "two messages at the same time at most": lambda: _WEBHOOKS.per_receiver == 2,
+    "has arrived for five days (`disable_after`)": lambda: _WEBHOOKS.disable_after == 5 * 86_400,
     "at least ten tries": lambda: deliveries.LEAST_FAILURES == 10,
     "then 2, up to a minute": lambda: scheduler._LONGEST_REST == 60,
 }
