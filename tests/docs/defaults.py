@@ -35,7 +35,7 @@ SOURCES: dict[tuple[str, str], Callable[[str], Any]] = {
     ("docs/guide/enqueue.md", "Options for one job"): _OPTIONS.__getitem__,
     ("docs/guide/http.md", "Settings"): lambda name: BY_NAME[f"web.{name}"].default,
     ("docs/guide/webhooks.md", "Where to"): lambda name: BY_NAME[f"webhooks.{name}"].default,
-    ("docs/guide/job-files.md", "What the handlers use"): lambda name: BY_NAME[name.strip("[]")].default,
+    ("docs/guide/job-files.md", "Resources of handlers"): lambda name: BY_NAME[name.strip("[]")].default,
     ("docs/guide/schedules.md", "From code"): lambda name: _SCHEDULE[name].default,
     ("docs/guide/workers.md", "Run jobs"): lambda name: _FLAGS[name],
     ("docs/guide/configuration.md", "The stored worker configuration"): as_json(WorkerConfig()).__getitem__,
