@@ -38,6 +38,7 @@ from penstock.storage.postgres import store
 from penstock.testing import TestApp
 from penstock.worker import heartbeat, zygote_supervisor
 from penstock.worker.queue_messages import _MOST as _MOST_MESSAGES
+from tests.docs.internals import MOST as _MOST_FUNCTIONS
 
 _ALERTS, _WORKER, _WEBHOOKS = AlertThresholds(), WorkerSettings(), WebhookSettings()
 _CONNECTION: dict[str, Any] = conninfo_to_dict(
@@ -114,6 +115,7 @@ STATED: dict[str, list[str]] = {
         f"waits at most {store._POOL_SECONDS:g} s for a free one",
     ],
     "docs/guide/testing.md": [f"`limit` attempts ({default(TestApp.drain, 'limit'):,}) were made"],
+    "docs/internals/one-job.md": [f"the way is at most {_MOST_FUNCTIONS} functions long"],
     "docs/guide/webhooks.md": [
         f"more than {webhook_receiver.PAST_SECONDS:g} seconds old or {webhook_receiver.FUTURE_SECONDS:g} seconds ahead",
         f"no answer in {_WEBHOOKS.timeout:g} s",

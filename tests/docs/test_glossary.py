@@ -22,7 +22,7 @@ def text_of(room: str) -> str:
 
 
 def occurs(word: str, text: str) -> bool:
-    """Whether a word is in a text, also as part of a name: `_` counts as a space, and an ending of the plural as nothing."""
+    """Whether a word, or its plural, is in a text, also as a part of a name: `_` counts as a space."""
     pattern = r"[\s_]+".join(re.escape(part) for part in word.split())
     return re.search(rf"(?<![a-z]){pattern}(s|es)?(?![a-z])", text) is not None
 
