@@ -46,7 +46,7 @@ SOURCES: dict[tuple[str, str], Callable[[str], Any]] = {
 WORDS: dict[str, tuple[Any, ...]] = {
     "none": _EMPTY, "any": _EMPTY, "any error": _EMPTY, "no": (False,), "null": (None,), "now": (None,),
     "docstring": (None,), "the definition's": (None,), "the application's": (None,), "that of the folder": (None,),
-    "the newest": (None,), "one of them": (None,), "1970": (None,), "the same": (None,), "the host's": ("",),
+    "the newest": (None,), "one of them": (None,), "1970": (None,), "the worker's": (None,), "the host's": ("",),
     "2 × cores": (WorkerSettings().slots,), "0 (none)": (0,),
 }  # fmt: skip
 """What words in a column of defaults stand for."""
