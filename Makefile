@@ -45,10 +45,11 @@ soak: $(READY) $(UI) $(DOCUMENT_CHECKS) services ## Run the same tests with many
 	} | sed -u 's|$(CURDIR)|.|g' | tee $(SOAK_LOG)
 
 .PHONY: lint
-lint: $(READY) ## Check style, formatting and the direction of imports.
+lint: $(READY) ## Check style, formatting, the direction of imports, and the words of the prose.
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/lint-imports
+	@$(BIN)/python -m docs.word_check
 
 .PHONY: types
 types: $(READY) ## Check the types.

@@ -40,7 +40,7 @@ def run(url: str, scale: float) -> str:
     """A table of lateness in milliseconds, and of the rates of ready jobs."""
     lines = [
         f"| store | {round(MANY * scale):,} jobs due over a minute: lateness p50, ms | p99, ms "
-        "| ready jobs a second | with as many delayed ones beside them | ratio |",
+        "| ready jobs a second | with as many delayed ones | ratio |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:

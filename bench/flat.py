@@ -58,8 +58,8 @@ def run(server: PostgresServer, rounds: int, scale: float) -> str:
     """A table for the crowd on both stores, and one for the snapshot."""
     crowd, ready, held = Crowd.scaled(scale), max(500, round(READY * scale)), max(1000, round(HELD * scale))
     lines = [
-        f"| store | {ready:,} ready jobs alone, a second | beside {crowd} | ratio (aim 0.85) "
-        "| processor time alone, µs a job | beside them |",
+        f"| store | {ready:,} ready jobs alone, a second | with {crowd} | ratio (aim 0.85) "
+        "| processor time alone, µs a job | with them |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
     with tempfile.TemporaryDirectory(prefix="penstock-bench-") as name:
@@ -80,7 +80,7 @@ def run(server: PostgresServer, rounds: int, scale: float) -> str:
         f"| postgresql, {held:,} jobs | jobs a second | ratio (aim 0.6) | processor time, µs a job "
         f"| a second in each {_step(held):,} of them |",
         "| --- | ---: | ---: | ---: | --- |",
-        f"| nobody looks on | {plain.rate:,.0f} | 1.00 | {plain.processor:.1f} | {_slope(plain, held)} |",
+        f"| no other transaction | {plain.rate:,.0f} | 1.00 | {plain.processor:.1f} | {_slope(plain, held)} |",
         f"| an idle `REPEATABLE READ` transaction | {snapshot.rate:,.0f} | {snapshot.rate / plain.rate:.2f} "
         f"| {snapshot.processor:.1f} | {_slope(snapshot, held)} |",
     ]

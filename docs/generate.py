@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _filled(page: str, name: str, text: str) -> str:
-    """The page with what stands between the markers of `name` replaced."""
+    """Return the page with the text between the markers of `name` replaced."""
     block = re.compile(rf"<!-- generated: {name} -->\n.*?<!-- end generated -->", re.DOTALL)
     if len(block.findall(page)) != 1:
         raise ValueError(f"the page needs exactly one pair of markers for {name!r}")

@@ -23,7 +23,7 @@ MOST_BYTES = 150_000
 
 
 def main() -> int:
-    """Take all pictures anew; one that is too large is an error."""
+    """Take all pictures again; one that is too large is an error."""
     program = shutil.which("chromium") or shutil.which("chromium-browser")
     if program is None:
         print("chromium is not installed (Debian: apt-get install chromium)", file=sys.stderr)

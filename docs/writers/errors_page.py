@@ -9,7 +9,7 @@ from penstock.domain import errors
 
 # What the class cannot say about itself: when a user meets it, and what to do then.
 ADVICE = {
-    "PenstockError": "Catch it to catch everything that penstock raises on purpose. `message` says what is wrong, "
+    "PenstockError": "The base class of all errors that penstock raises on purpose. `message` says what is wrong, "
     "`hint` what to do about it; the text of the error is both.",
     "InvalidInput": "A bad option, URL, id, filter or time. Change the call; trying it again gives the same answer.",
     "InvalidPayload": "The parameters do not fit the definition's JSON Schema, or are no JSON that both databases "
@@ -23,26 +23,26 @@ ADVICE = {
     "NotFound": "`kind` and `name` say what was looked for: a job that never was or that retention has removed, or "
     "a definition that no process has registered.",
     "Conflict": "For example a job of a disabled definition, or a review that is decided already. `job_id` names "
-    "the job that stands in the way, where there is one.",
+    "the job that prevents it, if there is one.",
     "IdempotencyConflict": "Two different requests were given the same key. Read the job `job_id` to see which "
     "came first.",
     "RevisionConflict": "Read it again, apply the change to what is there now, and write once more.",
-    "Unauthenticated": "The same words whether the token is mistyped, unknown, revoked or expired, so that nobody "
-    "learns which. See [access](../guide/access.md).",
+    "Unauthenticated": "The message is the same for a mistyped, unknown, revoked or expired token. "
+    "See [access](../guide/access.md).",
     "Forbidden": "Use a token whose role may do this. See [access](../guide/access.md).",
-    "LeaseLost": "Only code that plays a worker meets it. Stop the attempt at once: somebody else may run the job "
-    "already.",
+    "LeaseLost": "Raised only for code that acts as a worker. Stop the attempt immediately: another worker may "
+    "already run the job.",
     "JobFailed": "`status` says how the job ended: `failed` or `cancelled`. The job's `error` and `error_type` say "
     "why.",
     "WaitTimeout": "It is a `TimeoutError` too. The job is untouched: wait again, or come back later by its id.",
     "StoreError": "The database refused, or a disk failed. The cause is attached as `__cause__`.",
-    "StoreUnavailable": "Everything that may be tried again has been tried again. When it comes from `enqueue`, "
-    "the job may or may not be there: call again with the same idempotency key.",
+    "StoreUnavailable": "All safe repetitions have failed. When `enqueue` raises it, "
+    "the job may exist or not: call again with the same idempotency key.",
     "StoreFull": "Make room. Nothing was written.",
     "SchemaError": "See [migrations](../guide/migrations.md).",
     "SchemaNewer": "A worker learns of it with a heartbeat. It claims nothing more, lets its jobs end and exits "
     "with code 11.",
-    "FeedGone": "The reader was away for longer than events are kept. Read the state anew, then follow from now.",
+    "FeedGone": "The reader was away for longer than events are kept. Read the state again, then continue from now.",
 }
 
 
@@ -54,7 +54,7 @@ def write() -> str:
     tree = doc(errors).partition("\n\n")[2]
     parts = [
         "# Errors",
-        "Every error has a sentence that names what it speaks of, and where possible a `hint` that says what to do. "
+        "The message of an error names the thing that is wrong; `hint`, where there is one, says what to do. "
         "All of them can be imported from `penstock`.",
         code(tree, "text"),
         *(_section(each) for each in classes),

@@ -20,8 +20,9 @@ INVARIANTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "Only the holder writes",
         "Every write of an attempt (start, progress, phase, log, event, ending) is applied only where (job, fence, "
-        "worker) matches and the status is `running` or `cancelling`. Otherwise nothing is written and the writer is "
-        "told. The fence alone does not do: a failover or a restore that loses claims gives the same fence out again.",
+        "worker) matches and the status is `running` or `cancelling`. Otherwise nothing is written and the writer "
+        "gets an error. The fence alone is not enough: a failover or a restore that loses claims gives the same fence "
+        "out again.",
         (),
     ),
     (
@@ -59,7 +60,7 @@ INVARIANTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "queued and when its time or its priority is set. `ageing` is the value of the row `ageing` of the table "
         "`setting`, in microseconds (600000000 where there is none), read by the statement that sets the rank; the "
         "field `ageing` of the worker configuration writes it. A claim with several lanes "
-        "never takes a job ranked behind one that it left out because "
+        "never takes a job ranked after one that it left out because "
         "a lane had given its quota.",
         (),
     ),
@@ -67,7 +68,7 @@ INVARIANTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
         "Limits count rows",
         "Running jobs of a limited definition are counted under a lock on its `control` row, never kept as a number. "
         "Of one concurrency key at most `key_concurrency` jobs are admitted (queued and not blocked, or live); the "
-        "rest stand blocked, and whatever frees a place admits the next in the same transaction.",
+        "rest are blocked, and the transaction that frees a place admits the next.",
         ("job_held_back",),
     ),
     (
@@ -84,7 +85,7 @@ INVARIANTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     (
         "Events tell what is committed",
         "An event is written in the transaction of its change. A reader of the feed sees each committed event "
-        "exactly once, also those that commit out of order, or is told that some are gone.",
+        "exactly once, also those that commit out of order, or gets an error if some were deleted.",
         (),
     ),
     (
@@ -134,7 +135,7 @@ TABLES = {
     "hook": "Endings of jobs whose definitions have hooks, until a worker takes them.",
     "feed_horizon": "The newest event that retention has removed.",
     "setting": "Stored settings.",
-    "alert": "What somebody should look at: since when, and until when.",
+    "alert": "What operators should look at: since when, and until when.",
     "audit": "Changes that operators made.",
     "access": "Since when callers need a token.",
     "token": "Tokens: who they belong to, their roles, and the digests of their secrets.",

@@ -35,7 +35,7 @@ This page is for those who write a worker or a client in another language, or a 
 generated from the source: schema, statements, ports and transitions are what the code has now.
 
 A client needs [creating](#creating); a worker needs [working](#working) and the [invariants](#invariants).
-What users of Python need stands in the [guide](../guide/enqueue.md)."""
+Users of Python need only the [guide](../guide/enqueue.md)."""
 
 _VALUES = """\
 ## Values

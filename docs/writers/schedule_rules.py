@@ -12,11 +12,11 @@ BLOCK = "clock-jumps"
 """The name of its place in docs/guide/schedules.md."""
 CASES = [
     ("Paris skips 02:00 to 03:00", "Europe/Paris", "2026-03-29T00:00", "2026-03-29T05:30", [
-        ("30 2 * * *", "a fixed time that is missing: as soon as the clock goes on"),
-        ("0,30 2 * * *", "two that are missing: once"),
-        ("0 2,3 * * *", "one that is missing and one right behind: once"),
-        ("30 */2 * * *", "the hour has a star: what is missing is missing"),
-        ("*/30 1-4 * * *", "the minute has a star: what is missing is missing"),
+        ("30 2 * * *", "a skipped fixed time: at the first instant after the jump"),
+        ("0,30 2 * * *", "two skipped times: once"),
+        ("0 2,3 * * *", "a skipped time and one right after the jump: once"),
+        ("30 */2 * * *", "the hour has a star: skipped times do not fire"),
+        ("*/30 1-4 * * *", "the minute has a star: skipped times do not fire"),
     ]),
     ("Paris shows 02:00 to 03:00 twice", "Europe/Paris", "2026-10-25T00:00", "2026-10-25T04:10", [
         ("30 2 * * *", "a fixed time: the first time it is shown"),
@@ -25,15 +25,15 @@ CASES = [
         ("*/30 2 * * *", "the minute has a star: each time it is shown"),
     ]),
     ("Cairo skips 00:00 to 01:00", "Africa/Cairo", "2026-04-23T23:00", "2026-04-24T02:10", [
-        ("0 0 * * *", "midnight is missing: at 01:00"),
+        ("0 0 * * *", "midnight is skipped: at 01:00"),
         ("@hourly", "every hour, in real time"),
     ]),
     ("Lord Howe shows 01:30 to 02:00 twice", "Australia/Lord_Howe", "2026-04-05T01:00", "2026-04-05T02:40", [
-        ("45 1 * * *", "half an hour is no other case"),
+        ("45 1 * * *", "half an hour: the same rule"),
         ("*/15 1 * * *", "the minute has a star: each time it is shown"),
     ]),
     ("Apia has no 30 December 2011", "Pacific/Apia", "2011-12-29T11:00", "2011-12-31T13:00", [
-        ("0 12 * * *", "a whole day is missing: as soon as the clock goes on"),
+        ("0 12 * * *", "a whole day is skipped: at the first instant after the jump"),
     ]),
 ]  # fmt: skip
 

@@ -96,7 +96,7 @@ def test_a_store_that_cannot_be_opened_has_it_too(shell: Shell) -> None:
 def test_without_a_server_and_a_store_it_says_what_to_do(shell: Shell) -> None:
     problem = shell.refused("jobs", "list", code=2)
 
-    assert problem["message"] == "No server and no store was named."
+    assert problem["message"] == "No server and no store was given."
     assert "--store" in problem["hint"]
     assert list(shell.folder.iterdir()) == []
 

@@ -28,7 +28,7 @@ def test_jobs_are_changed_by_filter(place: Place, tag: str) -> None:
     deleted = place.run("jobs", "delete", "--tag", tag, "--status", "cancelled", "--yes").out
 
     assert told == {"matched": 3, "changed": 3, "skipped": 0, "dryRun": False}
-    assert deleted == "delete: 3 jobs changed, 0 left as they were.\n"
+    assert deleted == "delete: 3 jobs changed, 0 left unchanged.\n"
     assert place.json("jobs", "list", "--tag", tag)["jobs"] == []
     assert made
 

@@ -21,7 +21,7 @@ from penstock.storage.commands import admin
 from penstock.storage.postgres.store import PostgresStore
 from penstock.storage.sqlite.backup import back_up
 from penstock.storage.sqlite.store import SqliteStore
-from tests.cli.typed import Typed
+from tests.cli.commands import Command
 from tests.services import PostgresServer
 from tests.storage.kit import Kit
 from tests.storage.tables import change, query
@@ -52,14 +52,14 @@ def file(tmp_path: Path) -> Iterator[SqliteStore]:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Typed:
-    return Typed(tmp_path, PENSTOCK_STORE="sqlite:///jobs.db")
+def shell(tmp_path: Path) -> Command:
+    return Command(tmp_path, PENSTOCK_STORE="sqlite:///jobs.db")
 
 
 # --- migrate and sql
 
 
-def test_a_file_is_set_up_once(shell: Typed) -> None:
+def test_a_file_is_set_up_once(shell: Command) -> None:
     assert json.loads(shell("db", "migrate", "--json")[0]) == {"applied": [1], "version": 1}
     assert json.loads(shell("db", "migrate", "--json")[0]) == {"applied": [], "version": 1}
     out, err = shell("db", "migrate")
@@ -68,7 +68,7 @@ def test_a_file_is_set_up_once(shell: Typed) -> None:
     assert "jobs.db is at version 1." in err
 
 
-def test_a_schema_is_set_up_once(shell: Typed, database: str, schema: str) -> None:
+def test_a_schema_is_set_up_once(shell: Command, database: str, schema: str) -> None:
     url = f"{database}?schema={schema}"
 
     assert "Applied 0001 ground." in shell("db", "migrate", "--store", url)[1]
@@ -76,7 +76,7 @@ def test_a_schema_is_set_up_once(shell: Typed, database: str, schema: str) -> No
     PostgresStore(database, schema=schema).open()
 
 
-def test_the_sql_that_is_printed_sets_a_store_up(shell: Typed, database: str, schema: str, tmp_path: Path) -> None:
+def test_the_sql_that_is_printed_sets_a_store_up(shell: Command, database: str, schema: str, tmp_path: Path) -> None:
     out, err = shell("db", "sql", "--dialect", "postgres", "--schema", schema)
     with psycopg.connect(database, autocommit=True) as connection:
         connection.execute(out.encode())
@@ -90,14 +90,14 @@ def test_the_sql_that_is_printed_sets_a_store_up(shell: Typed, database: str, sc
     assert not (tmp_path / "other.db").exists()
 
 
-def test_an_unknown_dialect_is_refused(shell: Typed) -> None:
+def test_an_unknown_dialect_is_refused(shell: Command) -> None:
     assert "no dialect 'oracle'" in shell("db", "sql", "--dialect", "oracle", code=2)[1]
 
 
 # --- check
 
 
-def test_a_sound_store_passes(shell: Typed, file: SqliteStore, database: str, schema: str) -> None:
+def test_a_sound_store_passes(shell: Command, file: SqliteStore, database: str, schema: str) -> None:
     Kit(file).job_in(Status.SUCCEEDED)
     PostgresStore(database, schema=schema).migrate()
 
@@ -109,7 +109,7 @@ def test_a_sound_store_passes(shell: Typed, file: SqliteStore, database: str, sc
         assert {each["level"] for each in found} == {"ok"}
 
 
-def test_a_store_that_is_not_there_fails_and_is_not_made(shell: Typed, database: str, tmp_path: Path) -> None:
+def test_a_store_that_is_not_there_fails_and_is_not_made(shell: Command, database: str, tmp_path: Path) -> None:
     out, _ = shell("db", "check", code=1)
     assert "There is no file" in out
     assert list(tmp_path.iterdir()) == []
@@ -181,7 +181,7 @@ def test_missing_and_changed_indexes_are_found(file: SqliteStore, database: str,
 
     assert found["The index 'job_due' is missing."].level is Level.ERROR
     assert "CREATE INDEX job_due ON job (due_at, id) WHERE status = 0;" in found["The index 'job_due' is missing."].hint
-    assert found["The index 'tick_age' is not as penstock made it."].level is Level.WARNING
+    assert found["The index 'tick_age' is not as penstock created it."].level is Level.WARNING
 
     target = PostgresStore(database, schema=schema)
     target.migrate()
@@ -192,7 +192,7 @@ def test_missing_and_changed_indexes_are_found(file: SqliteStore, database: str,
     assert {each.level for each in check_store(target)} == {Level.OK}
 
 
-def test_a_damaged_file_is_found(file: SqliteStore, shell: Typed) -> None:
+def test_a_damaged_file_is_found(file: SqliteStore, shell: Command) -> None:
     Kit(file).job_in(Status.SUCCEEDED)
     file.close()
     connection = apsw.Connection(file.path)
@@ -212,7 +212,7 @@ def test_a_damaged_file_is_found(file: SqliteStore, shell: Typed) -> None:
 # --- backup
 
 
-def test_a_backup_is_the_store_as_it_was(shell: Typed, file: SqliteStore, tmp_path: Path) -> None:
+def test_a_backup_is_the_store_as_it_was(shell: Command, file: SqliteStore, tmp_path: Path) -> None:
     job_id = Kit(file).job_in(Status.SUCCEEDED)
 
     told = json.loads(shell("db", "backup", "copy.db", "--json")[0])
@@ -253,7 +253,7 @@ def test_a_backup_made_while_others_write_is_whole(file: SqliteStore, tmp_path: 
     copy.close()
 
 
-def test_no_backup_is_written_over_a_file(shell: Typed, file: SqliteStore, tmp_path: Path) -> None:
+def test_no_backup_is_written_over_a_file(shell: Command, file: SqliteStore, tmp_path: Path) -> None:
     (tmp_path / "copy.db").write_text("precious")
 
     assert "is there already" in shell("db", "backup", "copy.db", code=4)[1]
@@ -272,7 +272,7 @@ def test_what_cannot_be_backed_up_says_why(tmp_path: Path, file: SqliteStore) ->
     assert not (tmp_path / "copy.db").exists()
 
 
-def test_postgresql_is_backed_up_by_its_own_program(shell: Typed, postgres: PostgresServer) -> None:
+def test_postgresql_is_backed_up_by_its_own_program(shell: Command, postgres: PostgresServer) -> None:
     url = f"postgresql://postgres:pa%40ss@127.0.0.1:{postgres.port}/postgres?schema=my"
 
     _, err = shell("db", "backup", "copy.dump", "--store", url, code=2)
@@ -287,7 +287,7 @@ def test_postgresql_is_backed_up_by_its_own_program(shell: Typed, postgres: Post
 # --- move
 
 
-def test_a_store_is_moved(shell: Typed, file: SqliteStore, database: str, schema: str) -> None:
+def test_a_store_is_moved(shell: Command, file: SqliteStore, database: str, schema: str) -> None:
     job_id = Kit(file).job_in(Status.FAILED)
     change(file, "UPDATE worker SET lease_until = 1")
     url = f"{database}?schema={schema}"
@@ -300,7 +300,7 @@ def test_a_store_is_moved(shell: Typed, file: SqliteStore, database: str, schema
     assert "is not empty" in err
 
 
-def test_a_store_with_a_live_worker_is_not_moved(shell: Typed, file: SqliteStore, database: str, schema: str) -> None:
+def test_a_store_with_a_live_worker_is_not_moved(shell: Command, file: SqliteStore, database: str, schema: str) -> None:
     Kit(file).running()
 
     assert "Workers live on" in shell("db", "move", f"{database}?schema={schema}", code=4)[1]

@@ -19,13 +19,12 @@ from penstock.domain.instant import DAY, HOUR
 from penstock.domain.schedule.schedule import Kind, Schedule, Tick
 from penstock.domain.worker import Duty, WorkerInfo
 from penstock.maintenance.doctor import examine
-from penstock.maintenance.doctor.host import Host
-from penstock.maintenance.doctor.limits import Limits
+from penstock.maintenance.doctor.host import Host, Limits
 from penstock.storage.commands import admin, control, jobs, schedules
 from penstock.storage.postgres.store import PostgresStore
 from penstock.storage.sqlite.store import SqliteStore
 from tests import services
-from tests.cli.typed import Typed
+from tests.cli.commands import Command
 from tests.services import PgBouncer, PostgresServer
 from tests.storage.kit import Kit
 from tests.storage.tables import change, query
@@ -94,7 +93,7 @@ def test_looking_changes_nothing(file: SqliteStore) -> None:
 
 
 def test_the_exit_code_tells_errors_and_strictly_warnings_too(tmp_path: Path, file: SqliteStore) -> None:
-    shell = Typed(tmp_path, PENSTOCK_STORE="sqlite:///jobs.db")
+    shell = Command(tmp_path, PENSTOCK_STORE="sqlite:///jobs.db")
     file.close()
     (out, err) = shell("doctor", "--json")
     levels = {each["check"]: each["level"] for each in json.loads(out)["findings"]}
@@ -163,7 +162,7 @@ def test_an_index_that_is_not_valid(server: PostgresStore) -> None:
 
     found = [each for each in wrong(server) if each.check == "store.indexes"]
 
-    assert only(found)[2] == "The index 'broken' is not valid: nothing is found by it."
+    assert only(found)[2] == "The index 'broken' is not valid, so queries do not use it."
 
 
 def test_clocks_that_differ(store: Any) -> None:
@@ -193,7 +192,7 @@ def test_too_few_files(file: SqliteStore) -> None:
     (found,) = wrong(file, host)
 
     assert (found.check, found.level) == ("host.files", Level.WARNING)
-    assert "may open 256 files; a worker with 4 slots wants 384" in found.message
+    assert "may open 256 files; a worker with 4 slots needs 384" in found.message
     assert "ulimit -n 384" in found.hint
 
 
@@ -320,7 +319,7 @@ def test_dead_rows(server: PostgresStore) -> None:
     found = wait_until(bloated, "the dead are counted")
 
     assert only(found)[1] is Level.WARNING
-    assert "The table 'bucket' holds 500 dead rows beside 0 live ones; last vacuumed: never" in only(found)[2]
+    assert "The table 'bucket' has 500 dead rows and 0 live ones; last vacuumed: never" in only(found)[2]
 
 
 def test_an_old_transaction(server: PostgresStore) -> None:
@@ -452,7 +451,7 @@ def test_a_schedule_that_a_wrong_clock_has_silenced_is_named_and_set_back_by_a_c
     named = [each for each in wrong(store) if each.check == "clock.marks"]
     assert [("schedule" in each.message, "hourly at 20" in each.message) for each in named] == [(True, True)]
     url = store.url if store.dialect == "postgres" else f"sqlite:///{store.path}"
-    typed = Typed(tmp_path, PENSTOCK_STORE=url, PENSTOCK_SCHEMA=getattr(store, "schema", "penstock"))
+    typed = Command(tmp_path, PENSTOCK_STORE=url, PENSTOCK_SCHEMA=getattr(store, "schema", "penstock"))
 
     shown, note = typed("db", "set-back", code=1)
     assert ("hourly" in shown, "Nothing was changed" in note) == (True, True)

@@ -15,7 +15,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.cli.connection import Connection, _inside
-from penstock.cli.exit_codes import Refused
+from penstock.cli.exit_codes import ApiError
 from penstock.config.project_file import Config
 from penstock.domain.hints import hint_for
 from tests.http.raw import RawServer
@@ -189,7 +189,7 @@ def test_both_ways_refuse_alike(both: tuple[Connection, Connection]) -> None:
         for each in both:
             try:
                 answer: object = each.ask(method, path, query=query, body=body).data
-            except Refused as error:
+            except ApiError as error:
                 answer = (error.code, error.message, hint_for("cli", error.hint), error.details)
             said.append(answer)
 

@@ -281,7 +281,7 @@ def test_the_attempts_at_a_job_are_listed(place: Place) -> None:
 
     assert [each["status"] for each in told["attempts"]] == ["failed"]
     assert "ValueError: no good" in shown
-    assert "No attempt at it has ended." in place.run("jobs", "attempts", waiting).err
+    assert "No attempt has ended." in place.run("jobs", "attempts", waiting).err
 
 
 def test_what_each_attempt_did_in_its_phases_is_listed(place: Place) -> None:
@@ -334,7 +334,7 @@ def test_jobs_are_searched_by_error_and_by_parameters(place: Place) -> None:
     nothing = place.run("jobs", "list", "--param", "key=another", "--tag", tag)
 
     assert by_error.out.split() == [failed]
-    assert "2 jobs were looked through" in by_error.err
+    assert "2 jobs were searched" in by_error.err
     assert ([each["jobId"] for each in by_param["jobs"]], by_param["searched"]) == ([keyed], 2)
     assert "there are no more" in nothing.err
 
@@ -342,10 +342,10 @@ def test_jobs_are_searched_by_error_and_by_parameters(place: Place) -> None:
 @pytest.mark.parametrize(
     ("words", "problem", "hint"),
     [
-        (("list", "--param", "key"), "no parameter with a value", "--param NAME=VALUE"),
+        (("list", "--param", "key"), "not a parameter with a value", "--param NAME=VALUE"),
         (("list", "--param", "a=1", "--param", "a=2"), "more than once", "once"),
         (("list", "--param", "password=x"), "name of a secret", "another parameter"),
-        (("cancel", "--error", "x", "--yes"), "cannot say which jobs to cancel", "penstock jobs list --quiet"),
+        (("cancel", "--error", "x", "--yes"), "cannot select jobs to cancel", "penstock jobs list --quiet"),
     ],
 )
 def test_what_cannot_be_searched_is_said(place: Place, words: tuple[str, ...], problem: str, hint: str) -> None:

@@ -201,7 +201,7 @@ def test_a_warning_counts_when_it_is_asked_to(place: Place) -> None:
     history = place.json("alerts", "history", shape="GET /v1/alerts/history 200")
 
     assert system["pause"]["reason"] == "a test"
-    assert resumed == "Everything goes on.\n"
+    assert resumed == "Everything is resumed.\n"
     assert isinstance(history["alerts"], list)
     assert "everything is paused by" in kind.out
     assert "a test" in strict.out

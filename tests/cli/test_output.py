@@ -111,7 +111,7 @@ def test_whoever_sees_a_page_is_told_beside_it_how_to_go_on(capsys: pytest.Captu
         text = json.dumps({"tokens": [{"name": "one"}], "nextCursor": cursor})
         Output().page(Answer(200, text, {}), "tokens", ["NAME"], lambda each: [each["name"]], none="none")
 
-    assert capsys.readouterr() == ("NAME\none\n" * 2, "There are more; go on with --cursor abc\n")
+    assert capsys.readouterr() == ("NAME\none\n" * 2, "There are more; continue with --cursor abc\n")
 
 
 def test_a_page_as_json_is_what_came(capsys: pytest.CaptureFixture[str]) -> None:

@@ -117,7 +117,7 @@ def test_a_place_that_cannot_be_written_to_is_one_clear_line(tmp_path: Path) -> 
 
     done = _run(tmp_path, "init", "file", good=False)
 
-    assert "cannot be made" in done.stderr
+    assert "cannot be created" in done.stderr
     assert "Traceback" not in done.stderr
 
 

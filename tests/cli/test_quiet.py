@@ -111,7 +111,7 @@ def test_a_command_on_a_store_writes_nothing_but_its_own_notes_to_stderr(stage: 
     run = {name for name in names for command in commands if command[: len(name.split())] == name.split()}
 
     done = subprocess.run(
-        [sys.executable, "-m", "tests.cli.typed_in_turn"], input=json.dumps(commands), cwd=tmp_path,
+        [sys.executable, "-m", "tests.cli.commands_in_process"], input=json.dumps(commands), cwd=tmp_path,
         env={**shell.environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100, check=True,
     )  # fmt: skip
 

@@ -130,7 +130,7 @@ def test_the_store_is_named_by_the_flag_the_environment_or_the_file(postgres_app
     ("arguments", "code", "words"),
     [
         (("create", "x", "--role", "king"), 2, "role"),
-        (("create", "x", "--role", "admin", "--expires-in", "soon"), 2, "'soon' is no length of time"),
+        (("create", "x", "--role", "admin", "--expires-in", "soon"), 2, "'soon' is not a duration"),
         (("create", "x", "--role", "admin", "--expires-in", "0d"), 2, "greater than 0"),
         (("create", "x", "--role", "admin", "--expires-in", "999999999d"), 2, "less than or equal to"),
         (("create", "", "--role", "admin"), 2, "at least 1 character"),
@@ -153,5 +153,5 @@ def test_without_a_store_nothing_is_made(memory_app: Penstock, tmp_path: Path) -
     out, err = Shell(memory_app, tmp_path).tokens("create", "x", "--role", "admin", code=2)
 
     assert out == ""
-    assert "no store was named" in err
+    assert "no store was given" in err
     assert list(tmp_path.iterdir()) == []

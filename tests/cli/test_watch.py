@@ -158,7 +158,7 @@ def test_control_c_stops_looking_and_cancels_nothing(place: Place) -> None:
     place.app.resume("script")
 
     assert code == 130
-    assert "detached; what runs goes on: penstock jobs watch" in terminal.plain
+    assert "detached; the jobs continue: penstock jobs watch" in terminal.plain
     assert place.app.get(found).result(PATIENCE) == "whole"
 
 

@@ -148,7 +148,7 @@ def test_a_concurrency_key_that_only_the_code_knows_must_be_given(new_app: NewAp
     there, here = new_app(), new_app()
     there.job("work", concurrency_key=lambda params: "x")(shapes.plain).enqueue("first")
 
-    with pytest.raises(InvalidInput, match="Only the code of 'work' can tell the concurrency key"):
+    with pytest.raises(InvalidInput, match="Only the code of 'work' can compute the concurrency key"):
         here.enqueue("work", {"to": "ada"})
 
     assert here.enqueue("work", {"to": "ada"}, concurrency_key="x").refresh().concurrency_key == "x"

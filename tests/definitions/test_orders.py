@@ -61,12 +61,12 @@ def test_a_connection_does_not_travel(memory_app: Penstock) -> None:
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        ({"colour": 1}, "'colour' is no part of an order"),
-        ({"options": {"connection": 1}}, "'connection' is no part of an order's options"),
-        ({"options": {"colour": 1}}, "'colour' is no part of an order's options"),
+        ({"colour": 1}, "'colour' is not a part of an order"),
+        ({"options": {"connection": 1}}, "'connection' is not a part of an order's options"),
+        ({"options": {"colour": 1}}, "'colour' is not a part of an order's options"),
         ({"options": [1]}, "The options of an order are an object"),
-        ({"options": {"run_at": "soon"}}, "work: 'soon' is no date and time"),
-        ({"options": {"run_at": 5}}, "work: 5 is no date and time"),
+        ({"options": {"run_at": "soon"}}, "work: 'soon' is not a date and time"),
+        ({"options": {"run_at": 5}}, "work: 5 is not a date and time"),
         ({"key": 5}, "An order names its definition, not 5"),
         ({"checked": "no"}, "is checked or not"),
         ({"version": "1"}, "work: an order's version is an integer"),

@@ -35,7 +35,7 @@ SOURCES: dict[tuple[str, str], Callable[[str], Any]] = {
     ("docs/guide/enqueue.md", "Options for one job"): _OPTIONS.__getitem__,
     ("docs/guide/http.md", "Settings"): lambda name: BY_NAME[f"web.{name}"].default,
     ("docs/guide/webhooks.md", "Where to"): lambda name: BY_NAME[f"webhooks.{name}"].default,
-    ("docs/guide/job-files.md", "What the handlers use"): lambda name: BY_NAME[name.strip("[]")].default,
+    ("docs/guide/job-files.md", "Resources of handlers"): lambda name: BY_NAME[name.strip("[]")].default,
     ("docs/guide/schedules.md", "From code"): lambda name: _SCHEDULE[name].default,
     ("docs/guide/workers.md", "Run jobs"): lambda name: _FLAGS[name],
     ("docs/guide/configuration.md", "The stored worker configuration"): as_json(WorkerConfig()).__getitem__,
@@ -46,7 +46,7 @@ SOURCES: dict[tuple[str, str], Callable[[str], Any]] = {
 WORDS: dict[str, tuple[Any, ...]] = {
     "none": _EMPTY, "any": _EMPTY, "any error": _EMPTY, "no": (False,), "null": (None,), "now": (None,),
     "docstring": (None,), "the definition's": (None,), "the application's": (None,), "that of the folder": (None,),
-    "the newest": (None,), "one of them": (None,), "1970": (None,), "nobody else": (None,), "the host's": ("",),
+    "the newest": (None,), "one of them": (None,), "1970": (None,), "the worker's": (None,), "the host's": ("",),
     "2 × cores": (WorkerSettings().slots,), "0 (none)": (0,),
 }  # fmt: skip
 """What words in a column of defaults stand for."""

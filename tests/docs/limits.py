@@ -26,7 +26,7 @@ from penstock.domain.secrets import scrubbing
 from penstock.domain.webhook import endpoint
 from penstock.domain.webhook.settings import WebhookSettings
 from penstock.domain.worker_config import AlertThresholds
-from penstock.http import bodies
+from penstock.http import body_limits as bodies
 from penstock.integrations import webhook_receiver
 from penstock.isolation.output import MOST_BYTES
 from penstock.launch import consume
@@ -38,6 +38,7 @@ from penstock.storage.postgres import store
 from penstock.testing import TestApp
 from penstock.worker import heartbeat, zygote_supervisor
 from penstock.worker.queue_messages import _MOST as _MOST_MESSAGES
+from tests.docs.internals import MOST as _MOST_FUNCTIONS
 
 _ALERTS, _WORKER, _WEBHOOKS = AlertThresholds(), WorkerSettings(), WebhookSettings()
 _CONNECTION: dict[str, Any] = conninfo_to_dict(
@@ -65,7 +66,7 @@ _KIB = 1024
 
 STATED: dict[str, list[str]] = {
     "SECURITY.md": [f"| address | {BY_NAME['web.host'].default}; others are refused"],
-    "docs/concepts.md": ["at most `key_concurrency` jobs (1 unless said otherwise)"],
+    "docs/concepts.md": ["at most `key_concurrency` jobs (1 unless set)"],
     "docs/decisions/0017-lists-choose-their-way.md": [
         f"counting up to {list_planner.MEASURED:,}, and takes the smallest. Up to {list_planner.LITTLE:,} are gathered",
         f"as many jobs as it counts at most ({default(Penstock.count_jobs, 'cap'):,})",
@@ -88,13 +89,13 @@ STATED: dict[str, list[str]] = {
         f"up to {enqueue_options._MOST_TAGS} texts to find it by",
         f"A page has up to {listing.MOST} jobs",
         "at least 16 |",
-        "| `jitter` | 0 | up to so many seconds",
+        "| `jitter` | 0 | the largest number of seconds",
     ],
     "docs/guide/http.md": [f"Bodies of {bodies.LARGE // _KIB} KiB and more are read"],
     "docs/guide/isolation.md": [
-        f"| `processes` | processes of the job ({_WORKER.processes} unless said otherwise)",
+        f"| `processes` | processes of the job ({_WORKER.processes} by default)",
         f"{MOST_BYTES // _KIB} KiB of each output stream, {_MOST_MESSAGES:,} log lines"],
-    "docs/guide/live-events.md": ["`limit` | 1 to 500, of a list; 100 when not said |"],
+    "docs/guide/live-events.md": ["`limit` | 1 to 500, of a list; 100 by default |"],
     "docs/guide/observing.md": [
         f"{stats.DEEPEST:,} at most |",
         f"more than {trace_context._MOST_MEMBERS} members or more than {trace_context._LONGEST_STATE} characters",
@@ -114,17 +115,18 @@ STATED: dict[str, list[str]] = {
         f"waits at most {store._POOL_SECONDS:g} s for a free one",
     ],
     "docs/guide/testing.md": [f"`limit` attempts ({default(TestApp.drain, 'limit'):,}) were made"],
+    "docs/internals/one-job.md": [f"the way is at most {_MOST_FUNCTIONS} functions long"],
     "docs/guide/webhooks.md": [
         f"more than {webhook_receiver.PAST_SECONDS:g} seconds old or {webhook_receiver.FUTURE_SECONDS:g} seconds ahead",
         f"no answer in {_WEBHOOKS.timeout:g} s",
         f"after {', '.join(_PAUSES[:-1])} and {_PAUSES[-1]}",
-        "`Retry-After` of a 429 or 503 is heard, up to a day",
-        f"After five failures in a row it is left alone for {_WEBHOOKS.breaker_pause:g} s",
+        "`Retry-After` of a 429 or 503 is respected, up to a day",
+        f"After five failures in a row its messages wait for {_WEBHOOKS.breaker_pause:g} s",
         "| `poll` | 1 s | how long events wait at most",
     ],
     "docs/guide/workers.md": [
         "| `--poll` | 1 s | how long it waits at most",
-        f"each waits longer, up to {pace._LONGEST_BETWEEN_CLAIMS:g} s |",
+        f"each wait longer, up to {pace._LONGEST_BETWEEN_CLAIMS:g} s |",
         f"After {_TRUST / 2 / _WORKER.lease * 100:.0f} % of the lease ({_TRUST / 2:g} s by default)",
         f"After {_TRUST / _WORKER.lease * 100:.0f} % of the lease ({_TRUST:g} s by default, "
         f"{heartbeat._SHORTEST_PATIENCE:g} s for very short leases) the worker kills its processes and ends with exit "
@@ -150,8 +152,8 @@ IN_WORDS: dict[str, Callable[[], bool]] = {
     "up to ten minutes": lambda: endpoint._LONGEST_PAUSE == 600,
     "up to a day": lambda: endpoint._LONGEST_RETRY_AFTER == 86_400,
     "There are ten tries": lambda: len(_WEBHOOKS.retries) + 1 == 10,
-    "two messages at once at most": lambda: _WEBHOOKS.per_receiver == 2,
-    "at it for five days (`disable_after`)": lambda: _WEBHOOKS.disable_after == 5 * 86_400,
+    "two messages at the same time at most": lambda: _WEBHOOKS.per_receiver == 2,
+    "has arrived for five days (`disable_after`)": lambda: _WEBHOOKS.disable_after == 5 * 86_400,
     "at least ten tries": lambda: deliveries.LEAST_FAILURES == 10,
     "then 2, up to a minute": lambda: scheduler._LONGEST_REST == 60,
 }

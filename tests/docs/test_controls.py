@@ -64,6 +64,6 @@ def test_the_guide_says_what_a_process_does_not_protect_from() -> None:
 def test_the_security_page_says_how_to_report_and_what_is_supported() -> None:
     page = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 
-    for heading in ("Report a vulnerability", "Supported versions", "What penstock protects, and from whom"):
+    for heading in ("Report a vulnerability", "Supported versions", "What each party can do"):
         assert f"\n## {heading}\n" in page
     assert not re.search(r"[\w.]+@[\w.]+\.\w+", page), "an address may not exist; the host's private reporting does"

@@ -11,14 +11,14 @@ import pytest
 
 from penstock import Penstock
 from penstock.config.server_settings import WebSettings
-from tests.http.kit import WebKit
+from tests.http.asgi_api import WebApi
 from tests.http.streams import StreamServer, define
 from tests.services import PostgresServer
 from tests.storage import schemas
 
 KINDS = ("sqlite-file", "postgres-18")
 
-NewSite = Callable[..., WebKit]
+NewSite = Callable[..., WebApi]
 """Makes one more server on the same store; the arguments are those of WebSettings."""
 NewServer = Callable[..., StreamServer]
 """Makes one more server with a port on the same store; the arguments are those of StreamServer."""
@@ -56,8 +56,8 @@ def portal() -> Iterator[Any]:
 def new_site(app: Penstock, portal: Any) -> Iterator[NewSite]:
     """A way to make servers on one application."""
 
-    def new(trigger: Any = None, **settings: Any) -> WebKit:
-        return WebKit(app, portal, WebSettings(**settings), trigger=trigger)
+    def new(trigger: Any = None, **settings: Any) -> WebApi:
+        return WebApi(app, portal, WebSettings(**settings), trigger=trigger)
 
     yield new
     # Connections of the loop are closed there, before it ends.
@@ -65,7 +65,7 @@ def new_site(app: Penstock, portal: Any) -> Iterator[NewSite]:
 
 
 @pytest.fixture
-def site(new_site: NewSite) -> WebKit:
+def site(new_site: NewSite) -> WebApi:
     """A server with its settings left alone, and no token."""
     return new_site()
 

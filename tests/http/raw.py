@@ -28,7 +28,7 @@ class RawServer:
     ) -> None:
         self._app = app
         self._web = create(app, web or WebSettings())
-        self.bodies = self._web.state.site.bodies
+        self.bodies = self._web.state.server.bodies
         self._settings = settings or ServerSettings()
         self._sockets = bound("127.0.0.1", 0)
         self.address: tuple[str, int] = self._sockets[0].getsockname()[:2]

@@ -33,7 +33,7 @@ class StreamServer:
 
     def __init__(self, app: Penstock, port: int = 0, mounted_at: str = "", **settings: Any) -> None:
         self.web = create(app, WebSettings(**settings))
-        self.streams = self.web.state.site.streams
+        self.streams = self.web.state.server.streams
         self._socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"

@@ -12,8 +12,8 @@ from penstock.domain import worker_config as rules
 from penstock.domain.definition import Definition
 from penstock.domain.outcome import Failure
 from penstock.storage.commands import admin
+from tests.http.asgi_api import REQUEST_ID, WebApi, told
 from tests.http.document import operations
-from tests.http.kit import REQUEST_ID, WebKit, told
 from tests.http.streams import define, ended_job, enqueue
 from tests.operations.hand import Hand
 
@@ -28,7 +28,7 @@ NO_CHANGE = {
 }
 CHANGING = {str(each): each for each in operations() if each.changes and str(each) not in NO_CHANGE}
 
-Scene = Callable[[WebKit, Penstock], tuple[dict[str, str], Any]]
+Scene = Callable[[WebApi, Penstock], tuple[dict[str, str], Any]]
 """Prepares what a route changes: the names for its path, and its body."""
 
 
@@ -124,7 +124,7 @@ def test_every_route_that_changes_something_is_tried() -> None:
     assert SCENES.keys() == CHANGING.keys()
 
 
-def test_each_change_leaves_one_row_with_who_and_by_which_request(site: WebKit, app: Penstock) -> None:
+def test_each_change_leaves_one_row_with_who_and_by_which_request(site: WebApi, app: Penstock) -> None:
     wrong = {}
     for name, scene in SCENES.items():
         define(app)
@@ -162,7 +162,7 @@ def _clear(app: Penstock) -> None:
     app.override("work")
 
 
-def test_who_makes_a_job_stands_in_the_job(site: WebKit, app: Penstock) -> None:
+def test_who_makes_a_job_stands_in_the_job(site: WebApi, app: Penstock) -> None:
     define(app)
     key = _schedule(app)["key"]
     old = ended_job(app)
@@ -180,7 +180,7 @@ def test_who_makes_a_job_stands_in_the_job(site: WebKit, app: Penstock) -> None:
 
 
 @pytest.mark.parametrize("name", [each for each in SCENES if "{" in each])
-def test_a_change_that_is_refused_leaves_none(site: WebKit, app: Penstock, name: str) -> None:
+def test_a_change_that_is_refused_leaves_none(site: WebApi, app: Penstock, name: str) -> None:
     define(app)
     operation = CHANGING[name]
     body = {"PATCH": {"enabled": True}, "PUT": {"url": URL}}.get(operation.method)

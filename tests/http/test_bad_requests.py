@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
+from tests.http.asgi_api import WebApi, refused, told
 from tests.http.conftest import NewSite
-from tests.http.kit import WebKit, refused, told
 from tests.http.streams import define, enqueue
 from tests.operations.hand import Hand
 
@@ -18,7 +18,7 @@ ID = "01890a5d-ac96-774b-bcce-b302099a8057"
 
 
 @pytest.fixture
-def ready(site: WebKit, app: Penstock) -> WebKit:
+def ready(site: WebApi, app: Penstock) -> WebApi:
     app.job("any")(_any)
     define(app)
     return site
@@ -27,7 +27,7 @@ def ready(site: WebKit, app: Penstock) -> WebKit:
 def _any(value: Any = None) -> None: ...
 
 
-def sent(site: WebKit, body: bytes | str, **headers: str) -> Any:
+def sent(site: WebApi, body: bytes | str, **headers: str) -> Any:
     content = body.encode() if isinstance(body, str) else body
     return site.request("POST", JOBS, content=content, headers={"Content-Type": "application/json", **headers})
 
@@ -127,7 +127,7 @@ BAD_FIELDS: dict[str, list[Any]] = {
 }
 
 
-def test_what_is_no_json_in_utf8_is_malformed(ready: WebKit) -> None:
+def test_what_is_no_json_in_utf8_is_malformed(ready: WebApi) -> None:
     bodies: list[str | bytes] = [*NOT_JSON, *NOT_UTF8]
     for body in bodies:
         answer = sent(ready, body)
@@ -136,7 +136,7 @@ def test_what_is_no_json_in_utf8_is_malformed(ready: WebKit) -> None:
     assert ready.app.jobs().jobs == []
 
 
-def test_json_that_the_stores_cannot_keep_alike_is_refused(ready: WebKit) -> None:
+def test_json_that_the_stores_cannot_keep_alike_is_refused(ready: WebApi) -> None:
     for body in NOT_KEPT:
         answer = sent(ready, body)
         # Python's numbers without end are no JSON at all.
@@ -144,7 +144,7 @@ def test_json_that_the_stores_cannot_keep_alike_is_refused(ready: WebKit) -> Non
     assert ready.app.jobs().jobs == []
 
 
-def test_what_is_no_order_for_a_job_is_refused(ready: WebKit) -> None:
+def test_what_is_no_order_for_a_job_is_refused(ready: WebApi) -> None:
     for body in NO_JOBS:
         answer = sent(ready, body)
         assert answer.status_code == 422, (body, answer.text)
@@ -152,7 +152,7 @@ def test_what_is_no_order_for_a_job_is_refused(ready: WebKit) -> None:
     assert ready.app.jobs().jobs == []
 
 
-def test_a_field_that_is_wrong_or_not_for_callers_is_named(ready: WebKit) -> None:
+def test_a_field_that_is_wrong_or_not_for_callers_is_named(ready: WebApi) -> None:
     pairs = [(name, value) for name, values in BAD_FIELDS.items() for value in values]
     bodies = [{"definitionKey": "any", "params": {}, name: value} for name, value in pairs]
 
@@ -173,7 +173,7 @@ ODD_BUT_GOOD = [
 ]  # fmt: skip
 
 
-def test_what_is_odd_but_json_comes_back_with_the_same_meaning(ready: WebKit) -> None:
+def test_what_is_odd_but_json_comes_back_with_the_same_meaning(ready: WebApi) -> None:
     for text in ODD_BUT_GOOD:
         made = told(sent(ready, with_value(text)), 201)
         found = ready.get(f"{JOBS}/{made['jobId']}")
@@ -228,7 +228,7 @@ async def _parts(content: bytes) -> Any:
         yield content[start : start + 700]
 
 
-def test_a_parameter_may_be_a_megabyte_and_no_more(ready: WebKit) -> None:
+def test_a_parameter_may_be_a_megabyte_and_no_more(ready: WebApi) -> None:
     fits = 1024 * 1024 - len('{"value":""}')
 
     told(sent(ready, with_value('"' + "x" * fits + '"')), 201)
@@ -245,7 +245,7 @@ def test_a_parameter_may_be_a_megabyte_and_no_more(ready: WebKit) -> None:
         {"Content-Encoding": "gzip"}, {"Content-Encoding": "br"}, {"Content-Encoding": "deflate, gzip"},
     ],
 )  # fmt: skip
-def test_only_plain_json_is_taken(ready: WebKit, headers: dict[str, str]) -> None:
+def test_only_plain_json_is_taken(ready: WebApi, headers: dict[str, str]) -> None:
     for path in (JOBS, f"{JOBS}/batch", f"{JOBS}/bulk", "/v1/schedules", "/v1/system/pause"):
         answer = ready.request(
             "POST", path, content=GOOD.encode(), headers={"Content-Type": "application/json", **headers}
@@ -265,7 +265,7 @@ def test_only_plain_json_is_taken(ready: WebKit, headers: dict[str, str]) -> Non
         ("GET", "/v1/jobs/" + "x" * 8200, 414), ("GET", "/v1/jobs?tag=" + "x" * 8200, 414),
     ],
 )  # fmt: skip
-def test_a_path_or_method_that_there_is_not_is_refused(ready: WebKit, method: str, path: str, status: int) -> None:
+def test_a_path_or_method_that_there_is_not_is_refused(ready: WebApi, method: str, path: str, status: int) -> None:
     answer = ready.request(method, path)
 
     assert answer.status_code == status, answer.text
@@ -273,7 +273,7 @@ def test_a_path_or_method_that_there_is_not_is_refused(ready: WebKit, method: st
         assert answer.json().keys() == {"error"}
 
 
-def test_a_header_cannot_make_another_method_of_it(ready: WebKit, app: Penstock) -> None:
+def test_a_header_cannot_make_another_method_of_it(ready: WebApi, app: Penstock) -> None:
     job = enqueue(app)
     for name in ("X-HTTP-Method-Override", "X-Method-Override", "X-HTTP-Method"):
         ready.request("GET", f"{JOBS}/{job}", headers={name: "DELETE"})
@@ -294,7 +294,7 @@ UNKNOWN_IDS = [
 """Each is a UUID, in one of the ways to write one, and no job has it."""
 
 
-def test_what_is_no_id_is_told_from_one_that_is_unknown(ready: WebKit) -> None:
+def test_what_is_no_id_is_told_from_one_that_is_unknown(ready: WebApi) -> None:
     for id in BAD_IDS:
         for method, path in (("GET", ""), ("DELETE", ""), ("GET", "/logs"), ("GET", "/why"), ("POST", "/cancel")):
             answer = ready.request(method, f"{JOBS}/{id}{path}")
@@ -316,7 +316,7 @@ def test_what_is_no_id_is_told_from_one_that_is_unknown(ready: WebKit) -> None:
         "&".join(f"p{number}=1" for number in range(1000)),
     ],
 )  # fmt: skip
-def test_a_query_that_cannot_be_meant_is_refused(ready: WebKit, query: str) -> None:
+def test_a_query_that_cannot_be_meant_is_refused(ready: WebApi, query: str) -> None:
     answer = ready.get(f"{JOBS}?{query}")
 
     assert answer.status_code == 422, answer.text
@@ -324,7 +324,7 @@ def test_a_query_that_cannot_be_meant_is_refused(ready: WebKit, query: str) -> N
 
 
 @pytest.mark.parametrize("wild", ["%25", "_", "w_rk", "' OR 1=1 --", "*", "work\\"])
-def test_a_filter_has_no_wildcards(ready: WebKit, app: Penstock, wild: str) -> None:
+def test_a_filter_has_no_wildcards(ready: WebApi, app: Penstock, wild: str) -> None:
     enqueue(app, tags=["work"], reference=("work", "work"))
 
     for name in ("tag", "definitionKey", "referenceType", "scheduleId", "fingerprint"):
@@ -333,7 +333,7 @@ def test_a_filter_has_no_wildcards(ready: WebKit, app: Penstock, wild: str) -> N
     assert len(told(ready.get(JOBS, params={"tag": "work"}))["jobs"]) == 1
 
 
-def test_a_range_that_ends_before_it_begins_holds_nothing(ready: WebKit, app: Penstock) -> None:
+def test_a_range_that_ends_before_it_begins_holds_nothing(ready: WebApi, app: Penstock) -> None:
     enqueue(app)
 
     query = {"createdFrom": "2030-01-01T00:00:00Z", "createdTo": "2020-01-01T00:00:00z"}
@@ -342,7 +342,7 @@ def test_a_range_that_ends_before_it_begins_holds_nothing(ready: WebKit, app: Pe
     assert answer.status_code == 422 or told(answer)["jobs"] == []
 
 
-def test_a_cursor_is_good_for_its_own_list_only(ready: WebKit, app: Penstock) -> None:
+def test_a_cursor_is_good_for_its_own_list_only(ready: WebApi, app: Penstock) -> None:
     for _ in range(3):
         enqueue(app)
     cursor = told(ready.get(f"{JOBS}?limit=1"))["nextCursor"]
@@ -367,7 +367,7 @@ def test_a_header_that_shows_no_token_opens_nothing(new_site: NewSite, shown: st
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-def test_two_tokens_at_once_are_malformed_and_one_in_the_query_is_unknown(ready: WebKit) -> None:
+def test_two_tokens_at_once_are_malformed_and_one_in_the_query_is_unknown(ready: WebApi) -> None:
     good = ready.token("admin")
 
     refused(ready.get(f"{JOBS}?access_token={good}"), 401, "unauthenticated")
@@ -378,14 +378,14 @@ def test_two_tokens_at_once_are_malformed_and_one_in_the_query_is_unknown(ready:
 
 
 @pytest.mark.parametrize(("count", "size"), [(101, 1), (1, 33_000), (90, 400)])
-def test_too_many_or_too_large_headers_are_refused(ready: WebKit, count: int, size: int) -> None:
+def test_too_many_or_too_large_headers_are_refused(ready: WebApi, count: int, size: int) -> None:
     answer = ready.get(JOBS, headers={f"X-{number}": "x" * size for number in range(count)})
 
     refused(answer, 431, "headers_too_large")
 
 
 @pytest.mark.parametrize("verb", ["cancel", "retry", "approve", "reject", "delete", "rerun"])
-def test_a_change_that_the_state_does_not_allow_is_a_conflict(ready: WebKit, app: Penstock, verb: str) -> None:
+def test_a_change_that_the_state_does_not_allow_is_a_conflict(ready: WebApi, app: Penstock, verb: str) -> None:
     job = enqueue(app)
     hand = Hand(app)
 
@@ -404,7 +404,7 @@ def test_a_change_that_the_state_does_not_allow_is_a_conflict(ready: WebKit, app
         assert answer.status_code == (409 if verb == "cancel" else 201), answer.text
 
 
-def test_a_second_cancel_is_taken_while_the_job_is_ending_and_refused_when_it_has(ready: WebKit, app: Penstock) -> None:
+def test_a_second_cancel_is_taken_while_the_job_is_ending_and_refused_when_it_has(ready: WebApi, app: Penstock) -> None:
     job = enqueue(app)
     Hand(app).claim_one(job)
 
@@ -423,7 +423,7 @@ def test_a_second_cancel_is_taken_while_the_job_is_ending_and_refused_when_it_ha
     ],
 )  # fmt: skip
 def test_a_change_of_a_job_that_is_refused_changes_nothing_of_it(
-    ready: WebKit, app: Penstock, body: dict[str, Any]
+    ready: WebApi, app: Penstock, body: dict[str, Any]
 ) -> None:
     job = enqueue(app, delay=3600)
     before = app.read_job(job)
@@ -434,12 +434,12 @@ def test_a_change_of_a_job_that_is_refused_changes_nothing_of_it(
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/xml", "image/*", "text/event-stream;q=0, text/plain"])
-def test_events_come_in_two_forms_only(ready: WebKit, accept: str) -> None:
+def test_events_come_in_two_forms_only(ready: WebApi, accept: str) -> None:
     refused(ready.get("/v1/events", headers={"Accept": accept}), 406, "not_acceptable")
 
 
 def test_a_fault_of_the_server_is_told_in_the_one_shape_without_its_text(
-    ready: WebKit, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ready: WebApi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("secret text of /some/path")
@@ -449,6 +449,6 @@ def test_a_fault_of_the_server_is_told_in_the_one_shape_without_its_text(
         error = refused(ready.get(path, checked=False), 500, "internal")
         assert "secret" not in str(error)
         assert "request-of-the-test" in error["hint"]
-    monkeypatch.setattr(ready.web.state.site.intake, "order", broken)
+    monkeypatch.setattr(ready.web.state.server.job_creator, "order", broken)
     refused(ready.post(JOBS, {"definitionKey": "any"}, checked=False), 500, "internal")
     assert "request request-of-the-test failed: RuntimeError" in caplog.text

@@ -16,8 +16,8 @@ import pytest
 from penstock import Penstock
 from penstock.config.server_settings import MEGABYTE, WebSettings
 from penstock.domain.access import Role
+from tests.http.asgi_api import WebApi, refused, told
 from tests.http.conftest import NewSite
-from tests.http.kit import WebKit, refused, told
 from tests.http.raw import RawServer, body_of, request, statuses
 from tests.http.streams import define
 from tests.waiting import wait_until
@@ -83,7 +83,7 @@ def test_callers_without_a_token_have_a_limit_where_nothing_is_said(new_site: Ne
     told(new_site(anonymous_create=True, anonymous_limit=0).post(JOBS, job()), 201)
 
 
-def test_a_batch_may_have_four_megabytes_where_nothing_is_said(site: WebKit, app: Penstock) -> None:
+def test_a_batch_may_have_four_megabytes_where_nothing_is_said(site: WebApi, app: Penstock) -> None:
     define(app)
     body = json.dumps({"jobs": [job()]}).encode()
 
@@ -91,7 +91,7 @@ def test_a_batch_may_have_four_megabytes_where_nothing_is_said(site: WebKit, app
     refused(site.request("POST", BATCH, content=body.ljust(4 * MEGABYTE + 1), headers=JSON), 413, "too_large")
 
 
-def test_callers_without_a_token_can_send_no_more_than_a_token_to_sign_in(site: WebKit) -> None:
+def test_callers_without_a_token_can_send_no_more_than_a_token_to_sign_in(site: WebApi) -> None:
     site.token("viewer")
     fields = {f"field{number}": 0 for number in range(1000)}
 
@@ -126,7 +126,7 @@ def test_a_body_with_thousands_of_faults_is_told_the_first_twenty(
                                   "penstock.definitions.enqueue_options.drafts"])  # fmt: skip
 @pytest.mark.parametrize("batch", [False, True])
 def test_other_requests_are_answered_while_a_large_body_is_worked_on(
-    site: WebKit, app: Penstock, monkeypatch: pytest.MonkeyPatch, step: str, batch: bool
+    site: WebApi, app: Penstock, monkeypatch: pytest.MonkeyPatch, step: str, batch: bool
 ) -> None:
     define(app)
     owner, _, name = step.rpartition(".")
@@ -154,7 +154,7 @@ def test_other_requests_are_answered_while_a_large_body_is_worked_on(
     assert all(met)
 
 
-def test_many_large_bodies_at_the_same_time_are_each_worked_on(site: WebKit, app: Penstock) -> None:
+def test_many_large_bodies_at_the_same_time_are_each_worked_on(site: WebApi, app: Penstock) -> None:
     define(app)
 
     async def ask() -> list[httpx2.Response]:
@@ -165,7 +165,7 @@ def test_many_large_bodies_at_the_same_time_are_each_worked_on(site: WebKit, app
 
     assert [each.status_code for each in answers] == [201] * 6
     assert app.count_jobs(cap=10_000).value == 6000
-    assert site.web.state.site.bodies.in_flight == 0
+    assert site.web.state.server.bodies.in_flight == 0
 
 
 class TestBytesInFlight:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
+from tests.http.asgi_api import WebApi, refused, told
 from tests.http.conftest import NewSite
 from tests.http.document import operations
-from tests.http.kit import WebKit, refused, told
 from tests.http.streams import define, ended_job, enqueue
 from tests.operations.hand import Hand
 from tests.storage.tables import dump
@@ -22,7 +22,7 @@ WRITES = "/readyz"
 """It tries whether the store can be written, in a row that nobody reads."""
 
 
-def preflight(site: WebKit, origin: str, path: str = "/v1/jobs") -> Any:
+def preflight(site: WebApi, origin: str, path: str = "/v1/jobs") -> Any:
     headers = {
         "Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization",
     }  # fmt: skip
@@ -33,13 +33,13 @@ def shared_with(answer: Any) -> dict[str, str]:
     return {name: value for name, value in answer.headers.items() if name.startswith("access-control-")}
 
 
-def test_without_the_setting_no_answer_is_for_other_origins(site: WebKit) -> None:
+def test_without_the_setting_no_answer_is_for_other_origins(site: WebApi) -> None:
     for origin in (OURS, EVIL, "null", "http://127.0.0.1:7367"):
         assert shared_with(preflight(site, origin)) == {}
         assert shared_with(site.get("/v1/jobs", headers={"Origin": origin})) == {}
 
 
-def test_a_webhook_is_refused_on_every_route_whatever_its_url(site: WebKit, app: Penstock) -> None:
+def test_a_webhook_is_refused_on_every_route_whatever_its_url(site: WebApi, app: Penstock) -> None:
     define(app)
     before = dump(app.store)
     sender = {"User-Agent": "penstock-webhooks", "webhook-id": "msg_1"}
@@ -65,7 +65,7 @@ def test_only_origins_that_are_listed_may_read_answers(new_site: NewSite, origin
     assert "access-control-allow-credentials" not in shared_with(preflight(site, OURS))
 
 
-def told_origin(site: WebKit, origin: str) -> str | None:
+def told_origin(site: WebApi, origin: str) -> str | None:
     found: str | None = site.get("/v1/jobs", headers={"Origin": origin}).headers.get("access-control-allow-origin")
     return found
 
@@ -79,7 +79,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize("page", FOREIGN)
 def test_a_page_of_another_site_changes_nothing_where_there_are_no_tokens(
-    site: WebKit, app: Penstock, page: dict[str, str]
+    site: WebApi, app: Penstock, page: dict[str, str]
 ) -> None:
     define(app)
     wanted = {"definitionKey": "work", "params": {"text": "x"}}
@@ -93,13 +93,13 @@ def test_a_page_of_another_site_changes_nothing_where_there_are_no_tokens(
 @pytest.mark.parametrize(
     "page", [{}, {"Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}, {"Origin": "http://127.0.0.1:7367"}]
 )
-def test_our_own_page_and_programs_may(site: WebKit, app: Penstock, page: dict[str, str]) -> None:
+def test_our_own_page_and_programs_may(site: WebApi, app: Penstock, page: dict[str, str]) -> None:
     define(app)
 
     told(site.post("/v1/jobs", {"definitionKey": "work", "params": {"text": "x"}}, headers=page), 201)
 
 
-def test_a_form_of_another_site_is_no_request_of_ours(site: WebKit, app: Penstock) -> None:
+def test_a_form_of_another_site_is_no_request_of_ours(site: WebApi, app: Penstock) -> None:
     define(app)
 
     for media in ("application/x-www-form-urlencoded", "multipart/form-data; boundary=a", "text/plain"):
@@ -110,7 +110,7 @@ def test_a_form_of_another_site_is_no_request_of_ours(site: WebKit, app: Penstoc
 
 
 @pytest.mark.parametrize("token", [False, True])
-def test_every_answer_tells_browsers_to_be_careful(site: WebKit, token: bool) -> None:
+def test_every_answer_tells_browsers_to_be_careful(site: WebApi, token: bool) -> None:
     if token:
         site.token("admin")
     asked: list[tuple[str, str, dict[str, Any]]] = [(each.method, each.at(), {}) for each in OPERATIONS]
@@ -134,7 +134,7 @@ def test_every_answer_tells_browsers_to_be_careful(site: WebKit, token: bool) ->
         assert "server" not in headers, where
 
 
-def test_over_https_browsers_are_told_to_stay_there_and_elsewhere_they_are_not(site: WebKit, new_site: NewSite) -> None:
+def test_over_https_browsers_are_told_to_stay_there_and_elsewhere_they_are_not(site: WebApi, new_site: NewSite) -> None:
     site.token("viewer")
     asked = [
         ("GET", path, {"checked": False, "base": "https://jobs.example.org"}) for path in ("/", "/v1/jobs", "/v1/x")
@@ -150,7 +150,7 @@ def test_over_https_browsers_are_told_to_stay_there_and_elsewhere_they_are_not(s
 @pytest.mark.parametrize(
     "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.7", "[::2]", "127.0.0.1@evil"]
 )
-def test_a_name_that_leads_here_by_somebody_elses_dns_is_refused(site: WebKit, app: Penstock, host: str) -> None:
+def test_a_name_that_leads_here_by_somebody_elses_dns_is_refused(site: WebApi, app: Penstock, host: str) -> None:
     for each in OPERATIONS:
         if each.role is not None:
             answer = site.request(each.method, each.at(), headers={"Host": host})
@@ -160,7 +160,7 @@ def test_a_name_that_leads_here_by_somebody_elses_dns_is_refused(site: WebKit, a
 @pytest.mark.parametrize(
     "host", ["localhost", "LOCALHOST:7367", "127.0.0.1", "127.0.0.1:80", "[::1]:7367", "localhost."]
 )
-def test_this_host_is_known_by_its_own_names(site: WebKit, host: str) -> None:
+def test_this_host_is_known_by_its_own_names(site: WebApi, host: str) -> None:
     told(site.get("/v1/jobs", headers={"Host": host}))
 
 
@@ -181,13 +181,13 @@ def test_hosts_are_known_however_their_names_are_written(new_site: NewSite) -> N
             told(site.get("/v1/jobs", headers={"Host": host}))
 
 
-def test_a_request_through_a_proxy_is_not_from_this_host(site: WebKit) -> None:
+def test_a_request_through_a_proxy_is_not_from_this_host(site: WebApi) -> None:
     for name in ("Forwarded", "X-Forwarded-For", "X-Real-Ip", "X-Forwarded-Host"):
         refused(site.get("/v1/jobs", headers={name: "127.0.0.1"}), 401, "unauthenticated")
     refused(site.get("/v1/jobs", client="10.0.0.9"), 401, "unauthenticated")
 
 
-def test_no_get_changes_anything(site: WebKit, app: Penstock) -> None:
+def test_no_get_changes_anything(site: WebApi, app: Penstock) -> None:
     define(app)
     app.save_schedule("nightly", "work", cron="0 3 * * *", params={"text": "x"})
     endpoint = app.save_webhook("https://receiver.example.org/hook").endpoint.id

@@ -27,7 +27,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
 
 @pytest.mark.parametrize("aloud", [False, True])
 def test_it_appears_nowhere_but_in_the_handler(stage: Stage, tmp_path: Path, aloud: bool) -> None:
-    server = serve(stage, target="tests.http.confiding:app")
+    server = serve(stage, target="tests.http.secrets_app:app")
     seen: dict[str, str] = {}
 
     def look(method: str, path: str, **options: object) -> httpx2.Response:

@@ -14,9 +14,9 @@ from penstock import Penstock
 from penstock.config.server_settings import WebSettings
 from penstock.definitions.orders import PLAIN, EnqueueOptions
 from penstock.domain.access import Role
-from penstock.http.create_batching import Intake
+from penstock.http.job_creation import JobCreator
+from tests.http.asgi_api import WebApi, refused, told
 from tests.http.conftest import NewServer, NewSite
-from tests.http.kit import WebKit, refused, told
 from tests.http.streams import define, reading, run, until
 
 JOBS = "/v1/jobs"
@@ -24,7 +24,7 @@ BATCH = "/v1/jobs/batch"
 
 
 @pytest.fixture
-def ready(site: WebKit, app: Penstock) -> WebKit:
+def ready(site: WebApi, app: Penstock) -> WebApi:
     furnish(app)
     return site
 
@@ -42,7 +42,7 @@ def asked(value: Any = 1, **fields: Any) -> dict[str, Any]:
 
 
 class TestIdempotency:
-    def test_a_known_key_gives_the_same_job(self, ready: WebKit, app: Penstock) -> None:
+    def test_a_known_key_gives_the_same_job(self, ready: WebApi, app: Penstock) -> None:
         first = ready.post(JOBS, asked(idempotencyKey="once"))
         second = ready.post(JOBS, asked(idempotencyKey="once"))
 
@@ -52,7 +52,7 @@ class TestIdempotency:
         assert told(second, 200) == {**made, "created": False}
         assert len(app.jobs().jobs) == 1
 
-    def test_the_order_of_keys_does_not_make_other_parameters(self, ready: WebKit) -> None:
+    def test_the_order_of_keys_does_not_make_other_parameters(self, ready: WebApi) -> None:
         texts = ['{"value":{"a":1,"b":[1,2]},"other":2}', '{"other":2,"value":{"b":[1,2],"a":1}}']
         bodies = [f'{{"definitionKey":"any","idempotencyKey":"k","params":{text}}}' for text in texts]
 
@@ -62,7 +62,7 @@ class TestIdempotency:
 
         assert told(second, 200)["jobId"] == told(first, 201)["jobId"]
 
-    def test_other_parameters_are_a_conflict_that_names_the_job(self, ready: WebKit) -> None:
+    def test_other_parameters_are_a_conflict_that_names_the_job(self, ready: WebApi) -> None:
         made = told(ready.post(JOBS, asked(1, idempotencyKey="once")), 201)
 
         error = refused(ready.post(JOBS, asked(2, idempotencyKey="once")), 409, "idempotency_conflict")
@@ -70,14 +70,14 @@ class TestIdempotency:
         assert error["details"]["jobId"] == made["jobId"]
         told(ready.post(JOBS, asked(2, idempotencyKey="twice")), 201)
 
-    def test_of_many_at_once_one_makes_the_job(self, ready: WebKit, app: Penstock) -> None:
+    def test_of_many_at_once_one_makes_the_job(self, ready: WebApi, app: Penstock) -> None:
         answers = at_once(ready, [asked(idempotencyKey="once")] * 20)
 
         assert sorted(each.status_code for each in answers) == [200] * 19 + [201]
         assert len({each.json()["jobId"] for each in answers}) == len(app.jobs().jobs) == 1
 
 
-def test_a_unique_job_answers_while_it_is_active(ready: WebKit, app: Penstock) -> None:
+def test_a_unique_job_answers_while_it_is_active(ready: WebApi, app: Penstock) -> None:
     made = told(ready.post(JOBS, asked(unique=True)), 201)
 
     assert told(ready.post(JOBS, asked(unique=True)), 200)["jobId"] == made["jobId"]
@@ -100,7 +100,7 @@ def test_an_unknown_definition_is_not_found_unless_the_setting_allows_it(new_sit
     ("params", "path"),
     [({"text": 5}, "/text"), ({}, ""), ({"text": "x", "more": 1}, ""), ({"text": None}, "/text")],
 )
-def test_parameters_that_break_the_schema_are_named(ready: WebKit, params: dict[str, Any], path: str) -> None:
+def test_parameters_that_break_the_schema_are_named(ready: WebApi, params: dict[str, Any], path: str) -> None:
     error = refused(ready.post(JOBS, {"definitionKey": "work", "params": params}), 422, "invalid_params")
 
     assert error["details"]["path"] == path
@@ -109,7 +109,7 @@ def test_parameters_that_break_the_schema_are_named(ready: WebKit, params: dict[
 
 
 class TestBatches:
-    def test_all_are_made_in_the_order_asked(self, ready: WebKit, app: Penstock) -> None:
+    def test_all_are_made_in_the_order_asked(self, ready: WebApi, app: Penstock) -> None:
         made = told(ready.post(BATCH, {"jobs": [asked(number) for number in range(5)]}), 201)["jobs"]
 
         assert [app.read_job(each["jobId"]).params["value"] for each in made] == [0, 1, 2, 3, 4]
@@ -125,7 +125,7 @@ class TestBatches:
         ],
     )
     def test_one_bad_among_many_means_none(
-        self, ready: WebKit, app: Penstock, bad: dict[str, Any], status: int, said: str
+        self, ready: WebApi, app: Penstock, bad: dict[str, Any], status: int, said: str
     ) -> None:
         told(ready.post(JOBS, asked(1, idempotencyKey="used")), 201)
         wanted = [asked(number) for number in range(100)]
@@ -137,14 +137,14 @@ class TestBatches:
         assert said in answer.json()["error"]["message"], answer.text
         assert len(app.jobs().jobs) == 1
 
-    def test_the_same_key_twice_in_a_batch_is_one_job(self, ready: WebKit, app: Penstock) -> None:
+    def test_the_same_key_twice_in_a_batch_is_one_job(self, ready: WebApi, app: Penstock) -> None:
         made = told(ready.post(BATCH, {"jobs": [asked(idempotencyKey="once")] * 2}), 201)["jobs"]
 
         assert made[0]["jobId"] == made[1]["jobId"]
         assert [each["created"] for each in made] == [True, False]
         assert len(app.jobs().jobs) == 1
 
-    def test_plain_jobs_and_such_with_options_share_a_batch(self, ready: WebKit, app: Penstock) -> None:
+    def test_plain_jobs_and_such_with_options_share_a_batch(self, ready: WebApi, app: Penstock) -> None:
         wanted = [asked(1), asked(2, priority=14), {"definitionKey": "any"}, asked(3, tags=["a"])]
 
         made = told(ready.post(BATCH, {"jobs": wanted}), 201)["jobs"]
@@ -181,7 +181,7 @@ class TestBatches:
         assert refused(short, 422, "invalid_request") == refused(long, 422, "invalid_request")
         assert app.count_jobs().value == 0
 
-    def test_a_batch_has_one_to_ten_thousand_jobs(self, ready: WebKit, app: Penstock) -> None:
+    def test_a_batch_has_one_to_ten_thousand_jobs(self, ready: WebApi, app: Penstock) -> None:
         refused(ready.post(BATCH, {"jobs": []}), 422, "invalid_request")
         refused(ready.post(BATCH, {"jobs": [{"definitionKey": "any"}] * 10_001}), 422, "invalid_request")
         assert app.count_jobs().value == 0
@@ -325,7 +325,7 @@ class TestTheLimit:
         assert len(app.jobs().jobs) == 5
 
 
-def at_once(site: WebKit, bodies: list[dict[str, Any]]) -> list[httpx2.Response]:
+def at_once(site: WebApi, bodies: list[dict[str, Any]]) -> list[httpx2.Response]:
     """The answers to creations that are asked for at the same time."""
 
     async def ask_all() -> list[httpx2.Response]:
@@ -344,7 +344,7 @@ def at_once(site: WebKit, bodies: list[dict[str, Any]]) -> list[httpx2.Response]
     ],
 )
 def test_one_bad_creation_among_fifty_at_once_spoils_no_other(
-    ready: WebKit, app: Penstock, bad: dict[str, Any], status: int
+    ready: WebApi, app: Penstock, bad: dict[str, Any], status: int
 ) -> None:
     told(ready.post(JOBS, asked(1, idempotencyKey="used")), 201)
     bodies = [asked(number) for number in range(50)]
@@ -377,7 +377,7 @@ def test_a_deleted_job_is_told_by_its_id_alone(app: Penstock, new_server: NewSer
 
 async def test_jobs_of_several_callers_at_once_are_each_their_own(app: Penstock) -> None:
     furnish(app)
-    intake = Intake(app, WebSettings())
+    intake = JobCreator(app, WebSettings())
     plain = await intake.order("any", {"value": 1}, None, PLAIN)
     tagged = await intake.order("any", {"value": 2}, None, EnqueueOptions(tags=("a",)))
     wanted = [(plain, "anna"), (plain, "anna"), (tagged, "anna"), (plain, "bert")]

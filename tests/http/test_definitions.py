@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from penstock import Penstock
 from penstock.domain.definition import Definition
 from penstock.storage.commands import admin
-from tests.http.kit import WebKit, refused, told
+from tests.http.asgi_api import WebApi, refused, told
 from tests.operations.hand import Hand
 from tests.storage.tables import change
 
@@ -37,7 +37,7 @@ def definitions(app: Penstock) -> Penstock:
 
 
 def test_a_definition_shows_its_handler_its_source_file_and_when_it_was_updated(
-    site: WebKit, definitions: Penstock
+    site: WebApi, definitions: Penstock
 ) -> None:
     (version,) = told(site.get("/v1/definitions/mail/send"))["versions"]
 
@@ -54,7 +54,7 @@ def test_a_definition_shows_its_handler_its_source_file_and_when_it_was_updated(
     ("key", "quoted"),
     [(key, quoted) for key in KEYS for quoted in (False, True) if quoted or not key.endswith("/pause")],
 )
-def test_a_key_with_slashes_dots_and_colons_is_found_quoted_or_not(site: WebKit, key: str, quoted: bool) -> None:
+def test_a_key_with_slashes_dots_and_colons_is_found_quoted_or_not(site: WebApi, key: str, quoted: bool) -> None:
     site.app.store.run(admin.register([Definition(each) for each in KEYS]))
     path = key.replace("/", "%2F").replace(":", "%3A") if quoted else key
 
@@ -64,7 +64,7 @@ def test_a_key_with_slashes_dots_and_colons_is_found_quoted_or_not(site: WebKit,
     assert disabled == [key]
 
 
-def test_a_definition_tells_its_versions_options_counts_and_workers(site: WebKit, definitions: Penstock) -> None:
+def test_a_definition_tells_its_versions_options_counts_and_workers(site: WebApi, definitions: Penstock) -> None:
     newer = Definition(
         "mail/send", 2, description="Newer.", schema='{"type":"object","maxProperties":12345678901234567}'
     )
@@ -82,14 +82,14 @@ def test_a_definition_tells_its_versions_options_counts_and_workers(site: WebKit
     assert (first["maxAttempts"], first["timeout"], first["description"]) == (3, 3600, "Send one.")
 
 
-def test_secret_defaults_are_masked(site: WebKit, definitions: Penstock) -> None:
+def test_secret_defaults_are_masked(site: WebApi, definitions: Penstock) -> None:
     answer = site.get("/v1/definitions/mail/send")
 
     assert answer.json()["versions"][0]["defaultParams"] == {"password": "***", "n": 1}
     assert "hunter22" not in answer.text + site.get("/v1/definitions").text
 
 
-def test_secret_defaults_of_a_signature_are_left_out(site: WebKit, app: Penstock) -> None:
+def test_secret_defaults_of_a_signature_are_left_out(site: WebApi, app: Penstock) -> None:
     @app.job("mail/fetch", secret=["pin"])
     def fetch(n: int = 3, pin: str = "hunter22", access_token: str = "hunter24", account: Account = ANN) -> None: ...
 
@@ -105,7 +105,7 @@ def test_secret_defaults_of_a_signature_are_left_out(site: WebKit, app: Penstock
     assert schema["$defs"]["Account"]["properties"]["user"]["default"] == "ann"
 
 
-def test_definitions_come_in_pages_by_key(site: WebKit) -> None:
+def test_definitions_come_in_pages_by_key(site: WebApi) -> None:
     site.app.store.run(admin.register([Definition(f"d{number}") for number in range(5)]))
 
     first = told(site.get("/v1/definitions?limit=2"))
@@ -117,7 +117,7 @@ def test_definitions_come_in_pages_by_key(site: WebKit) -> None:
     assert third["nextCursor"] is None
 
 
-def test_a_pause_tells_why_by_whom_and_until_when_and_ends_by_resume(site: WebKit, definitions: Penstock) -> None:
+def test_a_pause_tells_why_by_whom_and_until_when_and_ends_by_resume(site: WebApi, definitions: Penstock) -> None:
     until = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     asked = {"reason": "mail server is down", "until": until.isoformat()}
 
@@ -131,7 +131,7 @@ def test_a_pause_tells_why_by_whom_and_until_when_and_ends_by_resume(site: WebKi
     assert site.newest_audit("definition.resume").actor == "local"
 
 
-def test_a_disabled_definition_takes_no_jobs(site: WebKit, definitions: Penstock) -> None:
+def test_a_disabled_definition_takes_no_jobs(site: WebApi, definitions: Penstock) -> None:
     assert told(site.post("/v1/definitions/mail/send/disable"))["enabled"] is False
     site.newest_audit("definition.disable")
     refused(site.post("/v1/jobs", {"definitionKey": "mail/send"}), 409, "conflict")
@@ -142,7 +142,7 @@ def test_a_disabled_definition_takes_no_jobs(site: WebKit, definitions: Penstock
 
 
 def test_a_definition_that_no_code_declares_is_retired_and_removed_and_code_brings_it_back(
-    site: WebKit, definitions: Penstock
+    site: WebApi, definitions: Penstock
 ) -> None:
     job = told(site.post("/v1/jobs", {"definitionKey": "mail/send", "params": {"password": "hunter26"}}), 201)
 
@@ -169,7 +169,7 @@ def test_a_definition_that_no_code_declares_is_retired_and_removed_and_code_brin
     assert (again["retired"], again["counts"]) == (None, {"cancelled": 1})
 
 
-def test_one_version_of_a_definition_is_removed(site: WebKit, definitions: Penstock) -> None:
+def test_one_version_of_a_definition_is_removed(site: WebApi, definitions: Penstock) -> None:
     site.app.store.run(admin.register([Definition("mail/send", 2)]))
 
     assert site.delete("/v1/definitions/mail/send?version=1").status_code == 204
@@ -181,7 +181,7 @@ def test_one_version_of_a_definition_is_removed(site: WebKit, definitions: Penst
 
 
 def test_an_unknown_definition_that_was_removed_is_not_made_known_again_by_a_job(
-    site: WebKit, definitions: Penstock
+    site: WebApi, definitions: Penstock
 ) -> None:
     site.delete("/v1/definitions/mail/send")
 
@@ -191,7 +191,7 @@ def test_an_unknown_definition_that_was_removed_is_not_made_known_again_by_a_job
     site.newest_audit("definition.remove")
 
 
-def test_overrides_hold_until_they_are_left_out(site: WebKit, definitions: Penstock) -> None:
+def test_overrides_hold_until_they_are_left_out(site: WebApi, definitions: Penstock) -> None:
     limits = {"concurrency": 2, "rateLimit": {"count": 5, "period": 60, "perKey": False}}
 
     found = told(site.put("/v1/definitions/mail/send/overrides", limits))["overrides"]
@@ -209,7 +209,7 @@ def test_overrides_hold_until_they_are_left_out(site: WebKit, definitions: Penst
     ({"base": 2, "max": 60}, {"kind": "backoff", "base": 2, "max": 60, "jitter": 0.2}),
 ])  # fmt: skip
 def test_options_of_later_jobs_and_attempts_are_overridden(
-    site: WebKit, definitions: Penstock, asked: Any, kept: Any
+    site: WebApi, definitions: Penstock, asked: Any, kept: Any
 ) -> None:
     options = {"priority": 17, "maxAttempts": 9, "timeout": 300, "backoff": asked, "logLevel": "debug"}
 
@@ -232,7 +232,7 @@ def test_options_of_later_jobs_and_attempts_are_overridden(
         {"reason": "x", "why": "y"}, {"reason": "x" * 501}, {"reason": "a\x00b"},
     ],
 )  # fmt: skip
-def test_a_pause_that_cannot_be_read_is_refused(site: WebKit, definitions: Penstock, body: dict[str, Any]) -> None:
+def test_a_pause_that_cannot_be_read_is_refused(site: WebApi, definitions: Penstock, body: dict[str, Any]) -> None:
     assert site.post("/v1/definitions/mail/send/pause", body).status_code == 422
     assert told(site.get("/v1/definitions/mail/send"))["pause"] is None
 
@@ -248,14 +248,14 @@ def test_a_pause_that_cannot_be_read_is_refused(site: WebKit, definitions: Penst
         {"logLevel": "loud"},
     ],
 )  # fmt: skip
-def test_overrides_out_of_range_are_refused(site: WebKit, definitions: Penstock, body: dict[str, Any]) -> None:
+def test_overrides_out_of_range_are_refused(site: WebApi, definitions: Penstock, body: dict[str, Any]) -> None:
     error = refused(site.put("/v1/definitions/mail/send/overrides", body), 422, "invalid_request")
 
     assert error["details"]["path"].startswith(f"/{next(iter(body))}")
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "enable", "disable", "retire"])
-def test_an_unknown_definition_is_not_found(site: WebKit, action: str) -> None:
+def test_an_unknown_definition_is_not_found(site: WebApi, action: str) -> None:
     body = {"reason": "x"} if action == "pause" else None
 
     error = refused(site.post(f"/v1/definitions/nobody/{action}", body), 404, "not_found")
@@ -264,7 +264,7 @@ def test_an_unknown_definition_is_not_found(site: WebKit, action: str) -> None:
     refused(site.get("/v1/definitions/nobody"), 404, "not_found")
 
 
-def test_a_definition_that_the_store_cannot_read_is_shown_with_its_error(site: WebKit, definitions: Penstock) -> None:
+def test_a_definition_that_the_store_cannot_read_is_shown_with_its_error(site: WebApi, definitions: Penstock) -> None:
     change(site.app.store, "UPDATE {s}definition SET body = 'broken'")
 
     (version,) = told(site.get("/v1/definitions/mail/send"))["versions"]
@@ -272,7 +272,7 @@ def test_a_definition_that_the_store_cannot_read_is_shown_with_its_error(site: W
     assert "JSONDecodeError" in version["error"]
 
 
-def test_the_whole_system_is_paused_and_resumed(site: WebKit) -> None:
+def test_the_whole_system_is_paused_and_resumed(site: WebApi) -> None:
     assert told(site.get("/v1/system"))["pause"] is None
 
     paused = told(site.post("/v1/system/pause", {"reason": "migration"}))
@@ -283,7 +283,7 @@ def test_the_whole_system_is_paused_and_resumed(site: WebKit) -> None:
     site.newest_audit("system.resume")
 
 
-def test_viewers_see_and_admins_change(site: WebKit, definitions: Penstock) -> None:
+def test_viewers_see_and_admins_change(site: WebApi, definitions: Penstock) -> None:
     with site.as_("viewer"):
         told(site.get("/v1/definitions/mail/send"))
         refused(site.post("/v1/definitions/mail/send/disable"), 403, "forbidden")

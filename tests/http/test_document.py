@@ -11,9 +11,9 @@ from jsonschema_rs import validator_for
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from penstock import Penstock
-from penstock.http.openapi.field_texts import EXAMPLES, TEXTS
+from penstock.http.openapi_texts import EXAMPLES, TEXTS
+from tests.http.asgi_api import WebApi, refused, told
 from tests.http.document import document, operations
-from tests.http.kit import WebKit, refused, told
 
 VERBS = {
     "approve", "begin", "cancel", "change", "create", "delete", "disable", "dispatch", "enable", "end", "get", "list",
@@ -24,7 +24,7 @@ SCHEDULE = {"definitionKey": "report", "kind": "interval", "expression": "1h"}
 
 
 @pytest.fixture
-def site(site: WebKit, app: Penstock) -> WebKit:
+def site(site: WebApi, app: Penstock) -> WebApi:
     @app.job("report")
     def report(of: str = "all") -> None: ...
 
@@ -64,7 +64,7 @@ def test_each_operation_has_one_noun_as_its_tag_and_says_who_may_call_it() -> No
         assert each.told["description"], each
         assert each.told["security"] == ([] if each.role is None else [{"token": []}, {"session": []}, {}]), each
     assert {tag for each in operations() for tag in each.told["tags"]} == set(known)
-    assert document()["servers"] == [{"url": ".", "description": "The server that gives this document."}]
+    assert document()["servers"] == [{"url": ".", "description": "The server of this document."}]
 
 
 def test_each_shape_field_and_parameter_is_described() -> None:
@@ -122,7 +122,7 @@ def test_answers_that_ask_to_wait_say_how_long() -> None:
     ],
 )
 def test_a_method_that_a_path_does_not_have_is_answered_with_those_that_it_has(
-    site: WebKit, path: str, methods: str | None
+    site: WebApi, path: str, methods: str | None
 ) -> None:
     answer = site.request("TRACE", path, checked=False)
 
@@ -133,14 +133,14 @@ def test_a_method_that_a_path_does_not_have_is_answered_with_those_that_it_has(
 
 
 @pytest.mark.parametrize("action", ["pause", "resume", "trigger", "preview", "ticks"])
-def test_a_schedule_is_not_made_under_the_path_of_an_action(site: WebKit, action: str) -> None:
+def test_a_schedule_is_not_made_under_the_path_of_an_action(site: WebApi, action: str) -> None:
     refused(site.put(f"/v1/schedules/nightly/{action}", SCHEDULE, checked=False), 405, "method_not_allowed")
 
     assert told(site.get("/v1/schedules"))["schedules"] == []
 
 
 @pytest.mark.parametrize("key", ["pause", "nightly/pauses", "a/b", "nightly/preview"])
-def test_a_key_that_ends_like_an_action_is_told_from_it_by_its_quoted_slash(site: WebKit, key: str) -> None:
+def test_a_key_that_ends_like_an_action_is_told_from_it_by_its_quoted_slash(site: WebApi, key: str) -> None:
     at = f"/v1/schedules/{key.replace('/', '%2F')}"
 
     assert told(site.put(at, SCHEDULE), 201)["key"] == key
@@ -158,7 +158,7 @@ def test_a_key_that_ends_like_an_action_is_told_from_it_by_its_quoted_slash(site
         ("application/openmetrics-text;q=0", False),
     ],
 )
-def test_metrics_are_in_the_format_that_is_asked_for(site: WebKit, accept: str, is_open: bool) -> None:
+def test_metrics_are_in_the_format_that_is_asked_for(site: WebApi, accept: str, is_open: bool) -> None:
     answer = site.get("/metrics", headers={"Accept": accept})
 
     assert answer.status_code == 200

@@ -10,11 +10,11 @@ import pytest
 
 from penstock import Penstock
 from penstock.domain.event import Event
-from penstock.http.content_negotiation import wants_stream
-from penstock.http.errors import Refusal
-from penstock.http.schemas.events import EventList
+from penstock.http.errors import RequestError
+from penstock.http.headers import wants_stream
+from penstock.http.schemas.monitoring import EventList
 from penstock.http.streaming import sse
-from tests.http.kit import WebKit, refused, told
+from tests.http.asgi_api import WebApi, refused, told
 from tests.http.streams import define, ended_job, enqueue, forget_a_job
 from tests.operations.hand import Hand
 
@@ -27,7 +27,7 @@ def definitions(app: Penstock) -> None:
 
 
 class TestList:
-    def test_it_begins_with_the_oldest_event_and_goes_on_by_its_cursor(self, site: WebKit) -> None:
+    def test_it_begins_with_the_oldest_event_and_goes_on_by_its_cursor(self, site: WebApi) -> None:
         jobs = [enqueue(site.app) for _ in range(5)]
 
         first = told(site.get("/v1/events?limit=3"))
@@ -38,7 +38,7 @@ class TestList:
         assert [each["jobId"] for page in (first, second, third) for each in page["events"]] == jobs
         assert [page["more"] for page in (first, second, third)] == [True, False, False]
 
-    def test_each_event_has_its_job_as_it_is_now(self, site: WebKit) -> None:
+    def test_each_event_has_its_job_as_it_is_now(self, site: WebApi) -> None:
         job = ended_job(site.app)
 
         answer = site.get("/v1/events")
@@ -49,7 +49,7 @@ class TestList:
         assert first["job"] == second["job"]
         assert (first["job"]["jobId"], first["job"]["status"], first["deletedJobId"]) == (job, "cancelled", None)
 
-    def test_endings_tell_the_attempt_and_how_long_it_took(self, site: WebKit) -> None:
+    def test_endings_tell_the_attempt_and_how_long_it_took(self, site: WebApi) -> None:
         job = enqueue(site.app)
         Hand(site.app).succeed(job)
 
@@ -61,7 +61,7 @@ class TestList:
         assert [each["duration"] for each in events] == [None, None, events[-1]["job"]["duration"]]
         assert events == [each for each in told(site.get("/v1/events"))["events"] if each["jobId"] == job]
 
-    def test_a_job_that_is_gone_is_named(self, site: WebKit) -> None:
+    def test_a_job_that_is_gone_is_named(self, site: WebApi) -> None:
         job = ended_job(site.app)
         site.app.delete_job(job)
 
@@ -82,7 +82,7 @@ class TestList:
             ("definitionKey=nobody", []),
         ],
     )
-    def test_it_can_be_narrowed(self, site: WebKit, query: str, expected: list[str]) -> None:
+    def test_it_can_be_narrowed(self, site: WebApi, query: str, expected: list[str]) -> None:
         for key in ("work", "other"):
             site.app.cancel_job(enqueue(site.app, key))
 
@@ -90,7 +90,7 @@ class TestList:
 
         assert [each["job"]["definitionKey"] for each in events] == expected
 
-    def test_a_narrow_list_goes_on_where_it_was_cut(self, site: WebKit) -> None:
+    def test_a_narrow_list_goes_on_where_it_was_cut(self, site: WebApi) -> None:
         jobs = [ended_job(site.app) for _ in range(5)]
         found: list[str] = []
         cursor = "origin"
@@ -103,20 +103,20 @@ class TestList:
         assert found == jobs
         assert told(site.get("/v1/events", params={"after": cursor}))["more"] is False
 
-    def test_events_of_some_jobs_are_found(self, site: WebKit) -> None:
+    def test_events_of_some_jobs_are_found(self, site: WebApi) -> None:
         jobs = [enqueue(site.app) for _ in range(3)]
 
         events = told(site.get("/v1/events", params={"jobId": [jobs[0], jobs[2].upper()]}))["events"]
 
         assert [each["jobId"] for each in events] == [jobs[0], jobs[2]]
 
-    def test_a_cursor_that_is_too_old_is_gone(self, site: WebKit) -> None:
+    def test_a_cursor_that_is_too_old_is_gone(self, site: WebApi) -> None:
         cursor = told(site.get("/v1/events"))["nextCursor"]
         forget_a_job(site.app)
 
         refused(site.get("/v1/events", params={"after": cursor}), 410, "feed_gone")
 
-    def test_one_job_has_a_list_of_its_own(self, site: WebKit) -> None:
+    def test_one_job_has_a_list_of_its_own(self, site: WebApi) -> None:
         job = ended_job(site.app)
         enqueue(site.app)
 
@@ -128,7 +128,7 @@ class TestList:
         assert [each["type"] for each in first["events"] + rest["events"]] == ["job.enqueued", "job.cancelled"]
         assert narrowed["events"] == rest["events"]
 
-    def test_secret_parameters_are_masked(self, site: WebKit) -> None:
+    def test_secret_parameters_are_masked(self, site: WebApi) -> None:
         site.app.enqueue("work", {"text": "x", "password": "hunter2"})
 
         assert "hunter2" not in site.get("/v1/events").text
@@ -137,14 +137,14 @@ class TestList:
 class TestRefusals:
     @pytest.mark.parametrize("cursor", ["-1", "5", "abc", "0@", "1@2@3", "0@9:1:", "9" * 30, "0@5/4", " "])
     @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
-    def test_what_is_no_cursor_is_malformed(self, site: WebKit, cursor: str, accept: str) -> None:
+    def test_what_is_no_cursor_is_malformed(self, site: WebApi, cursor: str, accept: str) -> None:
         for how in ({"params": {"after": cursor}}, {"headers": {"Last-Event-ID": cursor}}):
             if not cursor.strip() and "headers" in how:
                 continue
             options: dict[str, Any] = {**how, "headers": {"Accept": accept, **how.get("headers", {})}}
             refused(site.get("/v1/events", **options), 400, "malformed")
 
-    def test_a_cursor_of_another_kind_of_store_is_malformed(self, site: WebKit) -> None:
+    def test_a_cursor_of_another_kind_of_store_is_malformed(self, site: WebApi) -> None:
         foreign = "0@1:1:" if site.app.store.dialect == "sqlite" else "0@1"
 
         for accept in ("application/json", "text/event-stream"):
@@ -152,7 +152,7 @@ class TestRefusals:
             refused(answer, 400, "malformed")
 
     @pytest.mark.parametrize("cursor", ["-1", "abc", "0@5", "9" * 19, "1.0"])
-    def test_what_is_no_number_is_no_cursor_of_a_job(self, site: WebKit, cursor: str) -> None:
+    def test_what_is_no_number_is_no_cursor_of_a_job(self, site: WebApi, cursor: str) -> None:
         job = enqueue(site.app)
 
         for accept in ("application/json", "text/event-stream"):
@@ -160,7 +160,7 @@ class TestRefusals:
             refused(answer, 400, "malformed")
 
     @pytest.mark.parametrize("accept", ["application/json", "text/event-stream"])
-    def test_a_job_that_never_was_has_no_events(self, site: WebKit, accept: str) -> None:
+    def test_a_job_that_never_was_has_no_events(self, site: WebApi, accept: str) -> None:
         refused(site.get(f"/v1/jobs/{UNKNOWN}/events", headers={"Accept": accept}), 404, "not_found")
 
     @pytest.mark.parametrize(
@@ -179,11 +179,11 @@ class TestRefusals:
             ("nonsense=1", "application/json"),
         ],
     )
-    def test_a_wrong_query_is_refused(self, site: WebKit, query: str, accept: str) -> None:
+    def test_a_wrong_query_is_refused(self, site: WebApi, query: str, accept: str) -> None:
         refused(site.get(f"/v1/events?{query}", headers={"Accept": accept}), 422, "invalid_request")
 
     @pytest.mark.parametrize("accept", ["text/html", "application/xml", "application/json;q=0", "nonsense"])
-    def test_there_is_no_other_form(self, site: WebKit, accept: str) -> None:
+    def test_there_is_no_other_form(self, site: WebApi, accept: str) -> None:
         job = enqueue(site.app)
 
         for path in ("/v1/events", f"/v1/jobs/{job}/events"):
@@ -230,7 +230,7 @@ class TestAccept:
         assert wants_stream(["text/html", "text/event-stream"])
 
     def test_neither_is_refused(self) -> None:
-        with pytest.raises(Refusal, match="text/event-stream"):
+        with pytest.raises(RequestError, match="text/event-stream"):
             wants_stream(["text/html"])
 
 

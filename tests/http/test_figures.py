@@ -11,7 +11,7 @@ from penstock.domain.alerts import Alert
 from penstock.domain.outcome import Cause, Failure, Outcome
 from penstock.domain.states import Trigger
 from penstock.storage.commands import admin
-from tests.http.kit import WebKit, refused, told
+from tests.http.asgi_api import WebApi, refused, told
 from tests.operations.hand import Hand
 
 
@@ -24,13 +24,13 @@ def hand(app: Penstock) -> Hand:
     return Hand(app)
 
 
-def fail(site: WebKit, hand: Hand, error: str, fingerprint: str) -> str:
+def fail(site: WebApi, hand: Hand, error: str, fingerprint: str) -> str:
     job_id = site.app.enqueue("work").id
     hand.fail(job_id, Failure("ValueError", error, "Traceback", fingerprint))
     return job_id
 
 
-def test_stats_tell_where_jobs_stand_and_what_happened(site: WebKit, hand: Hand) -> None:
+def test_stats_tell_where_jobs_stand_and_what_happened(site: WebApi, hand: Hand) -> None:
     hand.succeed(site.app.enqueue("work").id)
     fail(site, hand, "broken", "f1")
     site.app.enqueue("work")
@@ -46,7 +46,7 @@ def test_stats_tell_where_jobs_stand_and_what_happened(site: WebKit, hand: Hand)
     assert (found["step"], found["throughput"]) == (60, pytest.approx(2 / 60, rel=0.1))
 
 
-def test_stats_of_more_than_a_day_are_by_the_hour(site: WebKit, hand: Hand) -> None:
+def test_stats_of_more_than_a_day_are_by_the_hour(site: WebApi, hand: Hand) -> None:
     hand.succeed(site.app.enqueue("work").id)
     since = (datetime.now(UTC) - timedelta(days=3)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -58,11 +58,11 @@ def test_stats_of_more_than_a_day_are_by_the_hour(site: WebKit, hand: Hand) -> N
 
 
 @pytest.mark.parametrize("since", ["yesterday", "2020-01-01T00:00:00Z", "2026-01-01T00:00:00", ""])
-def test_stats_of_another_time_are_refused(site: WebKit, since: str) -> None:
+def test_stats_of_another_time_are_refused(site: WebApi, since: str) -> None:
     refused(site.get(f"/v1/stats?since={since}"), 422, "invalid_request")
 
 
-def test_errors_that_look_alike_are_told_together_in_pages(site: WebKit, hand: Hand) -> None:
+def test_errors_that_look_alike_are_told_together_in_pages(site: WebApi, hand: Hand) -> None:
     fail(site, hand, "broken", "f1")
     newest = fail(site, hand, "broken again\nand more", "f1")
     other = fail(site, hand, "other", "f2")
@@ -79,7 +79,7 @@ def test_errors_that_look_alike_are_told_together_in_pages(site: WebKit, hand: H
     refused(site.get("/v1/errors?cursor=nonsense"), 422, "invalid_request")
 
 
-def test_cancelled_attempts_are_no_errors(site: WebKit, hand: Hand) -> None:
+def test_cancelled_attempts_are_no_errors(site: WebApi, hand: Hand) -> None:
     broken = fail(site, hand, "broken", "f1")
     job_id = site.app.enqueue("work").id
     claimed = hand.claim_one(job_id)
@@ -96,7 +96,7 @@ def test_cancelled_attempts_are_no_errors(site: WebKit, hand: Hand) -> None:
     assert (job["status"], job["error"]["type"]) == ("cancelled", "Cancelled"), "the job still says how it ended"
 
 
-def test_alerts_tell_what_holds_now(site: WebKit) -> None:
+def test_alerts_tell_what_holds_now(site: WebApi) -> None:
     assert told(site.get("/v1/alerts")) == {"alerts": []}
 
     told(site.post("/v1/system/pause", {"reason": "migration"}))
@@ -106,7 +106,7 @@ def test_alerts_tell_what_holds_now(site: WebKit) -> None:
     assert "migration" in alert["message"]
 
 
-def test_alerts_that_were_raised_are_kept_with_when_they_were_cleared(site: WebKit) -> None:
+def test_alerts_that_were_raised_are_kept_with_when_they_were_cleared(site: WebApi) -> None:
     deep, failing = Alert("depth", "work", "deep"), Alert("failure_rate", "work", "failing", "critical")
     for holding in ([deep], [deep, failing], [failing], []):
         site.app.store.run(admin.keep_alerts(holding))
@@ -125,7 +125,7 @@ def test_alerts_that_were_raised_are_kept_with_when_they_were_cleared(site: WebK
     refused(site.get("/v1/alerts/history?cursor=x"), 422, "invalid_request")
 
 
-def test_the_audit_is_read_by_filter_and_in_pages(site: WebKit, hand: Hand) -> None:
+def test_the_audit_is_read_by_filter_and_in_pages(site: WebApi, hand: Hand) -> None:
     for _ in range(3):
         told(site.post("/v1/definitions/work/disable"))
         told(site.post("/v1/definitions/work/enable"))
@@ -146,5 +146,5 @@ def test_the_audit_is_read_by_filter_and_in_pages(site: WebKit, hand: Hand) -> N
 @pytest.mark.parametrize(
     "query", ["cursor=x", "cursor=-1", "limit=0", "limit=501", "limit=1.5", "who=me", "actor=a&actor=b"]
 )
-def test_an_audit_query_that_cannot_be_read_is_refused(site: WebKit, query: str) -> None:
+def test_an_audit_query_that_cannot_be_read_is_refused(site: WebApi, query: str) -> None:
     refused(site.get(f"/v1/audit?{query}"), 422, "invalid_request")

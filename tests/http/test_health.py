@@ -15,16 +15,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from penstock import Penstock
 from penstock.domain.errors import StoreFull, StoreUnavailable
 from penstock.domain.worker import Duty
-from penstock.http import readiness
+from penstock.http.routes import health as readiness
 from penstock.storage.commands import jobs
-from tests.http.kit import WebKit, refused, told
+from tests.http.asgi_api import WebApi, refused, told
 from tests.operations.hand import LEASE, Hand
 from tests.services import PostgresServer
 from tests.storage.tables import query
 from tests.waiting import wait_until
 
 
-def test_a_server_is_alive_and_ready_for_everybody(site: WebKit) -> None:
+def test_a_server_is_alive_and_ready_for_everybody(site: WebApi) -> None:
     site.token("viewer")
 
     assert told(site.get("/healthz")) == {"status": "ok"}
@@ -37,7 +37,7 @@ REASONS = [StoreUnavailable("db.internal.example does not answer."), StoreFull("
 
 @pytest.mark.parametrize("error", REASONS)
 def test_a_server_whose_store_takes_nothing_is_alive_but_not_ready_and_says_why_to_those_it_knows(
-    site: WebKit, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+    site: WebApi, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     async def refuse(*given: Any, **named: Any) -> None:
         raise error
@@ -58,7 +58,7 @@ def test_a_server_whose_store_takes_nothing_is_alive_but_not_ready_and_says_why_
 
 
 def test_an_outage_of_the_store_does_not_delay_the_answer_that_a_server_is_alive(
-    site: WebKit, monkeypatch: pytest.MonkeyPatch
+    site: WebApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A store that never answers: a liveness probe that waited for it would restart every server of a fleet."""
 
@@ -67,7 +67,7 @@ def test_an_outage_of_the_store_does_not_delay_the_answer_that_a_server_is_alive
 
     monkeypatch.setattr(site.app, "_ado", never)
     monkeypatch.setattr(site.app.store, "arun", never)
-    site.web.state.site.door.forget()
+    site.web.state.server.token_policy.invalidate()
 
     for headers in ({}, {"Authorization": "Bearer pst_wrong"}, {"Cookie": "penstock_session=x"}):
         assert told(site.get("/healthz", headers=headers)) == {"status": "ok"}
@@ -75,14 +75,14 @@ def test_an_outage_of_the_store_does_not_delay_the_answer_that_a_server_is_alive
 
 def test_a_server_whose_database_has_stopped_is_alive_and_not_ready(postgres: PostgresServer, portal: Any) -> None:
     app = Penstock(postgres.create_database(), migrate=True)
-    site = WebKit(app, portal)
+    site = WebApi(app, portal)
     told(site.get("/readyz"))
 
     postgres.stop("immediate")
     try:
-        site.web.state.site.door.forget()
+        site.web.state.server.token_policy.invalidate()
         alive = site.get("/healthz")
-        site.web.state.site.readiness.__init__(app)
+        site.web.state.server.readiness.__init__(app)
         wait_until(lambda: site.get("/readyz").status_code == 503, "the server is not ready")
         assert told(site.get("/healthz")) == {"status": "ok"}
     finally:
@@ -94,7 +94,7 @@ def test_a_server_whose_database_has_stopped_is_alive_and_not_ready(postgres: Po
 
 
 def test_however_many_ask_whether_a_server_is_ready_its_store_is_asked_once(
-    site: WebKit, monkeypatch: pytest.MonkeyPatch
+    site: WebApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     take, asked = site.app.atake_allowance, list[str]()
 
@@ -113,7 +113,7 @@ def test_however_many_ask_whether_a_server_is_ready_its_store_is_asked_once(
     assert asked == ["readyz"]
 
 
-def test_metrics_tell_depth_workers_duties_and_alerts(site: WebKit, app: Penstock) -> None:
+def test_metrics_tell_depth_workers_duties_and_alerts(site: WebApi, app: Penstock) -> None:
     @app.job('odd/"key"'.replace('"', "-"))
     def work() -> None: ...
 
@@ -142,7 +142,7 @@ def test_metrics_tell_depth_workers_duties_and_alerts(site: WebKit, app: Penstoc
     assert found["penstock_queue_depth", *ready] == 1
 
 
-def test_metrics_need_a_viewer(site: WebKit) -> None:
+def test_metrics_need_a_viewer(site: WebApi) -> None:
     with site.as_("viewer"):
         assert site.get("/metrics").status_code == 200
     refused(site.get("/metrics"), 401, "unauthenticated")
@@ -161,7 +161,7 @@ class Page(HTMLParser):
         self.links += [value or "" for name, value in attrs if name in ("href", "src", "action", "style")]
 
 
-def test_the_docs_page_tells_every_route_without_script_or_foreign_host(site: WebKit) -> None:
+def test_the_docs_page_tells_every_route_without_script_or_foreign_host(site: WebApi) -> None:
     site.token("viewer")
 
     answer = site.get("/docs")
@@ -175,7 +175,7 @@ def test_the_docs_page_tells_every_route_without_script_or_foreign_host(site: We
         assert f"<code>{path}</code>" in answer.text
 
 
-def test_the_docs_pages_policy_allows_its_own_style_and_nothing_else(site: WebKit) -> None:
+def test_the_docs_pages_policy_allows_its_own_style_and_nothing_else(site: WebApi) -> None:
     answer = site.get("/docs")
 
     policy = answer.headers["content-security-policy"]
@@ -192,7 +192,7 @@ OPEN = {
 }  # fmt: skip
 
 
-def test_every_route_needs_a_role_but_those_that_nobody_can_have_one_for(site: WebKit) -> None:
+def test_every_route_needs_a_role_but_those_that_nobody_can_have_one_for(site: WebApi) -> None:
     paths = site.web.openapi()["paths"]
 
     operations = {(path, method): told for path, methods in paths.items() for method, told in methods.items()}
@@ -200,7 +200,7 @@ def test_every_route_needs_a_role_but_those_that_nobody_can_have_one_for(site: W
     assert {each for each, operation in operations.items() if "x-role" not in operation} == OPEN
 
 
-def test_every_route_says_what_it_does_and_how_it_may_refuse(site: WebKit) -> None:
+def test_every_route_says_what_it_does_and_how_it_may_refuse(site: WebApi) -> None:
     for path, methods in site.web.openapi()["paths"].items():
         for method, operation in methods.items():
             assert operation["description"], f"{method} {path}"

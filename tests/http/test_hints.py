@@ -20,7 +20,7 @@ import pytest
 import penstock
 from penstock import Client, Conflict, Penstock
 from penstock.domain.hints import Hint, hint_for
-from tests.http.kit import WebKit, refused
+from tests.http.asgi_api import WebApi, refused
 from tests.http.raw import RawServer
 from tests.services import PostgresServer
 
@@ -36,7 +36,7 @@ CODE_ALONE = (
 """What only code meets: a call that code made, or code that cannot be loaded."""
 COMMANDS_ALONE = ("cli/", "config/project_file.py", "demo/", "launch/", "http/server.py")
 """What is met before anything is served."""
-REQUESTS_ALONE = ("http/routes/events.py", "http/revisions.py", "http/routing.py", "integrations/")
+REQUESTS_ALONE = ("http/routes/events.py", "http/headers.py", "http/routing.py", "integrations/")
 """What only a program that writes requests meets: the headers that the command line and the client send are right."""
 NAMES = re.compile(r'web\.max_streams\w*|api_key|sort[= ]"?-?createdAt|"onEnd"|`nextCursor` of a list with --json')
 """Settings, examples of values, and what the command line shows of an answer: the same for all readers."""
@@ -88,7 +88,7 @@ def test_a_hint_survives_copies_with_all_its_words() -> None:
     assert hint_for("cli", "plain") == "plain"
 
 
-def test_http_words_a_hint_for_its_reader(site: WebKit) -> None:
+def test_http_words_a_hint_for_its_reader(site: WebApi) -> None:
     site.token("viewer")
 
     plain = refused(site.get("/v1/jobs"), 401, "unauthenticated")["hint"]
@@ -100,7 +100,7 @@ def test_http_words_a_hint_for_its_reader(site: WebKit) -> None:
     assert "`penstock tokens create" in typed
 
 
-def test_http_says_of_a_wrong_cursor_what_to_send(site: WebKit) -> None:
+def test_http_says_of_a_wrong_cursor_what_to_send(site: WebApi) -> None:
     hint = refused(site.get("/v1/events?after=nonsense"), 400, "malformed")["hint"]
 
     assert "nextCursor" in hint
@@ -110,7 +110,7 @@ DUE = "2036-01-15T08:00:00Z"
 NIGHTLY = {"key": "nightly", "definitionKey": "work", "kind": "cron", "expression": "0 3 * * *"}
 MISTAKES: dict[str, tuple[str, str, Any, tuple[str, str, str]]] = {
     "a cursor of nothing": (
-        "GET", "/v1/alerts/history?cursor=x", None, ("`nextCursor`", "--cursor", "the page before"),
+        "GET", "/v1/alerts/history?cursor=x", None, ("`nextCursor`", "--cursor", "the previous page"),
     ),
     "a limit of nothing": ("GET", "/v1/jobs?limit=0", None, ("/openapi.json", "`--help`", "reference")),
     "a cursor of no feed": ("GET", "/v1/events?after=x", None, ("`nextCursor`", "--json", "tip, origin or read")),
@@ -145,7 +145,7 @@ MISTAKES: dict[str, tuple[str, str, Any, tuple[str, str, str]]] = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_each_reader_is_told_in_its_own_words_what_to_do(site: WebKit, app: Penstock, mistake: str) -> None:
+def test_each_reader_is_told_in_its_own_words_what_to_do(site: WebApi, app: Penstock, mistake: str) -> None:
     app.job("work")(_work)
     app.job("off")(_work)
     app.register()

@@ -12,9 +12,9 @@ from starlette.routing import Mount
 from penstock import Penstock
 from penstock.domain.definition import Definition
 from penstock.http.application import create
-from penstock.http.path_keys import KeyConvertor, mark_quoted_slashes
+from penstock.http.paths import KeyConvertor, mark_quoted_slashes
 from penstock.storage.commands import admin
-from tests.http.kit import ADDRESS, WebKit, told
+from tests.http.asgi_api import ADDRESS, WebApi, told
 from tests.storage.tables import change
 
 
@@ -60,7 +60,7 @@ async def test_keys_and_locations_hold_where_the_application_is_mounted(tmp_path
     await app.aclose()
 
 
-def test_parameters_of_a_definition_that_cannot_be_read_are_not_shown(site: WebKit, app: Penstock) -> None:
+def test_parameters_of_a_definition_that_cannot_be_read_are_not_shown(site: WebApi, app: Penstock) -> None:
     @app.job("work", secret=["magic"])
     def work(magic: str, n: int = 1) -> None: ...
 
@@ -68,7 +68,7 @@ def test_parameters_of_a_definition_that_cannot_be_read_are_not_shown(site: WebK
     schedule = {"definitionKey": "work", "kind": "interval", "expression": "1h", "params": {"magic": "canary-5e"}}
     told(site.put("/v1/schedules/s", schedule), 201)
     change(app.store, "UPDATE {s}definition SET body = 'broken'")
-    site.web.state.site.shaper._read_at = -60.0
+    site.web.state.server.job_output._read_at = -60.0
 
     assert told(site.get(f"/v1/jobs/{job_id}"))["params"]["magic"] == "***"
     assert told(site.get("/v1/schedules/s"))["params"] == {"magic": "***"}

@@ -13,14 +13,14 @@ from penstock.domain.outcome import Failure
 from penstock.domain.states import BY_CODE
 from penstock.runtime.durations import DurationHistogram
 from penstock.storage.commands import admin, control, jobs
-from tests.http.kit import WebKit
+from tests.http.asgi_api import WebApi
 from tests.operations.hand import LEASE, Hand
 from tests.storage.tables import ATTEMPTS, query
 
 Labels = tuple[tuple[str, str], ...]
 
 
-def scraped(site: WebKit) -> dict[tuple[str, Labels], float]:
+def scraped(site: WebApi) -> dict[tuple[str, Labels], float]:
     text = site.get("/metrics").text
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -38,7 +38,7 @@ def of(found: dict[tuple[str, Labels], float], name: str) -> dict[str, float]:
     }
 
 
-def test_metrics_equal_the_rows_after_a_random_history(site: WebKit, app: Penstock) -> None:
+def test_metrics_equal_the_rows_after_a_random_history(site: WebApi, app: Penstock) -> None:
     for key in ("one", "two"):
         app.job(key, max_attempts=2)(lambda: None)
     app.register()
@@ -88,7 +88,7 @@ def test_metrics_equal_the_rows_after_a_random_history(site: WebKit, app: Pensto
     assert of(scraped(site), "penstock_jobs_finished_total") == of(found, "penstock_jobs_finished_total")
 
 
-def test_what_workers_count_by_themselves_is_told(site: WebKit, app: Penstock) -> None:
+def test_what_workers_count_by_themselves_is_told(site: WebApi, app: Penstock) -> None:
     hand, durations = Hand(app), DurationHistogram()
     with durations.timed():
         pass
@@ -103,7 +103,7 @@ def test_what_workers_count_by_themselves_is_told(site: WebKit, app: Penstock) -
     assert found["penstock_claim_seconds_bucket", (("le", "+Inf"), *worker)] == 1
 
 
-def test_a_workers_figures_that_cannot_be_read_are_left_out(site: WebKit, app: Penstock) -> None:
+def test_a_workers_figures_that_cannot_be_read_are_left_out(site: WebApi, app: Penstock) -> None:
     hand = Hand(app)
     hand.store.run(jobs.heartbeat(hand.id, LEASE, figures={"forks": 1, "odd": json.loads("null")}))
 

@@ -15,8 +15,8 @@ from penstock import Penstock
 from penstock.config.server_settings import WebSettings
 from penstock.domain.errors import InvalidInput
 from penstock.http.application import create
+from tests.http.asgi_api import ADDRESS
 from tests.http.conftest import NewSite
-from tests.http.kit import ADDRESS
 
 
 def in_fastapi(app: Penstock) -> ASGIApp:
@@ -75,7 +75,7 @@ def test_what_a_mounted_server_cannot_do_is_said(ask: Any) -> None:
     refused = ask("POST", "/background/v1/jobs/trigger")
 
     assert refused.status_code == 409
-    assert "no engine" in refused.json()["error"]["message"]
+    assert "runs no jobs" in refused.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("seen", ["/ops/penstock", ""])

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
+from tests.http.asgi_api import WebApi, refused, told
 from tests.http.document import document
-from tests.http.kit import WebKit, refused, told
 
 DUE = "2036-01-15T08:00:00Z"
 ONLY_ASKED = {"delay", "fresh", "fromPhase", "everything", "dryRun", "limit", "filter", "action", "overlap", "count"}
@@ -16,7 +16,7 @@ ONLY_ASKED = {"delay", "fresh", "fromPhase", "everything", "dryRun", "limit", "f
 
 
 @pytest.fixture
-def site(site: WebKit, app: Penstock) -> WebKit:
+def site(site: WebApi, app: Penstock) -> WebApi:
     @app.job("report")
     def report(of: str = "all") -> None: ...
 
@@ -28,7 +28,7 @@ def job(**more: Any) -> dict[str, Any]:
     return {"definitionKey": "report", "params": {}, **more}
 
 
-def test_the_time_that_a_job_is_asked_for_is_answered_by_the_same_name(site: WebKit) -> None:
+def test_the_time_that_a_job_is_asked_for_is_answered_by_the_same_name(site: WebApi) -> None:
     started = told(site.post("/v1/jobs", job(runAt=DUE)), 201)
     at = f"/v1/jobs/{started['jobId']}"
     assert told(site.get(at))["runAt"].startswith("2036-01-15T08:00:00")
@@ -42,7 +42,7 @@ def test_the_time_that_a_job_is_asked_for_is_answered_by_the_same_name(site: Web
 def test_each_field_that_a_job_is_asked_for_with_is_in_its_answer() -> None:
     shapes = document()["components"]["schemas"]
 
-    asked = set(shapes["JobAsked"]["properties"]) - ONLY_ASKED - {"traceparent", "tracestate"}
+    asked = set(shapes["JobRequest"]["properties"]) - ONLY_ASKED - {"traceparent", "tracestate"}
 
     assert asked <= set(shapes["Job"]["properties"])
 
@@ -60,7 +60,7 @@ def test_each_field_that_a_job_is_asked_for_with_is_in_its_answer() -> None:
     ],
 )
 def test_an_unknown_field_of_a_body_gets_the_one_that_is_meant(
-    site: WebKit, method: str, path: str, body: Any, meant: str
+    site: WebApi, method: str, path: str, body: Any, meant: str
 ) -> None:
     error = refused(site.request(method, path, json=body), 422, "invalid_request")
 
@@ -68,20 +68,20 @@ def test_an_unknown_field_of_a_body_gets_the_one_that_is_meant(
     assert f"is unknown here; did you mean {meant!r}?" in problems
 
 
-def test_an_unknown_field_that_is_like_no_other_gets_none(site: WebKit) -> None:
+def test_an_unknown_field_that_is_like_no_other_gets_none(site: WebApi) -> None:
     error = refused(site.post("/v1/jobs", job(zebra=1)), 422, "invalid_request")
 
     assert error["message"] == "/zebra is unknown here."
 
 
 @pytest.mark.parametrize(("name", "meant"), [("definition", "definitionKey"), ("state", "status"), ("tags", "tag")])
-def test_an_unknown_query_parameter_gets_the_one_that_is_meant(site: WebKit, name: str, meant: str) -> None:
+def test_an_unknown_query_parameter_gets_the_one_that_is_meant(site: WebApi, name: str, meant: str) -> None:
     error = refused(site.get(f"/v1/jobs?{name}=x"), 422, "invalid_request")
 
     assert f"Did you mean {meant!r}?" in error["hint"]
 
 
-def test_several_statuses_are_given_with_commas_in_between_or_one_by_one(site: WebKit, app: Penstock) -> None:
+def test_several_statuses_are_given_with_commas_in_between_or_one_by_one(site: WebApi, app: Penstock) -> None:
     later = told(site.post("/v1/jobs", job(delay=3600)), 201)["jobId"]
     now = told(site.post("/v1/jobs", job()), 201)["jobId"]
     ended = told(site.post("/v1/jobs", job()), 201)["jobId"]

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from penstock import Penstock
-from penstock.http.setup_code import new_setup_code
+from penstock.http.authentication import new_setup_code
+from tests.http.asgi_api import SETUP_CODE, WebApi, refused, told
 from tests.http.conftest import NewSite
-from tests.http.kit import SETUP_CODE, WebKit, refused, told
 from tests.http.raw import RawServer, request, statuses
 from tests.http.servers import opened, serve
 from tests.http.streams import define
@@ -26,7 +26,7 @@ SIGNS = [
 ]  # fmt: skip
 
 
-def test_whatever_a_proxy_says_of_itself_shuts_its_callers_out(site: WebKit) -> None:
+def test_whatever_a_proxy_says_of_itself_shuts_its_callers_out(site: WebApi) -> None:
     for name in SIGNS:
         for method, path, body in (("GET", "/v1/jobs", None), ("POST", "/v1/tokens", WANTED)):
             error = refused(site.request(method, path, json=body, headers={name: "1"}), 401, "unauthenticated")
@@ -52,7 +52,7 @@ def test_the_protocol_of_old_that_proxies_speak_shuts_their_callers_out(app: Pen
         server.stop()
 
 
-def test_what_a_super_admin_does_needs_the_setup_code_and_nothing_else_does(site: WebKit, app: Penstock) -> None:
+def test_what_a_super_admin_does_needs_the_setup_code_and_nothing_else_does(site: WebApi, app: Penstock) -> None:
     define(app)
 
     told(site.get("/v1/jobs", coded=False))
@@ -90,13 +90,13 @@ def test_a_wrong_code_opens_nothing_and_many_of_them_make_wait_but_not_for_the_r
     told(site.post("/v1/tokens", WANTED), 201)
 
 
-def test_the_first_token_uses_the_code_up_also_when_the_store_is_opened_again(site: WebKit, app: Penstock) -> None:
+def test_the_first_token_uses_the_code_up_also_when_the_store_is_opened_again(site: WebApi, app: Penstock) -> None:
     made = told(site.post("/v1/tokens", WANTED), 201)
     refused(site.get("/v1/tokens"), 401, "unauthenticated")
 
     app.revoke_token(made["tokenId"])
     assert app.open_access()
-    site.web.state.site.door.forget()
+    site.web.state.server.token_policy.invalidate()
 
     told(site.get("/v1/jobs", coded=False))
     for coded in (False, True):

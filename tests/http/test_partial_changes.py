@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
+from tests.http.asgi_api import WebApi, told
 from tests.http.document import Operation, document, operations
-from tests.http.kit import WebKit, told
 
 CHANGES = [each for each in operations() if each.method == "PATCH"]
 BERLIN: dict[str, Any] = {
@@ -20,7 +20,7 @@ BERLIN: dict[str, Any] = {
 
 
 @pytest.fixture
-def site(site: WebKit, app: Penstock) -> WebKit:
+def site(site: WebApi, app: Penstock) -> WebApi:
     @app.job("report")
     def report(of: str = "all") -> None: ...
 
@@ -41,7 +41,7 @@ def test_there_are_changes_to_look_at() -> None:
     assert {"/v1/jobs/{jobId}", "/v1/schedules/{key}", "/v1/webhooks/{webhookId}"} <= {each.path for each in CHANGES}
 
 
-def test_a_disabled_schedule_of_berlin_stays_what_it_is_but_for_its_expression(site: WebKit) -> None:
+def test_a_disabled_schedule_of_berlin_stays_what_it_is_but_for_its_expression(site: WebApi) -> None:
     made = told(site.post("/v1/schedules", {**BERLIN, "key": "nightly"}), 201)
 
     changed = told(site.patch("/v1/schedules/nightly", _sent("SchedulePatch", kind="cron", expression="0 4 * * *")))
@@ -51,7 +51,7 @@ def test_a_disabled_schedule_of_berlin_stays_what_it_is_but_for_its_expression(s
     assert {name: changed[name] for name in BERLIN} == {**BERLIN, "expression": "0 4 * * *"}
 
 
-def test_a_disabled_endpoint_stays_what_it_is_but_for_its_description(site: WebKit) -> None:
+def test_a_disabled_endpoint_stays_what_it_is_but_for_its_description(site: WebApi) -> None:
     asked = {"url": "https://hooks.example.org/in", "events": ["job.failed"], "definitionKeys": ["report"],
              "description": "before", "enabled": False}  # fmt: skip
     made = told(site.post("/v1/webhooks", asked), 201)
@@ -61,7 +61,7 @@ def test_a_disabled_endpoint_stays_what_it_is_but_for_its_description(site: WebK
     assert {name: changed[name] for name in asked} == {**asked, "description": "after"}
 
 
-def test_a_job_with_another_priority_is_due_when_it_was(site: WebKit) -> None:
+def test_a_job_with_another_priority_is_due_when_it_was(site: WebApi) -> None:
     started = told(site.post("/v1/jobs", {"definitionKey": "report", "params": {}, "delay": 3600}), 201)
     before = told(site.get(f"/v1/jobs/{started['jobId']}"))
 

@@ -6,10 +6,10 @@ import pytest
 
 from penstock import Penstock
 from penstock.domain.outcome import Failure
-from penstock.http.schemas.events import EventList
 from penstock.http.schemas.jobs import AttemptList, JobDetail
+from penstock.http.schemas.monitoring import EventList
 from penstock.storage.commands import jobs
-from tests.http.kit import WebKit, told
+from tests.http.asgi_api import WebApi, told
 from tests.operations.hand import Hand
 from tests.storage.tables import change
 
@@ -27,7 +27,7 @@ def definitions(app: Penstock) -> None:
 
 
 @pytest.mark.parametrize(("key", "names"), [("both", ["fetch", "store"]), ("plain", ["run"])])
-def test_a_job_shows_all_its_phases_from_the_moment_it_is_created(site: WebKit, key: str, names: list[str]) -> None:
+def test_a_job_shows_all_its_phases_from_the_moment_it_is_created(site: WebApi, key: str, names: list[str]) -> None:
     job = told(site.post("/v1/jobs", json={"definitionKey": key}), 201)["jobId"]
 
     answer = site.get(f"/v1/jobs/{job}")
@@ -41,7 +41,7 @@ def test_a_job_shows_all_its_phases_from_the_moment_it_is_created(site: WebKit, 
 
 
 @pytest.mark.parametrize("key", ["both", "plain"])
-def test_the_job_of_an_event_has_the_phases_that_the_job_itself_has(site: WebKit, key: str) -> None:
+def test_the_job_of_an_event_has_the_phases_that_the_job_itself_has(site: WebApi, key: str) -> None:
     job = told(site.post("/v1/jobs", json={"definitionKey": key}), 201)["jobId"]
 
     answer = site.get("/v1/events")
@@ -51,7 +51,7 @@ def test_the_job_of_an_event_has_the_phases_that_the_job_itself_has(site: WebKit
     assert event["job"]["phases"] == told(site.get(f"/v1/jobs/{job}"))["phases"] != []
 
 
-def test_each_attempt_shows_the_phases_that_it_began(site: WebKit, app: Penstock) -> None:
+def test_each_attempt_shows_the_phases_that_it_began(site: WebApi, app: Penstock) -> None:
     job = told(site.post("/v1/jobs", json={"definitionKey": "both"}), 201)["jobId"]
     hand = Hand(app)
     claimed = hand.claim_one(job)
@@ -74,7 +74,7 @@ def test_each_attempt_shows_the_phases_that_it_began(site: WebKit, app: Penstock
     assert failed["finishedAt"] is not None
 
 
-def test_the_attempts_of_a_definition_that_cannot_be_read_are_shown(site: WebKit, app: Penstock) -> None:
+def test_the_attempts_of_a_definition_that_cannot_be_read_are_shown(site: WebApi, app: Penstock) -> None:
     job = told(site.post("/v1/jobs", json={"definitionKey": "plain"}), 201)["jobId"]
     Hand(app).succeed(job)
     change(app.store, "UPDATE {s}definition SET body = 'broken'")
@@ -84,7 +84,7 @@ def test_the_attempts_of_a_definition_that_cannot_be_read_are_shown(site: WebKit
     assert [(each["name"], each["status"]) for each in attempt["phases"]] == [("run", "completed")]
 
 
-def test_a_job_that_was_cancelled_before_it_began_never_had_a_phase(site: WebKit) -> None:
+def test_a_job_that_was_cancelled_before_it_began_never_had_a_phase(site: WebApi) -> None:
     job = told(site.post("/v1/jobs", json={"definitionKey": "plain"}), 201)["jobId"]
 
     told(site.post(f"/v1/jobs/{job}/cancel"), 202)

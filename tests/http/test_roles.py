@@ -11,9 +11,9 @@ import schemathesis
 from penstock import Penstock
 from penstock.domain.access import Role
 from penstock.storage.commands import admin
+from tests.http.asgi_api import WebApi, refused, told
 from tests.http.conftest import NewSite
 from tests.http.document import operations, served
-from tests.http.kit import WebKit, refused, told
 from tests.waiting import wait_until
 
 OPERATIONS = operations()
@@ -22,14 +22,14 @@ REFUSED = (401, 403)
 
 
 @pytest.fixture(params=[(), ("https://ops.example.org",)], ids=["fast-path", "framework"])
-def closed(request: pytest.FixtureRequest, new_site: NewSite) -> WebKit:
+def closed(request: pytest.FixtureRequest, new_site: NewSite) -> WebApi:
     """A server for which there is a token; with origins, no route leaves the framework."""
     site = new_site(failed_tokens=100_000, origins=request.param)
     site.token("super_admin")
     return site
 
 
-def answers(site: WebKit, token: str | None) -> dict[str, int]:
+def answers(site: WebApi, token: str | None) -> dict[str, int]:
     """What each operation answers to a request that has this token and nothing else to it."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     found = site.requests((each.method, each.at(), {"headers": headers}) for each in OPERATIONS)
@@ -45,23 +45,23 @@ def refusals(found: dict[str, int]) -> dict[str, int | None]:
     return {name: status if status in REFUSED else None for name, status in found.items()}
 
 
-def test_without_a_token_nothing_is_done_but_what_everybody_may(closed: WebKit) -> None:
+def test_without_a_token_nothing_is_done_but_what_everybody_may(closed: WebApi) -> None:
     assert refusals(answers(closed, None)) == expected(lambda _: True, 401)
 
 
 @pytest.mark.parametrize("wrong", ["pst_wrong", "pst_AAAAAAAAAAA_" + "A" * 43 + "_AAAAAA", "x" * 400])
-def test_a_wrong_token_opens_nothing(closed: WebKit, wrong: str) -> None:
+def test_a_wrong_token_opens_nothing(closed: WebApi, wrong: str) -> None:
     assert refusals(answers(closed, wrong)) == expected(lambda _: True, 401)
 
 
-def test_an_expired_token_opens_nothing_whatever_its_role_was(closed: WebKit, app: Penstock) -> None:
+def test_an_expired_token_opens_nothing_whatever_its_role_was(closed: WebApi, app: Penstock) -> None:
     text = closed.token("super_admin", "short", expires_in=0.001)
     wait_until(lambda: app.count_usable_tokens() == 1, "the token has expired")
 
     assert refusals(answers(closed, text)) == expected(lambda _: True, 401)
 
 
-def test_a_revoked_token_opens_nothing_whatever_its_role_was(closed: WebKit, app: Penstock) -> None:
+def test_a_revoked_token_opens_nothing_whatever_its_role_was(closed: WebApi, app: Penstock) -> None:
     made = app.create_token("gone", "super_admin")
     app.revoke_token(made.token.id)
 
@@ -83,7 +83,7 @@ def test_a_server_stays_closed_when_its_last_token_has_ended_and_retention_has_r
 
 
 @pytest.mark.parametrize("role", list(Role))
-def test_a_role_opens_what_it_covers_and_nothing_else(closed: WebKit, role: Role) -> None:
+def test_a_role_opens_what_it_covers_and_nothing_else(closed: WebApi, role: Role) -> None:
     found = answers(closed, closed.token(role))
 
     assert refusals(found) == expected(lambda needed: not role.covers(needed), 403)
@@ -94,13 +94,13 @@ def test_each_role_has_something_that_the_one_below_it_may_not() -> None:
     assert {each.role for each in OPERATIONS} == {None, *Role}
 
 
-def test_what_is_served_is_what_the_document_tells(site: WebKit) -> None:
+def test_what_is_served_is_what_the_document_tells(site: WebApi) -> None:
     told = {(each.method, each.path) for each in OPERATIONS}
 
     assert set(served(site.web)) == told | OF_THE_FRAMEWORK
 
 
-def test_a_method_that_the_document_does_not_tell_is_refused_everywhere(site: WebKit) -> None:
+def test_a_method_that_the_document_does_not_tell_is_refused_everywhere(site: WebApi) -> None:
     paths = sorted({each.at() for each in OPERATIONS})
 
     found = site.requests((method, path, {}) for path in paths for method in ("TRACE", "PROPFIND", "HEAD", "OPTIONS"))
@@ -109,7 +109,7 @@ def test_a_method_that_the_document_does_not_tell_is_refused_everywhere(site: We
         assert answer.status_code == 405, (answer.request.method, answer.request.url.path)
 
 
-def test_the_document_is_a_valid_one(site: WebKit) -> None:
+def test_the_document_is_a_valid_one(site: WebApi) -> None:
     sent: dict[str, Any] = site.get("/openapi.json").json()
 
     assert sent["paths"].keys() == {each.path for each in OPERATIONS}

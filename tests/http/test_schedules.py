@@ -10,7 +10,7 @@ import pytest
 from penstock import Penstock
 from penstock.domain.schedule.schedule import Tick
 from penstock.storage.commands import admin, schedules
-from tests.http.kit import WebKit, refused, told
+from tests.http.asgi_api import WebApi, refused, told
 from tests.storage.tables import change
 
 NIGHTLY: dict[str, Any] = {"definitionKey": "report", "kind": "cron", "expression": "0 3 * * *"}
@@ -18,7 +18,7 @@ SECRET = "canary-7f3a"
 
 
 @pytest.fixture
-def site(site: WebKit, app: Penstock) -> WebKit:
+def site(site: WebApi, app: Penstock) -> WebApi:
     @app.job("report", secret=["magic"])
     def report(of: str = "all", magic: str = "") -> None: ...
 
@@ -26,12 +26,12 @@ def site(site: WebKit, app: Penstock) -> WebKit:
     return site
 
 
-def make(site: WebKit, key: str = "nightly", **facts: Any) -> dict[str, Any]:
+def make(site: WebApi, key: str = "nightly", **facts: Any) -> dict[str, Any]:
     found: dict[str, Any] = told(site.post("/v1/schedules", {**NIGHTLY, "key": key, **facts}), 201)
     return found
 
 
-def test_a_schedule_is_made_once_and_says_where_it_is(site: WebKit) -> None:
+def test_a_schedule_is_made_once_and_says_where_it_is(site: WebApi) -> None:
     answer = site.post("/v1/schedules", {**NIGHTLY, "key": "nightly", "timezone": "Europe/Berlin", "priority": 3})
 
     made = told(answer, 201)
@@ -46,7 +46,7 @@ def test_a_schedule_is_made_once_and_says_where_it_is(site: WebKit) -> None:
     ("kind", "expression"),
     [("interval", "1h30m"), ("interval", "7d from 2027-01-04T08:00:00Z"), ("once", "2036-01-15T08:00:00+01:00")],
 )
-def test_what_is_read_can_be_written_again(site: WebKit, kind: str, expression: str) -> None:
+def test_what_is_read_can_be_written_again(site: WebApi, kind: str, expression: str) -> None:
     made = make(site, kind=kind, expression=expression, jitter=5, missedWindow=60, overlap="skip", missed="all")
     names = (
         "definitionKey", "kind", "expression", "params", "timezone", "missed", "missedMax", "missedWindow", "overlap",
@@ -59,7 +59,7 @@ def test_what_is_read_can_be_written_again(site: WebKit, kind: str, expression: 
 
 
 @pytest.mark.parametrize("key", ["a/preview", "a/b/ticks", "ünï code", "100%2F", "a?b#c", "preview"])
-def test_any_key_can_be_named_in_a_path(site: WebKit, key: str) -> None:
+def test_any_key_can_be_named_in_a_path(site: WebApi, key: str) -> None:
     answer = site.post("/v1/schedules", {**NIGHTLY, "key": key})
     place = answer.headers["location"]
 
@@ -70,7 +70,7 @@ def test_any_key_can_be_named_in_a_path(site: WebKit, key: str) -> None:
     refused(site.get(place), 404, "not_found")
 
 
-def test_schedules_come_in_pages_by_key(site: WebKit) -> None:
+def test_schedules_come_in_pages_by_key(site: WebApi) -> None:
     for key in ("c", "a", "b"):
         make(site, key)
 
@@ -81,7 +81,7 @@ def test_schedules_come_in_pages_by_key(site: WebKit) -> None:
     assert second["nextCursor"] is None
 
 
-def test_put_makes_or_replaces(site: WebKit) -> None:
+def test_put_makes_or_replaces(site: WebApi) -> None:
     told(site.put("/v1/schedules/nightly", {**NIGHTLY, "priority": 7}), 201)
 
     answer = site.put("/v1/schedules/nightly", {**NIGHTLY, "expression": "0 4 * * *"})
@@ -91,7 +91,7 @@ def test_put_makes_or_replaces(site: WebKit) -> None:
     site.newest_audit("schedule.replace")
 
 
-def test_a_patch_changes_only_what_it_names(site: WebKit) -> None:
+def test_a_patch_changes_only_what_it_names(site: WebApi) -> None:
     make(site, priority=7, params={"of": "sales"})
 
     changed = told(site.patch("/v1/schedules/nightly", {"expression": "0 5 * * *", "enabled": False}))
@@ -104,7 +104,7 @@ def test_a_patch_changes_only_what_it_names(site: WebKit) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE"])
-def test_of_two_operators_the_second_does_not_overwrite_the_first(site: WebKit, method: str) -> None:
+def test_of_two_operators_the_second_does_not_overwrite_the_first(site: WebApi, method: str) -> None:
     make(site)
     read = site.get("/v1/schedules/nightly").headers["etag"]
     told(site.patch("/v1/schedules/nightly", {"priority": 1}, headers={"If-Match": read}))
@@ -120,19 +120,19 @@ def test_of_two_operators_the_second_does_not_overwrite_the_first(site: WebKit, 
 
 
 @pytest.mark.parametrize("tag", ["1", '"x"', 'W/"1"', '"1", "2"', '"-1"', '"1234567890123456789"', ""])
-def test_a_malformed_if_match_is_refused(site: WebKit, tag: str) -> None:
+def test_a_malformed_if_match_is_refused(site: WebApi, tag: str) -> None:
     make(site)
 
     refused(site.patch("/v1/schedules/nightly", {"priority": 2}, headers={"If-Match": tag}), 400, "malformed")
 
 
-def test_any_revision_will_do_for_a_star(site: WebKit) -> None:
+def test_any_revision_will_do_for_a_star(site: WebApi) -> None:
     make(site)
 
     told(site.patch("/v1/schedules/nightly", {"priority": 2}, headers={"If-Match": "*"}))
 
 
-def test_a_pause_ends_by_resume_and_both_are_audited(site: WebKit) -> None:
+def test_a_pause_ends_by_resume_and_both_are_audited(site: WebApi) -> None:
     make(site)
     until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
 
@@ -146,7 +146,7 @@ def test_a_pause_ends_by_resume_and_both_are_audited(site: WebKit) -> None:
     refused(site.post("/v1/schedules/nightly/pause", over), 422, "invalid_request")
 
 
-def test_a_trigger_makes_a_job_now(site: WebKit) -> None:
+def test_a_trigger_makes_a_job_now(site: WebApi) -> None:
     make(site, params={"of": "sales"})
 
     answer = site.post("/v1/schedules/nightly/trigger")
@@ -156,7 +156,7 @@ def test_a_trigger_makes_a_job_now(site: WebKit) -> None:
     assert job["params"]["of"] == "sales"
 
 
-def test_a_preview_tells_the_next_ticks_of_what_is_saved_and_of_what_is_not(site: WebKit) -> None:
+def test_a_preview_tells_the_next_ticks_of_what_is_saved_and_of_what_is_not(site: WebApi) -> None:
     make(site)
 
     saved = told(site.get("/v1/schedules/nightly/preview?count=3"))
@@ -169,7 +169,7 @@ def test_a_preview_tells_the_next_ticks_of_what_is_saved_and_of_what_is_not(site
     assert told(site.get("/v1/schedules"))["schedules"][0]["key"] == "nightly"
 
 
-def test_ticks_tell_what_became_of_them(site: WebKit) -> None:
+def test_ticks_tell_what_became_of_them(site: WebApi) -> None:
     made = make(site)
     now = site.app.store.run(admin.clock())
     site.app.store.run(schedules.tick(Tick("nightly", made["revision"], now, now + 10**9), None, "allow"))
@@ -179,7 +179,7 @@ def test_ticks_tell_what_became_of_them(site: WebKit) -> None:
     assert (tick["verdict"], tick["jobId"], tick["passedOver"]) == ("missed", None, 0)
 
 
-def test_secret_parameters_are_masked_wherever_a_schedule_is_shown(site: WebKit) -> None:
+def test_secret_parameters_are_masked_wherever_a_schedule_is_shown(site: WebApi) -> None:
     answer = site.post("/v1/schedules", {**NIGHTLY, "key": "nightly", "params": {"magic": SECRET}})
     shown = [answer, site.get("/v1/schedules/nightly"), site.get("/v1/schedules")]
     shown += [site.patch("/v1/schedules/nightly", {"priority": 2}), site.put("/v1/schedules/other", NIGHTLY)]
@@ -217,26 +217,26 @@ def test_secret_parameters_are_masked_wherever_a_schedule_is_shown(site: WebKit)
         ({"cron": "0 3 * * *"}, "invalid_request"),
     ],
 )
-def test_a_schedule_that_cannot_work_is_refused(site: WebKit, facts: dict[str, Any], code: str) -> None:
+def test_a_schedule_that_cannot_work_is_refused(site: WebApi, facts: dict[str, Any], code: str) -> None:
     refused(site.post("/v1/schedules", {**NIGHTLY, "key": "nightly", **facts}), 422, code)
 
     assert told(site.get("/v1/schedules"))["schedules"] == []
 
 
-def test_a_schedule_of_an_unknown_definition_is_refused(site: WebKit) -> None:
+def test_a_schedule_of_an_unknown_definition_is_refused(site: WebApi) -> None:
     error = refused(site.post("/v1/schedules", {**NIGHTLY, "key": "x", "definitionKey": "nobody"}), 404, "not_found")
 
     assert error["details"]["kind"] == "definition"
 
 
 @pytest.mark.parametrize("path", ["", "/preview", "/ticks"])
-def test_a_schedule_that_is_not_there_is_not_found(site: WebKit, path: str) -> None:
+def test_a_schedule_that_is_not_there_is_not_found(site: WebApi, path: str) -> None:
     refused(site.get(f"/v1/schedules/nobody{path}"), 404, "not_found")
     refused(site.patch("/v1/schedules/nobody", {"priority": 2}), 404, "not_found")
     refused(site.delete("/v1/schedules/nobody"), 404, "not_found")
 
 
-def test_a_schedule_that_the_store_cannot_read_is_shown_with_its_error_and_can_be_repaired(site: WebKit) -> None:
+def test_a_schedule_that_the_store_cannot_read_is_shown_with_its_error_and_can_be_repaired(site: WebApi) -> None:
     make(site)
     change(site.app.store, "UPDATE {s}schedule SET body = 'broken'")
 
@@ -245,7 +245,7 @@ def test_a_schedule_that_the_store_cannot_read_is_shown_with_its_error_and_can_b
     assert told(site.put("/v1/schedules/nightly", NIGHTLY))["error"] is None
 
 
-def test_viewers_see_schedules_and_admins_change_them(site: WebKit) -> None:
+def test_viewers_see_schedules_and_admins_change_them(site: WebApi) -> None:
     make(site)
 
     with site.as_("creator"):

@@ -9,7 +9,7 @@ from penstock.config.server_settings import WebSettings
 from penstock.domain.outcome import Failure
 from penstock.domain.secrets.policy import SecretPolicy
 from penstock.storage.commands import search
-from tests.http.kit import WebKit, refused, told
+from tests.http.asgi_api import WebApi, refused, told
 from tests.operations.hand import Hand
 
 
@@ -22,7 +22,7 @@ def hand(app: Penstock) -> Hand:
     return Hand(app)
 
 
-def test_jobs_are_found_by_error_and_parameters(site: WebKit, hand: Hand) -> None:
+def test_jobs_are_found_by_error_and_parameters(site: WebApi, hand: Hand) -> None:
     ids = [site.app.enqueue("ship", {"orderId": 7, "region": each}).id for each in ("north", "south")]
     other = site.app.enqueue("ship", {"orderId": 8}).id
     claimed = {each.job_id: each for each in hand.claim()}
@@ -40,7 +40,7 @@ def test_jobs_are_found_by_error_and_parameters(site: WebKit, hand: Hand) -> Non
 
 
 def test_a_search_that_has_looked_through_enough_has_a_cursor_and_a_capped_count(
-    site: WebKit, hand: Hand, monkeypatch: pytest.MonkeyPatch
+    site: WebApi, hand: Hand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "MOST", 2)
     wanted = site.app.enqueue("ship", {"orderId": 7}).id
@@ -62,7 +62,7 @@ def test_a_search_that_has_looked_through_enough_has_a_cursor_and_a_capped_count
         ("error=", "1 to 500 characters"), ("error=x&sort=-priority", "order of creation"), ("eror=x", "unknown here"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_searched_is_refused_with_the_reason(site: WebKit, hand: Hand, query: str, problem: str) -> None:
+def test_what_cannot_be_searched_is_refused_with_the_reason(site: WebApi, hand: Hand, query: str, problem: str) -> None:
     error = refused(site.get(f"/v1/jobs?{query}"), 422, "invalid_request")
 
     assert problem in error["message"]
@@ -71,7 +71,7 @@ def test_what_cannot_be_searched_is_refused_with_the_reason(site: WebKit, hand: 
 
 
 @pytest.mark.parametrize("which", [{"error": "x"}, {"params": {"orderId": "7"}}, {"params.orderId": "7"}])
-def test_a_change_in_bulk_cannot_search(site: WebKit, hand: Hand, which: dict[str, object]) -> None:
+def test_a_change_in_bulk_cannot_search(site: WebApi, hand: Hand, which: dict[str, object]) -> None:
     answer = site.post("/v1/jobs/bulk", {"action": "cancel", "filter": which, "dryRun": True})
 
     error = refused(answer, 422, "invalid_request")
@@ -81,7 +81,7 @@ def test_a_change_in_bulk_cannot_search(site: WebKit, hand: Hand, which: dict[st
 def test_names_of_secrets_are_those_that_the_server_was_configured_with(
     app: Penstock, hand: Hand, portal: object
 ) -> None:
-    site = WebKit(app, portal, WebSettings(secrets=SecretPolicy(("region",))))
+    site = WebApi(app, portal, WebSettings(secrets=SecretPolicy(("region",))))
 
     refused(site.get("/v1/jobs?params.region=north"), 422, "invalid_request")
     told(site.get("/v1/jobs?params.access_token=1"))

@@ -154,7 +154,7 @@ def test_a_taken_port_is_a_clear_error(quiet_stage: Stage) -> None:
     second = serve(quiet_stage, target=None, port=port, wait=False)
 
     assert second.wait() == 2
-    assert f"Port {port} of 127.0.0.1 is taken" in second.output
+    assert f"Port {port} of 127.0.0.1 is in use" in second.output
     assert "Traceback" not in second.output
     assert server.get("/v1/jobs")["jobs"] == []
 

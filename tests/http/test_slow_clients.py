@@ -43,7 +43,7 @@ class Running:
         self.bodies: list[bytes] = []
         self.headers: list[list[tuple[bytes, bytes]]] = []
         web = Starlette(routes=[Route("/echo", self._echo, methods=["POST"]), Route("/large", _large)])
-        web.state.site = _Site()
+        web.state.server = _Site()
         self.sockets = bound("127.0.0.1", 0)
         self.address: tuple[str, int] = self.sockets[0].getsockname()
         self._loop = asyncio.new_event_loop()
@@ -320,7 +320,7 @@ def test_a_port_that_is_taken_is_named() -> None:
     taken = bound("127.0.0.1", 0)
     taken[0].listen()
 
-    with pytest.raises(InvalidInput, match="is taken"):
+    with pytest.raises(InvalidInput, match="is in use"):
         bound("127.0.0.1", taken[0].getsockname()[1])
 
     taken[0].close()

@@ -16,7 +16,7 @@ import pytest
 
 from penstock import Penstock
 from penstock.domain.event import Event
-from penstock.http.streaming.hub import Box
+from penstock.http.streaming.hub import StreamBuffer
 from penstock.storage.commands import feed
 from tests.conftest import Counts
 from tests.http.conftest import NewServer
@@ -116,9 +116,9 @@ class TestSequence:
         job = enqueue(app)
         join = server.streams.join
 
-        async def late(box: Box, cursor: str | None) -> str:
+        async def late(buffer: StreamBuffer, cursor: str | None) -> str:
             await asyncio.to_thread(app.cancel_job, job)
-            joined: str = await join(box, cursor)
+            joined: str = await join(buffer, cursor)
             return joined
 
         server.streams.join = late
@@ -399,9 +399,9 @@ async def _follow(server: StreamServer, total: int, heard: list[Message], chance
 
 def _write(app: Penstock, count: int) -> None:
     """Cause so many events, from several threads."""
-    shares = [count // 4] * 3
-    shares.append(count - sum(shares))
-    threads = [threading.Thread(target=_write_share, args=(app, share)) for share in shares]
+    limits = [count // 4] * 3
+    limits.append(count - sum(limits))
+    threads = [threading.Thread(target=_write_share, args=(app, limit)) for limit in limits]
     for each in threads:
         each.start()
     for each in threads:

@@ -11,8 +11,8 @@ import pytest
 
 from penstock import Penstock
 from penstock.domain.access import Role
+from tests.http.asgi_api import refused
 from tests.http.conftest import NewServer
-from tests.http.kit import refused
 from tests.http.streams import STREAM, StreamServer, run
 from tests.waiting import wait_until
 
@@ -99,6 +99,6 @@ def test_streams_that_end_early_give_their_share_back(new_server: NewServer, tok
 
 
 def test_no_share_is_larger_than_what_there_is_where_nothing_is_said(new_server: NewServer) -> None:
-    settings = new_server().web.state.site.settings
+    settings = new_server().web.state.server.settings
 
     assert settings.max_streams_per_token < settings.max_streams_per_address < settings.max_streams

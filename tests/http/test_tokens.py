@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from penstock import Penstock
+from tests.http.asgi_api import WebApi, refused, told
 from tests.http.conftest import NewSite
-from tests.http.kit import WebKit, refused, told
 from tests.storage.tables import dump
 
 SECURE = "https://jobs.example.org"
@@ -25,7 +25,7 @@ def cookie_of(answer: httpx2.Response) -> Any:
     return name, morsel
 
 
-def test_the_text_of_a_token_is_told_once_and_opens_the_door(site: WebKit) -> None:
+def test_the_text_of_a_token_is_told_once_and_opens_the_door(site: WebApi) -> None:
     made = told(site.post("/v1/tokens", {"name": "ci", "role": "super_admin", "expiresIn": 3600}), 201)
 
     text = made.pop("token")
@@ -38,7 +38,7 @@ def test_the_text_of_a_token_is_told_once_and_opens_the_door(site: WebKit) -> No
     assert text not in str(dump(site.app.store))
 
 
-def test_a_revoked_token_opens_nothing(site: WebKit) -> None:
+def test_a_revoked_token_opens_nothing(site: WebApi) -> None:
     with site.as_("super_admin"):
         made = told(site.post("/v1/tokens", {"name": "gone", "role": "viewer"}), 201)
         told(site.get("/v1/jobs", headers={"Authorization": f"Bearer {made['token']}"}))
@@ -60,17 +60,17 @@ def test_a_revoked_token_opens_nothing(site: WebKit) -> None:
         {"name": "x", "role": "admin", "expiresIn": 1e30},
     ],
 )  # fmt: skip
-def test_a_token_that_cannot_be_made_is_refused(site: WebKit, body: dict[str, Any]) -> None:
+def test_a_token_that_cannot_be_made_is_refused(site: WebApi, body: dict[str, Any]) -> None:
     refused(site.post("/v1/tokens", body), 422, "invalid_request")
 
 
-def test_only_super_admins_see_tokens(site: WebKit) -> None:
+def test_only_super_admins_see_tokens(site: WebApi) -> None:
     with site.as_("admin"):
         refused(site.get("/v1/tokens"), 403, "forbidden")
         refused(site.post("/v1/tokens", {"name": "x", "role": "viewer"}), 403, "forbidden")
 
 
-def test_a_session_is_begun_with_a_token_and_known_by_a_cookie_that_no_script_reads(site: WebKit) -> None:
+def test_a_session_is_begun_with_a_token_and_known_by_a_cookie_that_no_script_reads(site: WebApi) -> None:
     text = site.token("admin")
 
     answer = site.post("/v1/session", {"token": text})
@@ -87,7 +87,7 @@ def test_a_session_is_begun_with_a_token_and_known_by_a_cookie_that_no_script_re
     site.newest_audit("session.create")
 
 
-def test_over_https_the_cookie_belongs_to_this_very_host(site: WebKit) -> None:
+def test_over_https_the_cookie_belongs_to_this_very_host(site: WebApi) -> None:
     answer = site.post("/v1/session", {"token": site.token("admin")}, base=SECURE)
 
     name, cookie = cookie_of(answer)
@@ -96,7 +96,7 @@ def test_over_https_the_cookie_belongs_to_this_very_host(site: WebKit) -> None:
     assert told(site.get("/v1/session", headers=known, base=SECURE))["role"] == "admin"
 
 
-def test_a_session_that_was_ended_opens_nothing_and_another_can_begin(site: WebKit) -> None:
+def test_a_session_that_was_ended_opens_nothing_and_another_can_begin(site: WebApi) -> None:
     text = site.token("admin")
     name, cookie = cookie_of(site.post("/v1/session", {"token": text}))
     known = {"Cookie": f"{name}={cookie.value}", **OURS}
@@ -114,7 +114,7 @@ def test_a_session_that_was_ended_opens_nothing_and_another_can_begin(site: WebK
 
 @pytest.mark.parametrize("origin", [{"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}, {}])
 def test_a_session_changes_nothing_where_a_browser_does_not_say_that_the_page_is_ours(
-    site: WebKit, origin: dict[str, str]
+    site: WebApi, origin: dict[str, str]
 ) -> None:
     name, cookie = cookie_of(site.post("/v1/session", {"token": site.token("admin")}))
     known = {"Cookie": f"{name}={cookie.value}", **origin}
@@ -138,7 +138,7 @@ def test_a_wrong_token_begins_no_session_and_many_of_them_make_wait(new_site: Ne
     told(site.post("/v1/session", {"token": good}), 201)
 
 
-def test_whoever_asks_is_told_who_they_are(site: WebKit) -> None:
+def test_whoever_asks_is_told_who_they_are(site: WebApi) -> None:
     local = told(site.get("/v1/session"))
     assert (local["role"], local["name"], local["closed"]) == ("super_admin", "local", False)
 
@@ -149,7 +149,7 @@ def test_whoever_asks_is_told_who_they_are(site: WebKit) -> None:
     assert told(site.get("/v1/session", headers={"Authorization": "Bearer nonsense"}))["role"] is None
 
 
-def test_a_session_ends_with_its_token(site: WebKit, app: Penstock) -> None:
+def test_a_session_ends_with_its_token(site: WebApi, app: Penstock) -> None:
     made = app.create_token("short", "viewer")
     name, cookie = cookie_of(site.post("/v1/session", {"token": made.text}))
 

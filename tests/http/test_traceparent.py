@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
-from tests.http.kit import WebKit
+from tests.http.asgi_api import WebApi
 from tests.operations.hand import Hand
 
 SPAN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -25,7 +25,7 @@ OTHER = "00-1af7651916cd43dd8448eb211c80319c-c7ad6b7169203331-01"
     ids=["header", "field-first", "none", "garbage", "zeros"],
 )  # fmt: skip
 def test_jobs_are_below_the_span_that_headers_name(
-    site: WebKit, app: Penstock, path: str, header: str | None, field: str | None, kept: str | None
+    site: WebApi, app: Penstock, path: str, header: str | None, field: str | None, kept: str | None
 ) -> None:
     app.job("work")(_nothing)
     app.register()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock import Client, Penstock
+from tests.http.asgi_api import WebApi, refused
 from tests.http.document import document
-from tests.http.kit import WebKit, refused
 from tests.http.servers import opened, serve
 from tests.http.test_traceparent import OTHER, SPAN
 from tests.operations.hand import Hand
@@ -27,7 +27,7 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
 
 @pytest.mark.xdist_group("web-serve")
 def test_a_handler_and_the_jobs_it_creates_get_the_state_of_the_request(stage: Stage) -> None:
-    server = serve(stage, target="tests.http.forwarding:app")
+    server = serve(stage, target="tests.http.trace_app:app")
     headers = {"traceparent": SPAN, "tracestate": STATE}
 
     def told(key: str, **params: str) -> tuple[Any, Any]:
@@ -51,7 +51,7 @@ def test_a_handler_and_the_jobs_it_creates_get_the_state_of_the_request(stage: S
     ],
     ids=["one", "two-headers", "spaces", "512-characters", "32-members"],
 )  # fmt: skip
-def test_a_state_is_kept_as_w3c_writes_it(site: WebKit, app: Penstock, path: str, states: list[str], kept: str) -> None:
+def test_a_state_is_kept_as_w3c_writes_it(site: WebApi, app: Penstock, path: str, states: list[str], kept: str) -> None:
     assert created(site, app, path, [("traceparent", SPAN), *(("tracestate", each) for each in states)]) == (
         f"{SPAN} {kept}"
     )
@@ -69,7 +69,7 @@ def test_a_state_is_kept_as_w3c_writes_it(site: WebKit, app: Penstock, path: str
         "two-systems", "513-characters", "33-members",
     ],
 )  # fmt: skip
-def test_a_malformed_state_is_ignored(site: WebKit, app: Penstock, path: str, state: str) -> None:
+def test_a_malformed_state_is_ignored(site: WebApi, app: Penstock, path: str, state: str) -> None:
     headers = [("traceparent", SPAN), ("tracestate", state)]
 
     assert created(site, app, path, [(name, value.encode("latin-1")) for name, value in headers]) == SPAN
@@ -89,14 +89,14 @@ def test_a_malformed_state_is_ignored(site: WebKit, app: Penstock, path: str, st
     ids=["no-span", "malformed-span", "field-alone", "span-in-body", "both-in-body", "state-in-body"],
 )
 def test_a_state_belongs_to_the_span_beside_it(
-    site: WebKit, app: Penstock, path: str, parent: str | None, fields: dict[str, str], kept: str | None
+    site: WebApi, app: Penstock, path: str, parent: str | None, fields: dict[str, str], kept: str | None
 ) -> None:
     headers = [("tracestate", STATE), *([] if parent is None else [("traceparent", parent)])]
 
     assert created(site, app, path, headers, **fields) == kept
 
 
-def test_a_state_in_the_body_that_is_no_text_is_refused(site: WebKit) -> None:
+def test_a_state_in_the_body_that_is_no_text_is_refused(site: WebApi) -> None:
     job = {"definitionKey": "work", "params": {}, "traceparent": SPAN, "tracestate": 5}
 
     assert "/tracestate" in str(refused(site.post("/v1/jobs", job), 422, "invalid_request"))
@@ -110,7 +110,7 @@ def test_the_document_names_both_headers() -> None:
         ]  # fmt: skip
 
 
-def created(site: WebKit, app: Penstock, path: str, headers: list[tuple[str, Any]], **fields: str) -> str | None:
+def created(site: WebApi, app: Penstock, path: str, headers: list[tuple[str, Any]], **fields: str) -> str | None:
     """What the store keeps of the trace of a job that is created with these headers."""
     app.job("work")(_nothing)
     app.register()

@@ -10,19 +10,19 @@ import pytest
 from penstock import Penstock
 from penstock.domain.webhook.endpoint import DEFAULT_EVENTS
 from penstock.storage.commands import webhooks
-from tests.http.kit import WebKit, refused, told
+from tests.http.asgi_api import WebApi, refused, told
 from tests.operations.hand import Hand
 from tests.storage.tables import dump
 
 URL = "https://receiver.example.org/hook"
 
 
-def make(site: WebKit, **facts: Any) -> dict[str, Any]:
+def make(site: WebApi, **facts: Any) -> dict[str, Any]:
     found: dict[str, Any] = told(site.post("/v1/webhooks", {"url": URL, **facts}), 201)
     return found
 
 
-def test_an_endpoint_is_made_and_its_secret_told_once(site: WebKit) -> None:
+def test_an_endpoint_is_made_and_its_secret_told_once(site: WebApi) -> None:
     answer = site.post("/v1/webhooks", {"url": URL, "description": "ours"})
 
     made = told(answer, 201)
@@ -39,7 +39,7 @@ def test_an_endpoint_is_made_and_its_secret_told_once(site: WebKit) -> None:
     assert site.newest_audit("webhook.create").target == made["webhookId"]
 
 
-def test_paths_of_urls_are_shown_to_admins_alone(site: WebKit, app: Penstock) -> None:
+def test_paths_of_urls_are_shown_to_admins_alone(site: WebApi, app: Penstock) -> None:
     app.job("work")(_work)
     job = app.enqueue("work", webhook_url="https://receiver.example.org/secret-of-the-job")
     made = make(site, url="https://receiver.example.org/secret-of-the-endpoint")
@@ -65,7 +65,7 @@ def test_paths_of_urls_are_shown_to_admins_alone(site: WebKit, app: Penstock) ->
 def _work() -> None: ...
 
 
-def test_an_endpoint_is_replaced_and_changed(site: WebKit) -> None:
+def test_an_endpoint_is_replaced_and_changed(site: WebApi) -> None:
     made = make(site, description="old", definitionKeys=["a"])
     place = f"/v1/webhooks/{made['webhookId']}"
 
@@ -80,7 +80,7 @@ def test_an_endpoint_is_replaced_and_changed(site: WebKit) -> None:
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
-def test_of_two_operators_the_second_does_not_overwrite_the_first(site: WebKit, method: str) -> None:
+def test_of_two_operators_the_second_does_not_overwrite_the_first(site: WebApi, method: str) -> None:
     place = f"/v1/webhooks/{make(site)['webhookId']}"
     told(site.patch(place, {"description": "first"}, headers={"If-Match": '"1"'}))
 
@@ -90,7 +90,7 @@ def test_of_two_operators_the_second_does_not_overwrite_the_first(site: WebKit, 
     assert told(site.get(place))["description"] == "first"
 
 
-def test_a_rotated_secret_is_told_once_and_the_old_one_signs_for_a_while(site: WebKit) -> None:
+def test_a_rotated_secret_is_told_once_and_the_old_one_signs_for_a_while(site: WebApi) -> None:
     made = make(site)
 
     rotated = told(site.post(f"/v1/webhooks/{made['webhookId']}/rotate", {"overlap": 60}))
@@ -103,7 +103,7 @@ def test_a_rotated_secret_is_told_once_and_the_old_one_signs_for_a_while(site: W
     assert again["secret"] != rotated["secret"]
 
 
-def test_a_removed_endpoint_is_gone(site: WebKit) -> None:
+def test_a_removed_endpoint_is_gone(site: WebApi) -> None:
     place = f"/v1/webhooks/{make(site)['webhookId']}"
 
     told(site.delete(place), 204)
@@ -115,7 +115,7 @@ def test_a_removed_endpoint_is_gone(site: WebKit) -> None:
     refused(site.patch(place, {"enabled": True}), 404, "not_found")
 
 
-def test_a_test_makes_a_delivery_that_tells_of_nothing(site: WebKit) -> None:
+def test_a_test_makes_a_delivery_that_tells_of_nothing(site: WebApi) -> None:
     made = make(site)
 
     sent = told(site.post(f"/v1/webhooks/{made['webhookId']}/test"), 202)
@@ -129,7 +129,7 @@ def test_a_test_makes_a_delivery_that_tells_of_nothing(site: WebKit) -> None:
     refused(site.post(f"/v1/webhooks/{made['webhookId']}/test"), 409, "conflict")
 
 
-def test_deliveries_are_listed_by_filter_shown_whole_and_sent_again(site: WebKit, app: Penstock) -> None:
+def test_deliveries_are_listed_by_filter_shown_whole_and_sent_again(site: WebApi, app: Penstock) -> None:
     @app.job("work", secret=["magic"])
     def work(magic: str = "") -> None: ...
 
@@ -165,13 +165,13 @@ def test_deliveries_are_listed_by_filter_shown_whole_and_sent_again(site: WebKit
         {"definitionKeys": ["not a key"]}, {"secret": "short"}, {"enabled": "yes"}, {"event": "job.*"},
     ],
 )  # fmt: skip
-def test_an_endpoint_that_cannot_be_is_refused(site: WebKit, facts: dict[str, Any]) -> None:
+def test_an_endpoint_that_cannot_be_is_refused(site: WebApi, facts: dict[str, Any]) -> None:
     refused(site.post("/v1/webhooks", {"url": URL, **facts}), 422, "invalid_request")
 
     assert told(site.get("/v1/webhooks"))["webhooks"] == []
 
 
-def test_admins_manage_webhooks_and_viewers_see_them(site: WebKit) -> None:
+def test_admins_manage_webhooks_and_viewers_see_them(site: WebApi) -> None:
     made = make(site)
 
     with site.as_("viewer"):

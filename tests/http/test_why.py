@@ -12,7 +12,7 @@ import pytest
 
 from penstock import Penstock, RateLimit
 from penstock.domain import why
-from tests.http.kit import WebKit, refused, told
+from tests.http.asgi_api import WebApi, refused, told
 from tests.operations.hand import Hand
 
 Scene = Callable[[Penstock], tuple[str, dict[str, Any]]]
@@ -136,7 +136,7 @@ def definitions(app: Penstock) -> Penstock:
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-def test_the_reason_is_told(site: WebKit, definitions: Penstock, scene: Scene) -> None:
+def test_the_reason_is_told(site: WebApi, definitions: Penstock, scene: Scene) -> None:
     job, facts = scene(definitions)
 
     answer = told(site.get(f"/v1/jobs/{job}/why"))
@@ -158,7 +158,7 @@ def test_every_reason_has_its_scene() -> None:
     assert codes == {scene.__name__ for scene in SCENES}
 
 
-def test_all_that_holds_a_job_back_is_told_at_once(site: WebKit, definitions: Penstock) -> None:
+def test_all_that_holds_a_job_back_is_told_at_once(site: WebApi, definitions: Penstock) -> None:
     definitions.pause("work", "x", by="bert")
     definitions.pause_all("x", by="anna")
     job = _job(definitions, delay=3600)

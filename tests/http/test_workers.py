@@ -11,7 +11,7 @@ import pytest
 from penstock import Penstock
 from penstock.domain.worker import Duty
 from penstock.storage.commands import jobs
-from tests.http.kit import WebKit, refused, told
+from tests.http.asgi_api import WebApi, refused, told
 from tests.operations.hand import LEASE, Hand
 
 
@@ -24,7 +24,7 @@ def hand(app: Penstock) -> Hand:
     return Hand(app)
 
 
-def test_a_worker_tells_its_lease_its_definitions_and_its_duties(site: WebKit, hand: Hand) -> None:
+def test_a_worker_tells_its_lease_its_definitions_and_its_duties(site: WebApi, hand: Hand) -> None:
     duties = (Duty("promote", 0.5, 2, "StoreUnavailable: gone"), Duty("retire", None, 0))
     hand.store.run(jobs.heartbeat(hand.id, LEASE, duties=duties))
 
@@ -39,7 +39,7 @@ def test_a_worker_tells_its_lease_its_definitions_and_its_duties(site: WebKit, h
     assert abs(lease - timedelta(microseconds=LEASE)) < timedelta(seconds=1)
 
 
-def test_a_running_job_tells_until_when_its_lease_lasts(site: WebKit, hand: Hand) -> None:
+def test_a_running_job_tells_until_when_its_lease_lasts(site: WebApi, hand: Hand) -> None:
     job_id = site.app.enqueue("work").id
     hand.claim_one(job_id)
 
@@ -49,7 +49,7 @@ def test_a_running_job_tells_until_when_its_lease_lasts(site: WebKit, hand: Hand
     assert datetime.fromisoformat(job["leaseExpiresAt"]) > datetime.fromisoformat(job["heartbeatAt"])
 
 
-def test_a_worker_that_stopped_says_so(site: WebKit, hand: Hand) -> None:
+def test_a_worker_that_stopped_says_so(site: WebApi, hand: Hand) -> None:
     hand.store.run(jobs.end_worker(hand.id))
 
     (worker,) = told(site.get("/v1/workers"))["workers"]
@@ -57,7 +57,7 @@ def test_a_worker_that_stopped_says_so(site: WebKit, hand: Hand) -> None:
     assert (worker["live"], worker["ended"]) == (False, "stopped")
 
 
-def test_the_configuration_is_read_replaced_and_audited(site: WebKit) -> None:
+def test_the_configuration_is_read_replaced_and_audited(site: WebApi) -> None:
     answer = site.get("/v1/worker/config")
     assert (answer.headers["etag"], told(answer)["enabled"]) == ('"0"', True)
 
@@ -74,14 +74,14 @@ def test_the_configuration_is_read_replaced_and_audited(site: WebKit) -> None:
     assert told(site.get("/v1/system"))["workersEnabled"] is False
 
 
-def whole(site: WebKit) -> dict[str, Any]:
+def whole(site: WebApi) -> dict[str, Any]:
     """What is stored, in the form in which it can be sent."""
     found: dict[str, Any] = told(site.get("/v1/worker/config"))
     del found["revision"]
     return found
 
 
-def test_it_says_what_waiting_is_worth(site: WebKit) -> None:
+def test_it_says_what_waiting_is_worth(site: WebApi) -> None:
     assert whole(site)["ageing"] == 600
 
     told(site.patch("/v1/worker/config", {"ageing": 0}))
@@ -89,14 +89,14 @@ def test_it_says_what_waiting_is_worth(site: WebKit) -> None:
     assert site.app.worker_config()[0].ageing == 0
 
 
-def test_a_put_replaces_everything(site: WebKit) -> None:
+def test_a_put_replaces_everything(site: WebApi) -> None:
     plain = whole(site)
     told(site.put("/v1/worker/config", plain | {"slots": 3}))
 
     assert told(site.put("/v1/worker/config", plain | {"poll": 2}))["slots"] is None
 
 
-def test_a_put_that_leaves_something_out_is_refused_and_loses_nothing(site: WebKit) -> None:
+def test_a_put_that_leaves_something_out_is_refused_and_loses_nothing(site: WebApi) -> None:
     told(site.put("/v1/worker/config", whole(site) | {"slots": 3, "custom": {"a": 1}}))
     stored = whole(site)
 
@@ -109,7 +109,7 @@ def test_a_put_that_leaves_something_out_is_refused_and_loses_nothing(site: WebK
     assert whole(site) == stored
 
 
-def test_a_patch_changes_what_it_names_and_nothing_else(site: WebKit) -> None:
+def test_a_patch_changes_what_it_names_and_nothing_else(site: WebApi) -> None:
     told(site.put("/v1/worker/config", whole(site) | {"slots": 3, "poll": 2, "custom": {"a": 1}}))
     before = whole(site)
 
@@ -125,7 +125,7 @@ def test_a_patch_changes_what_it_names_and_nothing_else(site: WebKit) -> None:
     refused(site.patch("/v1/worker/config", {}), 422, "invalid_request")
 
 
-def test_of_two_operators_the_second_does_not_overwrite_the_first(site: WebKit) -> None:
+def test_of_two_operators_the_second_does_not_overwrite_the_first(site: WebApi) -> None:
     told(site.patch("/v1/worker/config", {"slots": 1}, headers={"If-Match": '"0"'}))
 
     refused(site.patch("/v1/worker/config", {"slots": 2}, headers={"If-Match": '"0"'}), 412, "revision_conflict")
@@ -143,13 +143,13 @@ def test_of_two_operators_the_second_does_not_overwrite_the_first(site: WebKit) 
         {"custom": {"x": "y" * 70_000}},
     ],
 )  # fmt: skip
-def test_a_configuration_that_cannot_hold_is_refused(site: WebKit, body: Any) -> None:
+def test_a_configuration_that_cannot_hold_is_refused(site: WebApi, body: Any) -> None:
     assert site.patch("/v1/worker/config", body).status_code == 422
     assert site.put("/v1/worker/config", body if body == [] else whole(site) | body).status_code == 422
     assert told(site.get("/v1/worker/config"))["revision"] == 0
 
 
-def test_only_super_admins_change_it_and_see_what_looks_like_a_secret(site: WebKit) -> None:
+def test_only_super_admins_change_it_and_see_what_looks_like_a_secret(site: WebApi) -> None:
     told(site.patch("/v1/worker/config", {"custom": {"api_key": "canary-1", "region": "eu"}}))
 
     with site.as_("admin"):

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
+from tests.http.asgi_api import WebApi, refused, told
 from tests.http.conftest import NewSite
-from tests.http.kit import WebKit, refused, told
 
 WRONG = {"Authorization": "Bearer pst_wrong"}
 
 
-def refusals(site: WebKit, *clients: str) -> list[int]:
+def refusals(site: WebApi, *clients: str) -> list[int]:
     """The statuses of requests with a wrong token from these addresses, one after the other."""
     return [site.get("/v1/jobs", headers=WRONG, client=client).status_code for client in clients]
 

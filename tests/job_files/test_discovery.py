@@ -218,7 +218,7 @@ def test_what_is_no_plain_file_is_not_waited_for(jobs: Path) -> None:
         ("x = 1\n\nraise ValueError('no')\n", 3, "ValueError: no"),
         ("def f():\n    return 1 / 0\n\nf()\n", 2, "ZeroDivisionError"),
         ("x = 1\nimport sys\nsys.exit(3)\n", 3, "SystemExit: 3"),
-        ("x = 1\n", 1, "there is no function run in it. Write def run"),
+        ("x = 1\n", 1, "there is no function run in it. Define def run"),
         ("x = 1\nrun = 5\n", 2, "there is no function run in it"),
         ("phases = 5\n", 1, "phases must be a list of functions, not 5"),
         ("def run(ctx): ...\nphases = [5]\n", 2, "a phase needs a function"),
@@ -228,7 +228,7 @@ def test_what_is_no_plain_file_is_not_waited_for(jobs: Path) -> None:
         (f'timezone = "UTC"\n{PLAIN}', 1, "timezone without a schedule"),
         (f"{PLAIN}\ntimeout = 0\n", 4, "timeout must be more than 0"),
         (f"x = 1\npriority = 99\n{PLAIN}", 2, "priority must be an integer from 0 to 20"),
-        (f'rate_limit = "often"\n{PLAIN}', 1, "'often' is no rate limit"),
+        (f'rate_limit = "often"\n{PLAIN}', 1, "'often' is not a rate limit"),
         (f"x = 1\nmax_attempts = 'three'\n{PLAIN}", 2, "max_attempts must be an integer"),
         ('schedule = "@daily"\ndef run(ctx, to: str): ...\n', 1, "to"),
         ("x = 1\ndef run(ctx, *names): ...\n", 2, "names"),
@@ -300,7 +300,7 @@ def test_a_path_that_makes_no_name_is_a_problem(jobs: Path) -> None:
     app = _make(jobs)
 
     assert len(app.problems) == 4
-    assert all("Its path makes no name" in each.error for each in app.problems)
+    assert all("Its path cannot be a name" in each.error for each in app.problems)
     assert app.definitions == []
 
 
@@ -470,8 +470,8 @@ def test_resources_are_made_by_what_the_configuration_names(jobs: Path, tmp_path
     [
         ("db", "nowhere.db:connect", "Resource 'db': nowhere.db:connect cannot be loaded: ModuleNotFoundError"),
         ("db", "shared_more:connect", "Resource 'db': shared_more:connect cannot be loaded: AttributeError"),
-        ("db", "shared_more:number", "Resource 'db': shared_more:number is no plain function"),
-        ("db", "shared_more:later", "Resource 'db': shared_more:later is no plain function"),
+        ("db", "shared_more:number", "Resource 'db': shared_more:number is not a plain function"),
+        ("db", "shared_more:later", "Resource 'db': shared_more:later is not a plain function"),
         ("db", "shared_more", "Resource 'db': 'shared_more' must be written as module:function"),
         ("no name", "shared_more:fine", "'no name' cannot be the name of a resource"),
     ],

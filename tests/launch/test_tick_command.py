@@ -242,7 +242,7 @@ def test_a_folder_is_not_needed_when_an_application_is_named(quiet_stage: Stage)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "Nothing to run was named"),
+        ((), "No application and no job files were given"),
         (("project:app", "--jobs", "jobs"), "not both"),
         (("--jobs", "jobs"), "No store was named"),
         (("not_there:app", "--store", "sqlite:///x.db"), "not_there"),

@@ -194,8 +194,8 @@ WRONG: list[tuple[str, Callable[[Penstock], Any]]] = [
     ("work: timeout", lambda app: app.override("work", timeout=-1)),
     ("work: backoff: Retry policy", lambda app: app.override("work", backoff=-1)),
     ("work: backoff: Retry policy", lambda app: app.override("work", backoff="soon")),  # type: ignore[arg-type]
-    ("'fast' is no rate limit", lambda app: app.override("work", rate_limit="fast")),
-    ("5 is no rate limit", lambda app: app.override("work", rate_limit=5)),
+    ("'fast' is not a rate limit", lambda app: app.override("work", rate_limit="fast")),
+    ("5 is not a rate limit", lambda app: app.override("work", rate_limit=5)),
 ]
 
 

@@ -109,7 +109,7 @@ def test_the_worker_does_errands_as_orders_in_json_say(inside: Penstock, worker:
 
     assert errands.read(first.job_id).params == {"to": "x"}
     assert errands.cancel(second.job_id) is Status.CANCELLED
-    with pytest.raises(InvalidInput, match="'colour' is no part of an order"):
+    with pytest.raises(InvalidInput, match="'colour' is not a part of an order"):
         errands.create([{**orders[0], "colour": 1}])
 
 

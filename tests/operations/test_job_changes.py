@@ -151,7 +151,7 @@ def test_a_rerun_needs_no_code(new_app: NewApp) -> None:
     new = here.rerun_job(old.id)
 
     assert new.job.concurrency_key == "X"
-    with pytest.raises(InvalidInput, match="Only the code of 'keyed' can tell the concurrency key"):
+    with pytest.raises(InvalidInput, match="Only the code of 'keyed' can compute the concurrency key"):
         here.rerun_job(old.id, {"to": "y"})
     with pytest.raises(InvalidPayload):
         here.rerun_job(old.id, {"two": "y"}, concurrency_key="y")

@@ -234,7 +234,7 @@ async def test_iterating_follows_the_pages(app: Penstock) -> None:
     ("which", "problem"),
     [
         ({"statuses": ["failed"]}, "'statuses' is not a filter of jobs. Did you mean 'status'"),
-        ({"status": "broken"}, "'broken' is no status. Statuses: scheduled, queued"),
+        ({"status": "broken"}, "'broken' is not a status. Statuses: scheduled, queued"),
         ({"status": []}, "needs at least one status"),
         ({"status": [5]}, "5 is no status"),
         ({"reference_id": "7"}, "needs the reference_type"),

@@ -88,14 +88,14 @@ def test_when_is_said_in_one_of_three_ways(memory_app: Penstock, facts: Any, kin
 @pytest.mark.parametrize(
     ("facts", "error"),
     [
-        ({}, "Schedule 's': it does not say when. Give one of cron, every and at"),
+        ({}, "Schedule 's': it has no time. Give one of cron, every and at"),
         ({"cron": "0 3 * * *", "every": 5}, "Schedule 's': cron and every are both given"),
         ({"cron": "0 3 * *"}, "Schedule 's': The cron expression '0 3 \\* \\*' has 4 fields"),
         ({"cron": 5}, "Schedule 's': cron must be a text"),
         ({"every": 0.5}, "Schedule 's': An interval must be whole seconds"),
         ({"every": True}, "Schedule 's': An interval must be seconds or a timedelta"),
         ({"every": "now and then"}, "Schedule 's': 'now and then' is no interval"),
-        ({"every": "1h", "start": LATER}, "Schedule 's': the start of an interval in words stands with it"),
+        ({"every": "1h", "start": LATER}, "Schedule 's': give the start of a textual interval within it"),
         ({"cron": "@daily", "start": LATER}, "Schedule 's': start goes with every"),
         ({"at": datetime(2100, 1, 1)}, "Schedule 's': at has no time zone"),
         ({"at": "tomorrow"}, "Schedule 's': at must be a datetime"),
@@ -197,7 +197,7 @@ async def test_a_schedule_is_previewed_before_it_is_saved(app: Penstock) -> None
     assert [fire.local[11:] for fire in ahead.fires] == ["03:30:00+05:30"] * 3
     assert app.preview_facts(1, every="90s").sentence == "Every 1 min 30 s."
     assert app.schedules() == []
-    with pytest.raises(InvalidSchedule, match="does not say when"):
+    with pytest.raises(InvalidSchedule, match="has no time"):
         app.preview_facts(3)
 
 

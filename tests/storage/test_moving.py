@@ -18,7 +18,7 @@ import pytest
 
 from penstock.domain.errors import Conflict, InvalidInput, SchemaError, StoreError
 from penstock.domain.states import Status
-from penstock.maintenance.sqlite_to_postgres import Moved, move
+from penstock.maintenance.sqlite_to_postgres import MovedTable, move
 from penstock.storage import migrations
 from penstock.storage.commands import admin, feed, jobs, webhooks
 from penstock.storage.postgres.store import PostgresStore
@@ -246,7 +246,7 @@ def test_nothing_else_is_taken_for_source_or_target(kit: Kit, target: PostgresSt
         move(SqliteStore(":memory:"), target)
     with pytest.raises(InvalidInput, match="is not PostgreSQL"):
         move(kit.store, SqliteStore(str(tmp_path / "other.db")))
-    with pytest.raises(InvalidInput, match="not its pooler"):
+    with pytest.raises(InvalidInput, match="direct connection"):
         move(kit.store, PostgresStore(target.url, schema=target.schema, pooler=True))
 
 
@@ -276,7 +276,7 @@ def test_what_somebody_else_writes_to_the_target_is_noticed(kit: Kit, target: Po
         if table == "webhook_feed":
             change(target, "UPDATE {s}job SET priority = 3")
 
-    with pytest.raises(StoreError, match=r"Table 'job' of .* is not what was copied"):
+    with pytest.raises(StoreError, match=r"Table 'job' of .* differs from the copied rows"):
         move(kit.store, target, write)
 
     with pytest.raises(SchemaError, match="repeat it"):
@@ -297,7 +297,7 @@ def test_two_moves_into_one_schema_do_not_mix(kit: Kit, target: PostgresStore, t
 
     move(kit.store, target, second)
 
-    assert found == [f"Somebody else moves a store into {target.place} just now. Wait until it is done."]
+    assert found == [f"Another move into {target.place} is running. Wait until it is done."]
     other.close()
 
 
@@ -393,5 +393,5 @@ def _all_events(kit: Kit) -> list[Any]:
     return found
 
 
-def _by_name(moved: list[Moved]) -> dict[str, Moved]:
+def _by_name(moved: list[MovedTable]) -> dict[str, MovedTable]:
     return {each.table: each for each in moved}

@@ -98,7 +98,7 @@ def test_a_job_that_is_lost_too_often_fails(app: Penstock, kit: TestApp, pipe: A
         kit.advance(60)
 
     assert (job.job.status, job.job.lost, job.job.error_type) == ("failed", 3, "TestCrash")
-    assert ended == ["The test had the attempt die here. The job was lost 3 times in a row, so it is not tried again."]
+    assert ended == ["The test crashed the attempt here. The job was lost 3 times in a row, so it is not tried again."]
     assert CALLS == []
 
 

@@ -125,8 +125,8 @@ def test_the_configuration_of_workers_is_changed_exactly_and_not_over_somebody_e
     page.get_by_label("Slots", exact=True).fill("4")
     server.request("PATCH", "/v1/worker/config", json={"slots": 2})
     pressed(page, "Save")
-    said(page, "Somebody else has changed the configuration meanwhile.")
-    pressed(page, "Take what is stored")
+    said(page, "Another user has changed the configuration.")
+    pressed(page, "Load the stored version")
 
     expect(page.get_by_label("Slots", exact=True)).to_have_value("2")
     assert server.get("/v1/worker/config")["slots"] == 2
@@ -185,8 +185,8 @@ def test_an_endpoint_is_made_tried_changed_rotated_and_deleted(
     sending.request("PATCH", f"/v1/webhooks/{endpoint['webhookId']}", json={"description": "by another"})
     page.get_by_label("Description").fill("by me")
     pressed(page, "Save")
-    said(page, "Somebody else has changed this endpoint meanwhile.")
-    pressed(page, "Take what is stored")
+    said(page, "Another user has changed this endpoint.")
+    pressed(page, "Load the stored version")
     expect(page.get_by_label("Description")).to_have_value("by another")
     pressed(page, "Go back")
     pressed(page, "Rotate secret…")
@@ -196,7 +196,7 @@ def test_an_endpoint_is_made_tried_changed_rotated_and_deleted(
     assert endpoint["events"][-1] == "job.snoozed"
     pressed(page, "Delete…")
     pressed(page, "Delete the endpoint")
-    said(page, "Nobody is told yet")
+    said(page, "No webhooks yet")
 
 
 def test_the_first_token_closes_the_server_without_locking_its_maker_out(

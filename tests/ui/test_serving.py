@@ -27,7 +27,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "theme.js").write_text("1")
     (folder / "assets" / "a-1.js").write_text("let a = 1;")
     (folder / "assets" / "a-1.js.gz").write_bytes(gzip.compress(b"let a = 1;"))
-    monkeypatch.setattr(dashboard.Pages.__init__, "__defaults__", (folder,))
+    monkeypatch.setattr(dashboard.Dashboard.__init__, "__defaults__", (folder,))
     return folder
 
 

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from tests.http.servers import ServerProcess
 from tests.ui.conftest import Window
-from tests.ui.hands import Hands, Keyboard, Mouse
+from tests.ui.input_devices import InputDevice, Keyboard, Mouse
 from tests.ui.test_dashboard import state
 from tests.waiting import wait_until
 from tests.worker.fleet import PATIENCE, ROOT
@@ -34,7 +34,7 @@ class DemoProcess(ServerProcess):
         return found[1]
 
     def ready(self) -> DemoProcess:
-        wait_until(lambda: "Ctrl-C ends it" in self.output or not self.alive, "the demo plays", PATIENCE)
+        wait_until(lambda: "Ctrl-C ends the demo" in self.output or not self.alive, "the demo plays", PATIENCE)
         assert self.alive, self.output
         return self
 
@@ -57,7 +57,7 @@ def demo(tmp_path: Path) -> Iterator[DemoProcess]:
 
 @pytest.mark.parametrize("hands_of", [Mouse, Keyboard])
 def test_the_demo_is_seen_killed_approved_run_again_and_scheduled(
-    demo: DemoProcess, window: Callable[..., Window], hands_of: Callable[[Page], Hands]
+    demo: DemoProcess, window: Callable[..., Window], hands_of: Callable[[Page], InputDevice]
 ) -> None:
     hands = hands_of(window(demo.url).open(""))
 
@@ -68,7 +68,7 @@ def test_the_demo_is_seen_killed_approved_run_again_and_scheduled(
     _make_a_schedule_and_pause_it(demo, hands)
 
 
-def _see_a_job_run_through_its_phases(demo: DemoProcess, hands: Hands) -> None:
+def _see_a_job_run_through_its_phases(demo: DemoProcess, hands: InputDevice) -> None:
     page = hands.page
     first = demo.only("demo.video")
     demo.until(first, "succeeded")
@@ -87,7 +87,7 @@ def _see_a_job_run_through_its_phases(demo: DemoProcess, hands: Hands) -> None:
     expect(page.locator(".facts-line")).to_contain_text("attempt 2 of 3")
 
 
-def _kill_a_process_and_see_the_job_retry(demo: DemoProcess, hands: Hands) -> None:
+def _kill_a_process_and_see_the_job_retry(demo: DemoProcess, hands: InputDevice) -> None:
     page = hands.page
     hands.go("Jobs", "j")
     hands.find("demo.endless")
@@ -103,7 +103,7 @@ def _kill_a_process_and_see_the_job_retry(demo: DemoProcess, hands: Hands) -> No
     state(page, "Running")
 
 
-def _approve_a_review(demo: DemoProcess, hands: Hands) -> None:
+def _approve_a_review(demo: DemoProcess, hands: InputDevice) -> None:
     page = hands.page
     hands.go("Reviews", "v")
     expect(page.get_by_role("heading", name="Pay 4200 for May?")).to_be_visible(timeout=LONG)
@@ -112,12 +112,12 @@ def _approve_a_review(demo: DemoProcess, hands: Hands) -> None:
     hands.write(page.get_by_label("Note"), "looked at it")
     hands.press(page.get_by_role("dialog").get_by_role("button", name="Approve", exact=True))
 
-    expect(page.get_by_text("Nobody is waiting for you")).to_be_visible(timeout=LONG)
+    expect(page.get_by_text("No reviews are waiting")).to_be_visible(timeout=LONG)
     job = demo.until(demo.only("demo.payout"), "succeeded")
     assert job["reviews"][0]["decidedNote"] == "looked at it"
 
 
-def _run_again_with_other_parameters(demo: DemoProcess, hands: Hands) -> None:
+def _run_again_with_other_parameters(demo: DemoProcess, hands: InputDevice) -> None:
     page = hands.page
     first = demo.only("demo.greet")
     hands.go("Jobs", "j")
@@ -135,7 +135,7 @@ def _run_again_with_other_parameters(demo: DemoProcess, hands: Hands) -> None:
     assert (made["result"], made["rerunOf"]) == ("Hello Grace", first)
 
 
-def _make_a_schedule_and_pause_it(demo: DemoProcess, hands: Hands) -> None:
+def _make_a_schedule_and_pause_it(demo: DemoProcess, hands: InputDevice) -> None:
     page = hands.page
     hands.go("Schedules", "s")
     expect(page.get_by_role("table", name="Schedules")).to_contain_text("demo.heartbeat")

@@ -108,7 +108,7 @@ def test_a_review_is_rejected_with_a_reason_and_the_inbox_says_when_it_is_empty(
     page.keyboard.type("too much")
     dialog_button(page, "Reject")
 
-    expect(page.get_by_text("Nobody is waiting for you")).to_be_visible()
+    expect(page.get_by_text("No reviews are waiting")).to_be_visible()
     expect(page.get_by_text("Rejected", exact=True)).to_be_visible()
     assert server.until(job, "failed")["error"]["message"] == "too much"
 

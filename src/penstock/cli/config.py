@@ -1,4 +1,4 @@
-"""`penstock config`: what is set and where, and what holds for all workers while they run."""
+"""`penstock config`: show settings and their sources, and change the configuration of all workers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from penstock.cli.output import Cell, Output
 from penstock.cli.parameters import object_of
 from penstock.domain.errors import InvalidInput, PenstockError
 
-app: App = App(name="config", help="What is set, and where; what holds for all workers while they run.")
+app: App = App(name="config", help="Show settings, and change those of all workers.")
 _LIVE = "/v1/worker/config"
 
 
 @app.command
 def show(*, common: Common = DEFAULTS) -> None:
-    """Show every setting with its value and where that comes from, then what is stored for all workers.
+    """Show every setting with its value and source, then the configuration of all workers.
 
-    Secrets are masked. Where no store and no server is named or it does not answer, only the first part is shown.
+    Secrets are masked. Without a reachable server or store, only the first part is shown.
+
     """
     from penstock.config.project_file import load
     from penstock.config.settings import shown
@@ -32,7 +33,7 @@ def show(*, common: Common = DEFAULTS) -> None:
     settings = shown({**found.given, **flags}, sources)
     live = _live(common, out)
     if common.json:
-        told = [
+        data = [
             {
                 "name": each.known.name, "value": each.value, "source": each.source, "default": each.known.default,
                 "environment": _environment(each.known.default, each.known.environment), "flag": each.known.flag,
@@ -40,7 +41,7 @@ def show(*, common: Common = DEFAULTS) -> None:
             }
             for each in settings
         ]  # fmt: skip
-        out.document(json.dumps({"settings": told, "worker": live}, ensure_ascii=False))
+        out.document(json.dumps({"settings": data, "worker": live}, ensure_ascii=False))
         return
     rows: list[list[Cell]] = [
         [each.known.name, _text(each.value), (each.source, "" if each.source == "default" else "green")]
@@ -57,11 +58,9 @@ def set_live(
     *changes: Annotated[str, Parameter(help="Such as slots=8, alerts.depth=500, slots=null or enabled=false.")],
     common: Common = DEFAULTS,
 ) -> None:
-    """Change what is stored for all workers; running ones follow within seconds. What is not named stays."""
+    """Change the configuration of all workers; running workers apply it within seconds."""
     if not changes:
-        raise InvalidInput(
-            "Nothing to change was named.", hint="Write name=value, such as slots=8 or alerts.depth=500."
-        )
+        raise InvalidInput("No change was given.", hint="Write name=value, such as slots=8 or alerts.depth=500.")
     out = Output(common.json)
     with connect(common) as api:
         stored = api.get(_LIVE).data
@@ -78,28 +77,28 @@ def set_live(
 def _live(common: Common, out: Output) -> dict[str, Any] | None:
     try:
         with connect(common) as api:
-            told: dict[str, Any] = api.get(_LIVE).data
+            data: dict[str, Any] = api.get(_LIVE).data
     except PenstockError as error:
-        out.note(f"What is stored for all workers is not shown: {error.message}")
+        out.note(f"The configuration of all workers is not shown: {error.message}")
         return None
-    return told
+    return data
 
 
 def _put(asked: dict[str, Any], stored: dict[str, Any], name: str, value: Any) -> None:
-    """Ask for a change of one field; what it may be is the API's matter."""
+    """Add the change of one field; the API validates it."""
     part, dot, inner = name.partition(".")
     if not dot:
         asked[name] = value
         return
-    # `custom` is one value: what it holds already is sent, too.
+    # `custom` is one value, so its other fields are sent too.
     asked.setdefault(part, dict(stored.get(part) or {}) if part == "custom" else {})
     if not isinstance(stored.get(part), dict) or not isinstance(asked[part], dict):
-        raise InvalidInput(f"{name!r} is not stored for workers.", hint="`penstock config show` lists what is.")
+        raise InvalidInput(f"{name!r} is not a setting of all workers.", hint="List them with `penstock config show`.")
     asked[part][inner] = value
 
 
 def _flat(live: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Fields in dotted names, those of the application as a whole."""
+    """Return fields with dotted names; those of the application stay together."""
     found: list[tuple[str, Any]] = []
     for name, value in live.items():
         if isinstance(value, dict) and name != "custom":

@@ -1,4 +1,4 @@
-"""How commands speak to the API: over the network, or inside of this process on a store."""
+"""Requests of commands to the API: to a server over the network, or to a store within this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from cyclopts import Group, Parameter
 
-from penstock.cli.exit_codes import Refused
+from penstock.cli.exit_codes import ApiError
 from penstock.client.exchange import LOST, NOT_NOW
 from penstock.client.lines import Lines, Received
 from penstock.domain.errors import InvalidInput, PenstockError, StoreUnavailable
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import httpx2
 
     from penstock import Penstock
-    from penstock.cli.on_store import StoreAnswers
+    from penstock.cli.store_requests import StoreRequests
     from penstock.config.project_file import Config
 
 _PATIENCE = 30.0
 _QUIET = 40.0
-"""A stream says something every 15 seconds; after so many without a word it is taken for dead."""
+"""A stream sends something every 15 seconds; after this many seconds without data it counts as dead."""
 _TRIES = 3
 _LONGEST_REST = 5.0
 _CONNECTION = Group("Where and how", sort_key=100)
@@ -38,7 +38,7 @@ _CONNECTION = Group("Where and how", sort_key=100)
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Common:
-    """What every command takes that speaks to the API."""
+    """Options of every command that uses the API."""
 
     server: Annotated[
         str | None, Parameter(group=_CONNECTION, help="The server's URL; its token is PENSTOCK_TOKEN or a profile's.")
@@ -59,7 +59,7 @@ DEFAULTS = Common()
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A good answer of the API."""
+    """A successful answer of the API."""
 
     status: int
     text: str
@@ -71,7 +71,7 @@ class Answer:
 
 
 class Connection:
-    """Requests to one server, or to a store behind the same API."""
+    """Sends requests to one server, or to the API on a store."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class Connection:
         name: str,
         *,
         remote: bool,
-        answers: Callable[[], StoreAnswers] | None = None,
+        answers: Callable[[], StoreRequests] | None = None,
     ) -> None:
-        """`http` makes the client of requests; what `answers` can answer needs none."""
+        """`http` makes the client; requests that `answers` can handle do not need it."""
         self.name = name
         self.remote = remote
         self._make_http = http
         self._make_answers = answers
-        self._answers: StoreAnswers | None = None
+        self._answers: StoreRequests | None = None
         self._made: httpx2.Client | None = None
         self._closed = threading.Event()
 
@@ -107,7 +107,7 @@ class Connection:
         repeatable: bool = False,
         patience: float | None = _PATIENCE,
     ) -> Answer:
-        """Make a request; one that can do no harm twice is made again when its answer is lost."""
+        """Send a request; repeat it if its answer is lost and repeating is harmless."""
         if not headers and (text := self._answered(method, path, _given(query), body)) is not None:
             return Answer(200, text, {})
         arguments: dict[str, Any] = {
@@ -132,7 +132,7 @@ class Connection:
                 continue
             except UnicodeEncodeError as error:
                 raise _unsendable(error) from None
-            # Behind a proxy that gave up, the server may have done it.
+            # A proxy may have timed out although the server has handled the request.
             unknown = found.status_code in LOST and (method == "GET" or repeatable)
             if left and (unknown or found.status_code in NOT_NOW):
                 time.sleep(_rest(found))
@@ -143,7 +143,7 @@ class Connection:
         raise AssertionError("the last try answers")
 
     def events(self, path: str, *, after: str | None = None, **query: Any) -> Iterator[Received]:
-        """A stream of events without an end; a cut is mended by going on behind the last event."""
+        """Yield events without end; after a disconnect, continue after the last event."""
         import httpx2
 
         lost = 0
@@ -186,7 +186,7 @@ class Connection:
         return self._made
 
     def _answered(self, method: str, path: str, query: Mapping[str, Any], body: object) -> str | None:
-        """The answer to a usual request on a store, without the web framework; None for any other request."""
+        """Answer a common request on a store without the web framework; return None for other requests."""
         if self._make_answers is None:
             return None
         if self._answers is None:
@@ -194,40 +194,40 @@ class Connection:
         try:
             return self._answers.ask(method, path, query, body)
         except PenstockError as error:
-            # An error has the words that the API has for it.
-            from penstock.http.errors import refusal_of
+            # Convert the error as the API does.
+            from penstock.http.errors import request_error_of
 
-            found = refusal_of(error)
-            raise Refused(found.code, found.detail, found.hint, found.details) from None
+            found = request_error_of(error)
+            raise ApiError(found.code, found.detail, found.hint, found.details) from None
 
     def _unreachable(self, error: Exception) -> StoreUnavailable:
         return StoreUnavailable(
             f"{self.name} does not answer: {type(error).__name__}: {str(error)[:200]}.",
-            hint="Is it running? `penstock serve` starts a server; --store works without one.",
+            hint="Start a server with `penstock serve`, or use --store without a server.",
         )
 
 
 def path(*parts: str) -> str:
-    """A path of the API; parts are quoted."""
+    """Return a path of the API; parts are quoted."""
     try:
         return "/v1/" + "/".join(quote(each, safe="") for each in parts)
     except UnicodeEncodeError as error:
         raise _unsendable(error) from None
 
 
-def refusal(status: int, body: bytes) -> Refused:
-    """The error that an answer stands for."""
+def refusal(status: int, body: bytes) -> ApiError:
+    """Return the error in an answer."""
     try:
-        told = json.loads(body)["error"]
-        return Refused(told["code"], told["message"], told["hint"], told["details"])
+        data = json.loads(body)["error"]
+        return ApiError(data["code"], data["message"], data["hint"], data["details"])
     except (ValueError, KeyError, TypeError):
         text = body[:200].decode(errors="replace")
-        return Refused("unavailable", f"The server answered {status}: {text!r}.", "Is this a penstock server?")
+        return ApiError("unavailable", f"The server answered {status}: {text!r}.", "Is this a penstock server?")
 
 
 @contextmanager
 def connect(common: Common) -> Iterator[Connection]:
-    """The API as the flags, the environment or penstock.toml name it."""
+    """Open the API that the options, the environment or penstock.toml name."""
     found = _opened(common)
     try:
         yield found
@@ -236,7 +236,7 @@ def connect(common: Common) -> Iterator[Connection]:
 
 
 def operator() -> str:
-    """Who types, for the audit."""
+    """Return the user's name, for the audit."""
     try:
         return f"cli:{getpass.getuser()}"
     except (KeyError, OSError):
@@ -266,7 +266,7 @@ def _opened(common: Common) -> Connection:
     if found.server is not None:
         return _remote(found.server)
     raise InvalidInput(
-        "No server and no store was named.",
+        "No server and no store was given.",
         hint="Give --server http://127.0.0.1:7367 or --store sqlite:///jobs.db, or set one in penstock.toml.",
     )
 
@@ -281,7 +281,7 @@ def _remote(url: str, token: str | None = None) -> Connection:
     def http() -> httpx2.Client:
         import httpx2
 
-        # Certificates are read only where they are needed: that takes longer than the request.
+        # Certificates are loaded for https only: that takes longer than a request.
         secure = url.strip().lower().startswith("https:")
         return httpx2.Client(
             base_url=url.rstrip("/"), headers=headers, timeout=_PATIENCE, follow_redirects=False, verify=secure
@@ -291,10 +291,10 @@ def _remote(url: str, token: str | None = None) -> Connection:
 
 
 def _inside(found: Config) -> Connection:
-    def answers() -> StoreAnswers:
-        from penstock.cli.on_store import StoreAnswers
+    def answers() -> StoreRequests:
+        from penstock.cli.store_requests import StoreRequests
 
-        return StoreAnswers(_application(found), SecretPolicy(found.secret_patterns), operator())
+        return StoreRequests(_application(found), SecretPolicy(found.secret_patterns), operator())
 
     from penstock.domain.secrets.policy import SecretPolicy
 
@@ -310,7 +310,7 @@ def _application(found: Config) -> Penstock:
 
 
 def _framework(found: Config) -> httpx2.Client:
-    """The whole API on the store, inside of this process."""
+    """Return a client of the whole API on the store, within this process."""
     import httpx2
 
     from penstock.client.inside import InsideTransport
@@ -322,7 +322,7 @@ def _framework(found: Config) -> httpx2.Client:
     web = create(app, WebSettings(secrets=SecretPolicy(found.secret_patterns)), trusted=operator())
 
     async def closing() -> None:
-        streams = web.state.site.streams
+        streams = web.state.server.streams
         streams.close()
         await streams.wait_closed()
         await app.aclose()
@@ -331,7 +331,7 @@ def _framework(found: Config) -> httpx2.Client:
 
 
 def _written(body: object) -> bytes:
-    """A body as JSON; an error names the part that JSON does not have."""
+    """Encode a body as JSON; an error names the value that JSON does not have."""
     try:
         return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
     except ValueError:
@@ -341,7 +341,7 @@ def _written(body: object) -> bytes:
 
 
 def _unsendable(error: UnicodeEncodeError) -> InvalidInput:
-    return InvalidInput(f"{error.object[:80]!a} holds what cannot be sent.", hint="Write plain text, in UTF-8.")
+    return InvalidInput(f"{error.object[:80]!a} contains text that cannot be sent.", hint="Use valid UTF-8.")
 
 
 def _given(query: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -349,6 +349,6 @@ def _given(query: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def _rest(found: httpx2.Response) -> float:
-    """Seconds after which an answer that says "not now" may be another one."""
+    """Return the seconds to wait before a retry."""
     wished = found.headers.get("retry-after", "1")
     return min(_LONGEST_REST, float(wished)) if wished.isdigit() else 1.0

@@ -1,4 +1,4 @@
-"""`penstock db`: set up, check, repair, back up and move a store."""
+"""`penstock db`: migrate, check, back up, move and repair a store."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from penstock.domain.finding import Finding
     from penstock.domain.ports.store import Store
 
-app: App = App(name="db", help="Set up, check, repair, back up and move a store.")
+app: App = App(name="db", help="Migrate, check, back up, move and repair a store.")
 
 Url = Annotated[
-    str | None, Parameter(name="--store", help="The store's URL; by default as PENSTOCK_STORE or penstock.toml says.")
+    str | None, Parameter(name="--store", help="The store's URL; by default from PENSTOCK_STORE or penstock.toml.")
 ]
 AsJson = Annotated[bool, Parameter(name="--json", help="Print one JSON document.", negative="")]
 
-_TOLD_EVERY = 1.0
+_PRINT_EVERY = 1.0
 _MARKS = 1000
-"""The most instants of each kind that one call shows or sets back."""
+"""The most times of each kind that one call shows or corrects."""
 
 
 @app.command
 def migrate(*, url: Url = None, as_json: AsJson = False) -> None:
-    """Create what is missing in the store's schema; what is up to date is left alone."""
+    """Apply missing migrations to the store's schema."""
     from penstock.storage import migrations
 
     store = _store(url)
@@ -60,9 +60,10 @@ def migrate(*, url: Url = None, as_json: AsJson = False) -> None:
 
 @app.command
 def check(*, url: Url = None, as_json: AsJson = False) -> int:
-    """Look whether the store is of the right version, undamaged and sound; exit code 1 when it is not.
+    """Check the version and integrity of the store; exit code 1 if it is damaged.
 
-    Every row is read, which takes its time on a large store; workers may run meanwhile.
+    Every row is read, which takes time on a large store; workers may run meanwhile.
+
     """
     from penstock.domain.finding import Level
     from penstock.maintenance.integrity import check_store
@@ -72,7 +73,7 @@ def check(*, url: Url = None, as_json: AsJson = False) -> int:
         found = check_store(store)
     finally:
         store.close()
-    tell(found, as_json=as_json)
+    print_findings(found, as_json=as_json)
     return 1 if any(each.level is Level.ERROR for each in found) else 0
 
 
@@ -80,44 +81,42 @@ def check(*, url: Url = None, as_json: AsJson = False) -> int:
 def sql(
     *,
     url: Url = None,
-    dialect: Annotated[
-        str | None, Parameter(help="sqlite or postgres, where no store shall be looked up for it.")
-    ] = None,
-    schema: Annotated[str | None, Parameter(help="The PostgreSQL schema to write it for.")] = None,
+    dialect: Annotated[str | None, Parameter(help="sqlite or postgres; by default the dialect of the store.")] = None,
+    schema: Annotated[str | None, Parameter(help="The PostgreSQL schema.")] = None,
 ) -> None:
-    """Print all that an empty database needs as SQL, for people who apply it by hand."""
+    """Print the SQL that creates an empty store, to apply it by hand."""
     from penstock.storage import migrations
 
     if dialect is None:
         store = _store(url)
         dialect, schema = store.dialect, schema or getattr(store, "schema", None)
     if dialect not in ("sqlite", "postgres"):
-        raise InvalidInput(f"There is no dialect {dialect[:40]!r}.", hint="Write sqlite or postgres.")
+        raise InvalidInput(f"There is no dialect {dialect[:40]!r}.", hint="Give sqlite or postgres.")
     print(migrations.script(dialect, schema or load().schema))
 
 
 @app.command
 def backup(
-    file: Annotated[str, Parameter(help="The file to be made; it must not be there yet.")],
+    file: Annotated[str, Parameter(help="The file to create; it must not exist.")],
     /,
     *,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a SQLite store to a file while others use it; for PostgreSQL say which command does it."""
+    """Copy a SQLite store to a file while it is in use; for PostgreSQL, print the command to run."""
     from penstock.storage.sqlite.backup import back_up
 
     store = _store(url)
     if store.dialect == "postgres":
         raise InvalidInput(
-            "A PostgreSQL store is backed up by PostgreSQL's own programs.", hint=f"Run: {_pg_dump(store, file)}"
+            "Back up a PostgreSQL store with PostgreSQL's own programs.", hint=f"Run: {_pg_dump(store, file)}"
         )
     progress = _Progress()
     size = back_up(store.path, file, lambda done, pages: progress(f"{done} of {pages} pages"))  # type: ignore[attr-defined]
     if as_json:
         print(json.dumps({"file": file, "bytes": size}))
         return
-    print(f"{file} holds {store.place} as it was when this began: {size:,} bytes.", file=sys.stderr)
+    print(f"{file} has the state of {store.place} at the start of the backup: {size:,} bytes.", file=sys.stderr)
 
 
 @app.command
@@ -128,9 +127,10 @@ def move(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy a SQLite store with its whole history into an empty PostgreSQL schema, and compare every table.
+    """Copy a SQLite store with its history into an empty PostgreSQL schema, and compare every table.
 
-    No worker may live on the file; nobody can write to it meanwhile. What was broken off can be repeated.
+    No worker may use the file; it is locked for writing meanwhile. An interrupted move can be repeated.
+
     """
     from penstock.maintenance.sqlite_to_postgres import move as carry
     from penstock.storage import open_store
@@ -149,21 +149,24 @@ def move(
     for each in moved:
         print(f"{each.table:<14} {each.rows:>12,} rows  {each.checksum}")
     rows = sum(each.rows for each in moved)
-    print(f"{rows:,} rows are in {to.place}, compared with {source.place}.", file=sys.stderr)
-    print("Let every program use the new store from now on; nothing uses the file any more.", file=sys.stderr)
+    print(f"{rows:,} rows were copied to {to.place} and compared with {source.place}.", file=sys.stderr)
+    print("Configure every program to use the new store; the old file is no longer used.", file=sys.stderr)
 
 
 @app.command(name="set-back")
 def set_back(
     *,
-    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Change what is shown.")] = False,
+    yes: Annotated[
+        bool, Parameter(name=["--yes", "-y"], negative="", help="Correct the times that are shown.")
+    ] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> int:
-    """Show instants that were written while the clock was ahead and that work waits for; with --yes set them back.
+    """Show times that were written while the clock was ahead and that block work; with --yes correct them.
 
     They belong to schedules, jobs, rates, retention, idempotency keys, webhooks, sessions and alerts. The audit names
-    each change. Exit code 1 while some are left.
+    each change. Exit code 1 while some remain.
+
     """
     from penstock.cli.connection import operator
     from penstock.storage.commands import clock_marks
@@ -181,16 +184,16 @@ def set_back(
     for each in found:
         print(f"{each.kind:<16}  {each.at.isoformat(timespec='seconds')}  {neutralise(each.name)}")
     if not found:
-        print("Nothing waits for an instant that a wrong clock has written.", file=sys.stderr)
+        print("No work waits for a time that was written while the clock was ahead.", file=sys.stderr)
     elif not yes:
-        print("Nothing was changed. See that the clock is right, then add --yes.", file=sys.stderr)
+        print("Nothing was changed. Check that the clock is right, then add --yes.", file=sys.stderr)
     else:
-        print("They are set back; there are more: run this again." if left else "They are set back.", file=sys.stderr)
+        print("They are corrected; there are more: run this again." if left else "They are corrected.", file=sys.stderr)
     return 1 if left else 0
 
 
-def tell(found: Sequence[Finding], *, as_json: bool) -> None:
-    """Print findings: a line for each, and below it what to do."""
+def print_findings(found: Sequence[Finding], *, as_json: bool) -> None:
+    """Print findings: a line for each, followed by its hint."""
     if as_json:
         print(json.dumps({"findings": [asdict(each) for each in found]}))
         return
@@ -207,12 +210,12 @@ def _store(url: str | None) -> Store:
     found = load()
     address: dict[str, Any] = (found if url is None else replace(found, store=url)).address
     address.pop("queue", None)
-    # What a command shall do it does itself.
+    # Commands migrate explicitly.
     return open_store(address.pop("store"), **{**address, "migrate": False})
 
 
 def _applied(store: Store) -> set[int]:
-    """The migrations that were applied before; none where there is no store yet."""
+    """Return the applied migrations; none if there is no store."""
     from penstock.maintenance.integrity import applied_migrations
 
     return set(applied_migrations(store))
@@ -231,13 +234,13 @@ def _pg_dump(store: Any, file: str) -> str:
 
 
 class _Progress:
-    """Says on a terminal now and then how far something is."""
+    """Prints progress about once a second."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._told_at = clock()
+        self._printed_at = clock()
 
     def __call__(self, text: str) -> None:
-        if self._clock() - self._told_at >= _TOLD_EVERY:
-            self._told_at = self._clock()
+        if self._clock() - self._printed_at >= _PRINT_EVERY:
+            self._printed_at = self._clock()
             print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`penstock definitions`: what work there is, and what operators say about it."""
+"""`penstock definitions`: list definitions, pause, disable and retire them, and override their limits."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Answer, Common, connect, path
-from penstock.cli.filters import Cursor, Limit
 from penstock.cli.formatting import full, moment, seconds, span
+from penstock.cli.job_selection import Cursor, Limit
 from penstock.cli.output import Cell, Output, one_line
 from penstock.domain.errors import InvalidInput
 
-app: App = App(name="definitions", help="What work there is, and what operators say about it.")
+app: App = App(name="definitions", help="Manage definitions and their limits.")
 
 Key = Annotated[str, Parameter(help="The definition's key.")]
 MaybeKey = Annotated[str | None, Parameter(help="The definition's key.")]
-All = Annotated[bool, Parameter(name="--all", negative="", help="The whole system, in place of one definition.")]
-Until = Annotated[str | None, Parameter(help="Until when at most: a time, or a length of time from now.")]
-Reason = Annotated[str, Parameter(help="Why; everybody sees it.")]
+All = Annotated[bool, Parameter(name="--all", negative="", help="The whole system instead of one definition.")]
+Until = Annotated[str | None, Parameter(help="When the pause ends: a time, or a duration from now.")]
+Reason = Annotated[str, Parameter(help="The reason; it is visible to all users.")]
 
 
 @app.command(name=["list", "ls"])
@@ -29,11 +29,11 @@ def list_definitions(
     cursor: Cursor = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """List definitions by their keys."""
+    """List definitions by key."""
     with connect(common) as api:
         answer = api.get("/v1/definitions", limit=limit, cursor=cursor)
     headings = ["DEFINITION", "VERSION", "STATE", "WORKERS", "WAITING", "RUNNING", "FAILED", "DESCRIPTION"]
-    none = "No definition is known yet; a worker that has one makes it known."
+    none = "No definition is known yet; a worker registers those of its code."
     Output(common.json).page(answer, "definitions", headings, _row, none=none)
 
 
@@ -48,14 +48,14 @@ def show(key: Key, /, *, common: Common = DEFAULTS) -> None:
 def pause(
     key: MaybeKey = None, /, *, reason: Reason, until: Until = None, everything: All = False, common: Common = DEFAULTS
 ) -> None:
-    """Start no job of a definition, or of any with --all, until it is resumed; those that run go on."""
+    """Stop starting jobs of a definition, or of all with --all, until it is resumed; running jobs continue."""
     body = {"reason": reason, "until": None if until is None else moment(until, past=False)}
     _change(common, _one(key, everything), "pause", body)
 
 
 @app.command
 def resume(key: MaybeKey = None, /, *, everything: All = False, common: Common = DEFAULTS) -> None:
-    """Let the jobs of a paused definition start again; with --all end the pause of everything."""
+    """Resume a paused definition, or the whole system with --all."""
     _change(common, _one(key, everything), "resume")
 
 
@@ -67,13 +67,13 @@ def enable(key: Key, /, *, common: Common = DEFAULTS) -> None:
 
 @app.command
 def disable(key: Key, /, *, common: Common = DEFAULTS) -> None:
-    """Refuse the creation of jobs of a definition; those that are there go on."""
+    """Refuse the creation of jobs of a definition; existing jobs continue."""
     _change(common, key, "disable")
 
 
 @app.command
 def retire(key: Key, /, *, common: Common = DEFAULTS) -> None:
-    """Refuse the creation of jobs of a definition that no code declares any more; jobs that wait can be cancelled."""
+    """Refuse the creation of jobs of a definition that no code declares any more; waiting jobs can be cancelled."""
     _change(common, key, "retire")
 
 
@@ -86,7 +86,7 @@ def remove(
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask first.")] = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """List a definition no longer; its ended jobs stay readable until retention deletes them."""
+    """Remove a definition; its ended jobs stay readable until retention deletes them."""
     out = Output(common.json)
     named = key if version is None else f"version {version} of {key}"
     out.ask(f"This removes {named} and the schedules that its code has declared.", yes=yes)
@@ -103,37 +103,35 @@ def set_limits(
     key: Key,
     /,
     *,
-    concurrency: Annotated[
-        str | None, Parameter(help="Jobs at once in all; 0: no limit, code: the code's own.")
+    concurrency: Annotated[str | None, Parameter(help="Concurrent jobs; 0: no limit, code: the code's value.")] = None,
+    key_concurrency: Annotated[
+        str | None, Parameter(help="Concurrent jobs of each concurrency key; 0 or code.")
     ] = None,
-    key_concurrency: Annotated[str | None, Parameter(help="Jobs at once for each concurrency key; 0 or code.")] = None,
     rate_limit: Annotated[str | None, Parameter(help="Starts in a time, such as 5/s or 100/10m; 0 or code.")] = None,
-    per_key: Annotated[bool, Parameter(negative="", help="Count the rate for each concurrency key by itself.")] = False,
-    priority: Annotated[str | None, Parameter(help="0 to 20, of jobs that are created later; or code.")] = None,
-    max_attempts: Annotated[str | None, Parameter(help="1 to 1000, of jobs that are created later; or code.")] = None,
+    per_key: Annotated[bool, Parameter(negative="", help="Apply the rate to each concurrency key separately.")] = False,
+    priority: Annotated[str | None, Parameter(help="0 to 20, for jobs created later; or code.")] = None,
+    max_attempts: Annotated[str | None, Parameter(help="1 to 1000, for jobs created later; or code.")] = None,
     backoff: Annotated[
-        str | None, Parameter(help="Pauses before attempts: 30s, a list 5s,1m,10m, a doubling one 5s..1h; or code.")
+        str | None, Parameter(help="Pauses before retries: 30s, a list 5s,1m,10m, a doubling one 5s..1h; or code.")
     ] = None,
-    timeout: Annotated[
-        str | None, Parameter(help="Of attempts that begin later, such as 5m; 0: no limit, or code.")
-    ] = None,
+    timeout: Annotated[str | None, Parameter(help="For later attempts, such as 5m; 0: no limit, or code.")] = None,
     log_level: Annotated[
-        str | None, Parameter(help="Of attempts that begin later: debug, info, warning or error; or code.")
+        str | None, Parameter(help="For later attempts: debug, info, warning or error; or code.")
     ] = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Hold other limits and options than the code's; what is not given stays as it is."""
+    """Override limits and options of the code; options that are not given stay unchanged."""
     if {concurrency, key_concurrency, rate_limit, priority, max_attempts, backoff, timeout, log_level} == {None}:
         raise InvalidInput(
-            "Nothing is to be set.",
+            "No change was given.",
             hint="Give --concurrency, --key-concurrency, --rate-limit, --priority, --max-attempts, --backoff, "
             "--timeout or --log-level.",
         )
     if per_key and rate_limit is None:
-        raise InvalidInput("--per-key belongs to --rate-limit.")
+        raise InvalidInput("--per-key requires --rate-limit.")
     with connect(common) as api:
         stored = api.get(path("definitions", key)).data["overrides"]
-        told = {
+        data = {
             "concurrency": _limit(concurrency, stored["concurrency"], "--concurrency"),
             "keyConcurrency": _limit(key_concurrency, stored["keyConcurrency"], "--key-concurrency"),
             "rateLimit": _rate(rate_limit, per_key) if rate_limit is not None else _kept(stored["rateLimit"]),
@@ -143,14 +141,14 @@ def set_limits(
             "timeout": stored["timeout"] if timeout is None else None if timeout == "code" else seconds(timeout),
             "logLevel": stored["logLevel"] if log_level is None else None if log_level == "code" else log_level,
         }
-        answer = api.ask("PUT", path("definitions", key, "overrides"), body=told, repeatable=True)
+        answer = api.ask("PUT", path("definitions", key, "overrides"), body=data, repeatable=True)
     _show(Output(common.json), answer)
 
 
 def _one(key: str | None, everything: bool) -> str | None:
-    """The definition that is meant; None: all of them."""
+    """Return the definition to change; None: all of them."""
     if (key is None) != everything:
-        raise InvalidInput("Name a definition or give --all, one of them.")
+        raise InvalidInput("Give a definition or --all, not both.")
     return key
 
 
@@ -162,15 +160,15 @@ def _change(common: Common, key: str | None, verb: str, body: Mapping[str, Any] 
     if common.json:
         out.document(answer.text)
     elif key is None:
-        out.line("Everything is paused." if answer.data["pause"] else "Everything goes on.")
+        out.line("Everything is paused." if answer.data["pause"] else "Everything is resumed.")
     else:
         out.line(f"{key} is {_state(answer.data)[0]}.")
 
 
-def _row(told: Mapping[str, Any]) -> list[Cell]:
-    newest, counts = told["versions"][0], told["counts"]
+def _row(data: Mapping[str, Any]) -> list[Cell]:
+    newest, counts = data["versions"][0], data["counts"]
     return [
-        told["key"], f"v{newest['version']}", _state(told), str(told["liveWorkers"]),
+        data["key"], f"v{newest['version']}", _state(data), str(data["liveWorkers"]),
         str(counts.get("scheduled", 0) + counts.get("queued", 0)), str(counts.get("running", 0)),
         str(counts.get("failed", 0)), newest["description"].split("\n")[0],
     ]  # fmt: skip
@@ -208,28 +206,28 @@ def _show(out: Output, answer: Answer) -> None:
         out.facts({f"Version {version['version']}": version["description"] or "–", **_version(version)})
 
 
-def _version(told: Mapping[str, Any]) -> dict[str, Cell | None]:
+def _version(data: Mapping[str, Any]) -> dict[str, Cell | None]:
     return {
-        "  Phases": ", ".join(told["phases"]),
-        "  Parameters": one_line(told["schema"].get("properties", {})),
-        "  Defaults": one_line(told["defaultParams"]) if told["defaultParams"] else None,
-        "  Secret": ", ".join(told["secretFields"]),
-        "  Priority": str(told["priority"]),
-        "  Attempts": str(told["maxAttempts"]),
-        "  Backoff": one_line(told["backoff"]),
-        "  Timeout": None if told["timeout"] is None else span(told["timeout"]),
-        "  Isolation": told["isolation"],
-        "  Log level": told["logLevel"],
-        "  Concurrency": str(told["concurrency"]) if told["concurrency"] else None,
-        "  Rate limit": one_line(told["rateLimit"]) if told["rateLimit"] else None,
-        "  Memory": None if told["memory"] is None else f"{told['memory'] / 1e6:.0f} MB",
-        "  Kept": f"{span(told['staleAfter'])}, then {span(told['deleteAfter'])} as stale",
-        "  Live workers": str(told["liveWorkers"]),
-        "  Handler": told["handler"] or None,
-        "  Source": told["source"] or None,
-        "  Updated": full(told["updatedAt"]),
-        "  Declared": full(told["declaredAt"]),
-        "  Error": (told["error"], "red") if told["error"] else None,
+        "  Phases": ", ".join(data["phases"]),
+        "  Parameters": one_line(data["schema"].get("properties", {})),
+        "  Defaults": one_line(data["defaultParams"]) if data["defaultParams"] else None,
+        "  Secret": ", ".join(data["secretFields"]),
+        "  Priority": str(data["priority"]),
+        "  Attempts": str(data["maxAttempts"]),
+        "  Backoff": one_line(data["backoff"]),
+        "  Timeout": None if data["timeout"] is None else span(data["timeout"]),
+        "  Isolation": data["isolation"],
+        "  Log level": data["logLevel"],
+        "  Concurrency": str(data["concurrency"]) if data["concurrency"] else None,
+        "  Rate limit": one_line(data["rateLimit"]) if data["rateLimit"] else None,
+        "  Memory": None if data["memory"] is None else f"{data['memory'] / 1e6:.0f} MB",
+        "  Kept": f"{span(data['staleAfter'])}, then {span(data['deleteAfter'])} as stale",
+        "  Live workers": str(data["liveWorkers"]),
+        "  Handler": data["handler"] or None,
+        "  Source": data["source"] or None,
+        "  Updated": full(data["updatedAt"]),
+        "  Declared": full(data["declaredAt"]),
+        "  Error": (data["error"], "red") if data["error"] else None,
     }
 
 
@@ -239,7 +237,7 @@ def _limit(text: str | None, stored: int | None, flag: str) -> int | None:
     if text == "code":
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise InvalidInput(f"{flag} is a number, or code for the code's own, not {text[:80]!r}.")
+        raise InvalidInput(f"{flag} must be a number, or code for the code's value, not {text[:80]!r}.")
     return int(text)
 
 
@@ -248,7 +246,7 @@ def _rate(text: str, per_key: bool) -> dict[str, Any] | None:
         return None
     number, slash, period = text.partition("/")
     if not (number.isascii() and number.isdigit() and len(number) <= 10):
-        raise InvalidInput(f"{text[:80]!r} is no rate.", hint="Write 5/s, 100/10m, 0 for no limit, or code.")
+        raise InvalidInput(f"{text[:80]!r} is not a rate.", hint="Give 5/s, 100/10m, 0 for no limit, or code.")
     if not slash:
         period = "1s"
     return {
@@ -259,7 +257,7 @@ def _rate(text: str, per_key: bool) -> dict[str, Any] | None:
 
 
 def _pauses(text: str) -> Any:
-    """A backoff as the API takes it: seconds, a list of seconds, or one that doubles."""
+    """Return a backoff for the API: seconds, a list of seconds, or a doubling pause."""
     if text == "code":
         return None
     first, doubling, last = text.partition("..")
@@ -270,7 +268,7 @@ def _pauses(text: str) -> Any:
 
 
 def _asked_again(stored: Mapping[str, Any] | None) -> Any:
-    """A backoff that stays, as the API takes it."""
+    """Return an unchanged backoff as a request."""
     if stored is None:
         return None
     if stored["kind"] == "backoff":
@@ -279,7 +277,7 @@ def _asked_again(stored: Mapping[str, Any] | None) -> Any:
 
 
 def _kept(stored: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """An override that stays, as the API takes it."""
+    """Return an unchanged override as a request."""
     if stored is None:
         return None
     return {name: value for name, value in stored.items() if value is not None}

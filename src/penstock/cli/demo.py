@@ -1,4 +1,4 @@
-"""`penstock demo`: see what there is to see, in one command."""
+"""`penstock demo`: run a server, a worker and sample jobs."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.log_flags import LogFormat, LogLevel, configure
 from penstock.cli.output import Output
-from penstock.cli.worker import new_loop
+from penstock.cli.run_options import LogFormat, LogLevel, configure, new_loop
 from penstock.runtime import processes
 
 if TYPE_CHECKING:
-    from penstock.demo.playing import Ended
+    from penstock.demo.player import SceneResult
 
 
 def demo(
     *,
     exit_when_done: Annotated[
-        bool, Parameter(help="Play every scene to its end, print a table and leave; 1 if one ended badly.", negative="")
+        bool,
+        Parameter(help="Run every scene to its end, print a table and exit; exit code 1 if one failed.", negative=""),
     ] = False,
     port: Annotated[int | None, Parameter(help="The port; 7367, or any free one if that is taken.")] = None,
     data: Annotated[
@@ -29,11 +29,12 @@ def demo(
     log_format: LogFormat = "console",
     log_level: LogLevel = "warning",
 ) -> int:
-    """Run a server, a worker and jobs that show phases, retries, a review, a crash, a schedule; Ctrl-C ends it.
+    """Run a server, a worker and jobs that show phases, retries, a review, a crash and a schedule, until Ctrl-C.
 
-    The data is kept and found again the next time.
+    The data is kept for the next run.
+
     """
-    from penstock.demo.playing import Demo
+    from penstock.demo.player import Demo
 
     processes.refuse_inspection()
     configure(log_format, log_level)
@@ -51,13 +52,13 @@ def demo(
         [_row(each, output) for each in ended],
         none="The demo was stopped before its end.",
     )
-    wrong = [each.definition for each in ended if not each.as_told]
+    wrong = [each.definition for each in ended if not each.as_expected]
     if wrong:
-        output.note(f"Not as it should be: {', '.join(wrong)}.")
+        output.note(f"Unexpected results: {', '.join(wrong)}.")
     return 1 if wrong or not ended else 0
 
 
-def _row(ended: Ended, output: Output) -> list[str | tuple[str, str]]:
+def _row(ended: SceneResult, output: Output) -> list[str | tuple[str, str]]:
     job = ended.job
     if job is None:
         return ["-", ended.definition, "missing", "-", "-", ended.shows]

@@ -1,4 +1,4 @@
-"""`penstock dev`: serve with what helps while jobs are being written."""
+"""`penstock dev`: serve and run jobs during development."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from penstock.cli import run_options as flag
 from penstock.cli import serve
-from penstock.cli import worker_flags as flag
-from penstock.cli.log_flags import LogFormat, LogLevel, configure
-from penstock.cli.worker import chosen_settings, chosen_source
+from penstock.cli.run_options import LogFormat, LogLevel, chosen_settings, chosen_source, configure
 from penstock.config.project_file import Config, load
 from penstock.domain.errors import InvalidInput
 from penstock.runtime import processes
@@ -38,10 +37,10 @@ def dev(
     log_format: LogFormat = "console",
     log_level: LogLevel = "info",
 ) -> None:
-    """Serve, work and tick in one process on this host; changed files are reloaded, and each attempt is logged.
+    """Serve, run jobs and do the timed work in one process; reload changed files, and log each attempt.
 
-    As serve --watch, but with less patience at the end, with root allowed, and with jobs/ and jobs.db where nothing is
-    said.
+    Like serve --watch, but with shorter timeouts at the end, with root allowed, and with jobs/ and jobs.db by default.
+
     """
     processes.refuse_inspection()
     configure(log_format, log_level, attempts=True)
@@ -51,12 +50,12 @@ def dev(
         allow_root=os.getuid() == 0 or None,
     )  # fmt: skip
     source = chosen_source(found, target, jobs, store)
-    told = {"host": "127.0.0.1", "port": _port(found, port)}
-    serve.run(found, source, store, told, worker, watch=True, ready=lambda server: _say(server, source.watched))
+    flags = {"host": "127.0.0.1", "port": _port(found, port)}
+    serve.run(found, source, store, flags, worker, watch=True, ready=lambda server: _say(server, source.watched))
 
 
 def _with_defaults(found: Config, target: str | None, jobs: str | None) -> Config:
-    """What the project says, and jobs/ and jobs.db where it says nothing."""
+    """Return the project's settings, with jobs/ and jobs.db by default."""
     if target is None and jobs is None and found.app is None and found.jobs is None:
         folder = found.folder / _FOLDER
         if not folder.is_dir():
@@ -90,4 +89,4 @@ def _say(server: Server, watched: str) -> None:
     print(f"  dashboard  {address}/", flush=True)
     print(f"  API        {address}/v1/jobs, described at {address}/docs", flush=True)
     print(f"  watching   {os.path.relpath(watched, Path.cwd())}", flush=True)
-    serve.say_if_open(server)
+    serve.warn_if_open(server)

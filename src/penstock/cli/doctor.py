@@ -1,4 +1,4 @@
-"""`penstock doctor`: what is wrong with the store, the work in it and this host, and what to do."""
+"""`penstock doctor`: diagnose the store, its jobs and this host."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from penstock.cli.db import AsJson, Url, tell
+from penstock.cli.db import AsJson, Url, print_findings
 from penstock.config.project_file import load
 
 
 def doctor(
     *,
     url: Url = None,
-    strict: Annotated[bool, Parameter(help="Let warnings count as errors for the exit code.", negative="")] = False,
-    quiet: Annotated[bool, Parameter(help="Leave out what is well.", negative="")] = False,
+    strict: Annotated[bool, Parameter(help="Exit with 1 for warnings too.", negative="")] = False,
+    quiet: Annotated[bool, Parameter(help="Show problems only.", negative="")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Look at the store, at the work in it and at this host, and say what to do; nothing is changed.
+    """Diagnose the store, its jobs and this host, and say what to do; nothing is changed.
 
-    Exit code 0 when nothing is wrong or there are warnings only, 1 when something is.
+    Exit code 0 if nothing is wrong or there are warnings only, 1 if something is wrong.
+
     """
     from penstock.domain.finding import Level
     from penstock.maintenance.doctor import examine
@@ -34,6 +35,6 @@ def doctor(
         findings = examine(store)
     finally:
         store.close()
-    tell([each for each in findings if not quiet or each.level is not Level.OK], as_json=as_json)
+    print_findings([each for each in findings if not quiet or each.level is not Level.OK], as_json=as_json)
     bad = (Level.ERROR, Level.WARNING) if strict else (Level.ERROR,)
     return 1 if any(each.level in bad for each in findings) else 0

@@ -1,4 +1,4 @@
-"""`penstock events`: what happens."""
+"""`penstock events`: print events."""
 
 from __future__ import annotations
 
@@ -10,28 +10,30 @@ from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, connect
 from penstock.cli.formatting import clock, short
-from penstock.cli.job_selectors import job_id as full_id
+from penstock.cli.job_selection import job_id as full_id
 from penstock.cli.output import Output, one_line, write
 from penstock.domain.errors import InvalidInput
 
-app: App = App(name="events", help="What happens to jobs, schedules and workers.")
+app: App = App(name="events", help="Show events of jobs, schedules and workers.")
 _LONGEST = 200
 
 
 @app.command
 def tail(
     *,
-    type: Annotated[tuple[str, ...], Parameter(negative="", help="A type, such as job.failed or job.*; several.")] = (),
-    definition_key: Annotated[str | None, Parameter(help="Only of jobs of this definition.")] = None,
-    job_id: Annotated[tuple[str, ...], Parameter(negative="", help="Only of this job; several.")] = (),
-    after: Annotated[str | None, Parameter(help="Go on behind a cursor; origin: all that is kept.")] = None,
-    limit: Annotated[int, Parameter(help="How many with --json, up to 500.")] = 100,
+    type: Annotated[
+        tuple[str, ...], Parameter(negative="", help="A type, such as job.failed or job.*; may be repeated.")
+    ] = (),
+    definition_key: Annotated[str | None, Parameter(help="Only for jobs of this definition.")] = None,
+    job_id: Annotated[tuple[str, ...], Parameter(negative="", help="Only for this job; may be repeated.")] = (),
+    after: Annotated[str | None, Parameter(help="Continue after a cursor; origin: all stored events.")] = None,
+    limit: Annotated[int, Parameter(help="Number of events with --json, up to 500.")] = 100,
     ndjson: Annotated[bool, Parameter(negative="", help="Print each event as a line of JSON.")] = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """Print events as they happen until Ctrl-C; with --json print one page of what is kept, from the oldest on."""
+    """Print events as they happen until Ctrl-C; with --json print one page of stored events, from the oldest on."""
     if ndjson and common.json:
-        raise InvalidInput("--json is one document, --ndjson one a line.", hint="Give one of them.")
+        raise InvalidInput("--json prints one document, --ndjson one per line.", hint="Give one of them.")
     out = Output(common.json)
     with connect(common) as api:
         asked: dict[str, Any] = {

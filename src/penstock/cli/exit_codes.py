@@ -1,4 +1,4 @@
-"""What the exit code of a command means."""
+"""Exit codes of commands, and the errors that they stand for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.domain.errors import InvalidInput, PenstockError
 
 
 class Exit(IntEnum):
-    """The exit codes; scripts may rely on them."""
+    """The exit codes; they are stable."""
 
     DONE = 0
     FAILED = 1
@@ -28,20 +28,20 @@ class Exit(IntEnum):
 
 
 MEANINGS: Mapping[Exit, str] = {
-    Exit.DONE: "Done; where a job was waited for, it has succeeded.",
+    Exit.DONE: "Done; if the command waited for a job, it has succeeded.",
     Exit.FAILED: "The command failed, or the job that was waited for has failed.",
-    Exit.USAGE: "The command was written wrongly: an unknown option, a value that cannot be used.",
-    Exit.NOT_FOUND: "There is no such thing, or the end of an id fits several jobs.",
-    Exit.CONFLICT: "Its state does not allow this now: it has ended, a key is taken, somebody else changed it.",
+    Exit.USAGE: "The arguments are wrong: an unknown option or an invalid value.",
+    Exit.NOT_FOUND: "It does not exist, or the end of an id matches several jobs.",
+    Exit.CONFLICT: "Its state does not allow this: it has ended, a key exists already, or it was changed meanwhile.",
     Exit.NOT_ALLOWED: "The token is missing or not valid, or its role does not allow this.",
     Exit.UNREACHABLE: "The server or the store does not answer.",
-    Exit.TIMED_OUT: "The time that `--timeout` gives was over; the job goes on.",
+    Exit.TIMED_OUT: "The time of `--timeout` is over; the job continues.",
     Exit.CANCELLED: "The job that was waited for was cancelled.",
-    Exit.PARTLY: "Of several things some were left undone.",
+    Exit.PARTLY: "Some of several changes failed.",
     Exit.REJECTED: "The job that was waited for has failed because its review was rejected.",
-    Exit.OUTDATED: "A newer penstock has migrated the store: install it. A worker that runs claims nothing more, lets "
-    "its jobs end and exits with this code.",
-    Exit.INTERRUPTED: "Ctrl-C; nothing was cancelled by it.",
+    Exit.OUTDATED: "A newer penstock has migrated the store: install it. A running worker stops claiming, finishes "
+    "its jobs and exits with this code.",
+    Exit.INTERRUPTED: "Ctrl-C; no job was cancelled.",
 }
 
 _BY_CODE = {
@@ -68,8 +68,8 @@ _BY_CODE = {
 }
 
 
-class Refused(PenstockError):
-    """What the API answered in place of what was asked for."""
+class ApiError(PenstockError):
+    """An error that the API answered."""
 
     def __init__(self, code: str, message: str, hint: str = "", details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message, hint=hint)
@@ -77,19 +77,19 @@ class Refused(PenstockError):
         self.details: dict[str, Any] = dict(details or {})
 
 
-def misused(error: Exception) -> InvalidInput:
-    """What the reader of the command line has to say, as one of our errors."""
+def usage_error(error: Exception) -> InvalidInput:
+    """Convert an error of the argument parser."""
     text = " ".join(str(error).split())
-    return InvalidInput(text, hint="`--help` behind a command tells what it takes.")
+    return InvalidInput(text, hint="`--help` after a command lists its arguments.")
 
 
 def exit_of(error: PenstockError) -> Exit:
-    """The exit code that an error means."""
+    """Return the exit code of an error."""
     return _BY_CODE.get(error.code, Exit.FAILED)
 
 
 def exit_of_job(job: Mapping[str, Any]) -> Exit:
-    """The exit code that the end of a job means."""
+    """Return the exit code for the end of a job."""
     outcome = job["outcome"] or job["status"]
     if outcome == "succeeded":
         return Exit.DONE
@@ -102,7 +102,7 @@ def exit_of_job(job: Mapping[str, Any]) -> Exit:
 
 
 def exit_of_all(codes: list[Exit]) -> Exit:
-    """The exit code of something that was done several times."""
+    """Return the exit code of several changes."""
     bad = [each for each in codes if each is not Exit.DONE]
     if not bad:
         return Exit.DONE

@@ -1,4 +1,4 @@
-"""`penstock init`: a project that runs, in three files."""
+"""`penstock init`: create a project that runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from penstock.domain.errors import InvalidInput
 
 _TOML = """\
-# What is said once for every command in this folder; flags and the environment count more.
+# Settings of every command in this folder; options and the environment take precedence.
 name = "{name}"
 store = "sqlite:///jobs.db"
 jobs = "jobs"
@@ -34,7 +34,7 @@ def run(ctx, name: str = "world"):
 '''
 
 _IMPORT_PRICES = '''\
-"""Three phases; when one fails, the next attempt begins with that one."""
+"""Three phases; if one fails, the next attempt starts with that phase."""
 
 import time
 
@@ -66,10 +66,10 @@ _IGNORED = ("jobs.db*", "__pycache__/")
 
 
 def init(
-    folder: Annotated[Path, Parameter(help="Where to make it; this folder by default.")] = Path("."),
+    folder: Annotated[Path, Parameter(help="The folder; this one by default.")] = Path("."),
     /,
 ) -> None:
-    """Make a project that runs: penstock.toml, two job files, lines in .gitignore. Nothing is overwritten."""
+    """Create a project that runs: penstock.toml, two job files, lines in .gitignore. Existing files are kept."""
     files = {
         "penstock.toml": _TOML.format(name=_name(folder)),
         "jobs/hello.py": _HELLO,
@@ -79,7 +79,7 @@ def init(
         _write(folder, files)
         _ignore(folder / ".gitignore")
     except OSError as error:
-        raise InvalidInput(f"{error.filename or folder} cannot be made: {error.strerror}.") from None
+        raise InvalidInput(f"{error.filename or folder} cannot be created: {error.strerror}.") from None
     go = "" if folder.absolute() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     print(f"next: {go}penstock dev")
 
@@ -92,13 +92,13 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
         except FileExistsError:
-            print(f"kept    {path}, which was there")
+            print(f"kept    {path}, which exists")
         else:
             print(f"created {path}")
 
 
 def _ignore(path: Path) -> None:
-    """Have git leave the data out."""
+    """Add the data files to .gitignore."""
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     missing = [each for each in _IGNORED if each not in before.splitlines()]
     if missing:
@@ -109,7 +109,7 @@ def _ignore(path: Path) -> None:
 
 
 def _name(folder: Path) -> str:
-    """A name for the project that can stand in a TOML text: that of its folder."""
+    """Return a name for the project: its folder's, with characters that TOML allows."""
     kept = "".join(
         each if each.isascii() and (each.isalnum() or each in "-_.") else "-" for each in folder.absolute().name
     )

@@ -1,4 +1,4 @@
-"""`penstock jobs cancel, retry, delete, rerun, approve, reject, reschedule`: changes of jobs, one by one or in bulk."""
+"""`penstock jobs cancel, retry, delete, rerun, approve, reject, reschedule`: change jobs, by id or in bulk."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from cyclopts import Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
 from penstock.cli.exit_codes import Exit, exit_of, exit_of_all
-from penstock.cli.filters import NO_FILTER, Filter
 from penstock.cli.formatting import count, moment, seconds, short
-from penstock.cli.job_selectors import job_id, job_ids
+from penstock.cli.job_selection import NO_FILTER, Filter, job_id, job_ids
 from penstock.cli.jobs import JobName
 from penstock.cli.output import Output, one_line, problem
 from penstock.cli.parameters import object_of, value_of
 from penstock.domain.errors import InvalidInput, PenstockError
 
-Jobs = Annotated[str, Parameter(help="Ids, their last characters, @last or @last-failed; or filters in their place.")]
-All = Annotated[bool, Parameter(name="--all", negative="", help="Every job that there is, in place of a filter.")]
+Jobs = Annotated[str, Parameter(help="Ids, their last characters, @last or @last-failed; or use filters instead.")]
+All = Annotated[bool, Parameter(name="--all", negative="", help="All jobs, instead of a filter.")]
 Yes = Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask first.")]
-DryRun = Annotated[bool, Parameter(negative="", help="Only say how many jobs it would be.")]
+DryRun = Annotated[bool, Parameter(negative="", help="Only print how many jobs would be changed.")]
 _LONGEST = 3600.0
 
 
@@ -29,7 +28,7 @@ def cancel(
     *jobs: Jobs, which: Filter = NO_FILTER, everything: All = False, dry_run: DryRun = False, yes: Yes = False,
     common: Common = DEFAULTS,
 ) -> Exit:  # fmt: skip
-    """Cancel jobs; a running one is asked to stop, and killed after its grace."""
+    """Cancel jobs; a running one is asked to stop, and killed after its grace period."""
     if jobs:
         _refuse_both(which, everything, dry_run)
         return _each(common, jobs, lambda api, one: api.post(path("jobs", one, "cancel"), repeatable=True).text)
@@ -38,8 +37,8 @@ def cancel(
 
 def retry(
     *jobs: Jobs,
-    from_phase: Annotated[str | None, Parameter(help="Do this phase and all behind it again.")] = None,
-    fresh: Annotated[bool, Parameter(negative="", help="Do every phase again.")] = False,
+    from_phase: Annotated[str | None, Parameter(help="Run this phase and all later ones again.")] = None,
+    fresh: Annotated[bool, Parameter(negative="", help="Run every phase again.")] = False,
     which: Filter = NO_FILTER,
     everything: All = False,
     dry_run: DryRun = False,
@@ -52,7 +51,7 @@ def retry(
         body = {"fromPhase": from_phase, "fresh": fresh}
         return _each(common, jobs, lambda api, one: api.post(path("jobs", one, "retry"), body).text)
     if from_phase is not None or fresh:
-        raise InvalidInput("--from-phase and --fresh speak of jobs that are named.", hint="Give their ids.")
+        raise InvalidInput("--from-phase and --fresh require job ids.", hint="Give the ids of the jobs.")
     return _bulk(common, "retry", which, everything, dry_run, yes)
 
 
@@ -60,7 +59,7 @@ def delete(
     *jobs: Jobs, which: Filter = NO_FILTER, everything: All = False, dry_run: DryRun = False, yes: Yes = False,
     common: Common = DEFAULTS,
 ) -> Exit:  # fmt: skip
-    """Remove ended jobs and everything that belongs to them."""
+    """Delete ended jobs and everything that belongs to them."""
     if jobs:
         _refuse_both(which, everything, dry_run)
         Output().ask(f"This deletes {count(len(jobs), 'job')}.", yes=yes)
@@ -71,18 +70,18 @@ def delete(
 def rerun(
     job: JobName,
     /,
-    *pairs: Annotated[str, Parameter(help="Parameters to be different, such as width=640.")],
+    *pairs: Annotated[str, Parameter(help="Parameters to change, such as width=640.")],
     params: Annotated[
         str | None,
-        Parameter(allow_leading_hyphen=True, help="Parameters to be different: JSON, @file, or - for stdin."),
+        Parameter(allow_leading_hyphen=True, help="Parameters to change: JSON, @file, or - for stdin."),
     ] = None,
     priority: Annotated[int | None, Parameter(help="Another priority, 0 to 20.")] = None,
     max_attempts: Annotated[int | None, Parameter(help="Another number of attempts.")] = None,
-    run_at: Annotated[str | None, Parameter(help="When: a time, or a length of time from now.")] = None,
+    run_at: Annotated[str | None, Parameter(help="When to run: a time, or a duration from now.")] = None,
     idempotency_key: Annotated[str | None, Parameter(help="An idempotency key.")] = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Create the same job once more, linked to the old one; what is given stands in front of its parameters."""
+    """Create a copy of a job, linked to the original; given parameters replace the original ones."""
     out = Output(common.json)
     body: dict[str, Any] = {
         "priority": priority,
@@ -106,13 +105,13 @@ def rerun(
 
 def approve(
     *jobs: Jobs,
-    note: Annotated[str | None, Parameter(help="What is to be kept with the decision.")] = None,
+    note: Annotated[str | None, Parameter(help="A note for the decision.")] = None,
     result: Annotated[
-        str | None, Parameter(allow_leading_hyphen=True, help="JSON in place of what the handler gave.")
+        str | None, Parameter(allow_leading_hyphen=True, help="JSON that replaces the handler's result.")
     ] = None,
     common: Common = DEFAULTS,
 ) -> Exit:
-    """Say yes to a review: the job goes on, or has succeeded when no phase is left."""
+    """Approve a review: the job continues, or has succeeded if no phase is left."""
     body: dict[str, Any] = {"note": note}
     if result is not None:
         body["result"] = value_of(result, "--result")
@@ -121,22 +120,22 @@ def approve(
 
 def reject(
     *jobs: Jobs,
-    note: Annotated[str | None, Parameter(help="Why; it becomes the job's error.")] = None,
+    note: Annotated[str | None, Parameter(help="The reason; it becomes the job's error.")] = None,
     common: Common = DEFAULTS,
 ) -> Exit:
-    """Say no to a review: the job has failed, with the note as its error."""
+    """Reject a review: the job fails, with the note as its error."""
     body = {"note": note}
     return _each(common, _named(jobs), lambda api, one: api.post(path("jobs", one, "reject"), body).text)
 
 
 def reschedule(
     *jobs: Jobs,
-    run_at: Annotated[str | None, Parameter(help="When: a time, or a length of time from now.")] = None,
-    delay: Annotated[str | None, Parameter(help="After this length of time, such as 90s or 2h.")] = None,
-    priority: Annotated[int | None, Parameter(help="Another priority, 0 to 20; the higher is first.")] = None,
+    run_at: Annotated[str | None, Parameter(help="When to run: a time, or a duration from now.")] = None,
+    delay: Annotated[str | None, Parameter(help="Run after this duration, such as 90s or 2h.")] = None,
+    priority: Annotated[int | None, Parameter(help="Another priority, 0 to 20; higher runs first.")] = None,
     common: Common = DEFAULTS,
 ) -> Exit:
-    """Give jobs that wait another time or another priority."""
+    """Change the time or the priority of waiting jobs."""
     body: dict[str, Any] = {
         "priority": priority,
         "runAt": None if run_at is None else moment(run_at, past=False),
@@ -144,19 +143,19 @@ def reschedule(
     }
     body = {name: value for name, value in body.items() if value is not None}
     if not body:
-        raise InvalidInput("Nothing is to be changed.", hint="Give --run-at, --delay or --priority.")
+        raise InvalidInput("No change was given.", hint="Give --run-at, --delay or --priority.")
     return _each(common, _named(jobs), lambda api, one: api.ask("PATCH", path("jobs", one), body=body).text)
 
 
 def _named(jobs: tuple[str, ...]) -> tuple[str, ...]:
     if not jobs:
-        raise InvalidInput("No job was named.", hint="Give an id, its last characters, @last or @last-failed.")
+        raise InvalidInput("No job was given.", hint="Give an id, its last characters, @last or @last-failed.")
     return jobs
 
 
 def _refuse_both(which: Filter, everything: bool, dry_run: bool) -> None:
     if which != NO_FILTER or everything or dry_run:
-        raise InvalidInput("Name jobs or give a filter, not both.", hint="--all and --dry-run belong to filters.")
+        raise InvalidInput("Give ids or a filter, not both.", hint="--all and --dry-run require filters.")
 
 
 def _delete(api: Connection, one: str) -> str:
@@ -165,7 +164,7 @@ def _delete(api: Connection, one: str) -> str:
 
 
 def _each(common: Common, names: tuple[str, ...], change: Callable[[Connection, str], str]) -> Exit:
-    """Change jobs one by one; what cannot be done to one of several does not keep the others from it."""
+    """Change jobs one by one; a failure does not stop the others."""
     out = Output(common.json)
     texts: list[str] = []
     codes: list[Exit] = []
@@ -190,8 +189,8 @@ def _each(common: Common, names: tuple[str, ...], change: Callable[[Connection, 
     return exit_of_all(codes)
 
 
-def _became(told: Mapping[str, Any]) -> str:
-    status: str = told.get("status", "deleted")
+def _became(data: Mapping[str, Any]) -> str:
+    status: str = data.get("status", "deleted")
     return status
 
 
@@ -199,12 +198,12 @@ def _bulk(common: Common, action: str, which: Filter, everything: bool, dry_run:
     out = Output(common.json)
     if which.searches:
         raise InvalidInput(
-            f"--error and --param search the newest jobs only, so they cannot say which jobs to {action}.",
-            hint="List the jobs with `penstock jobs list --quiet` and the same options, and name their ids.",
+            f"--error and --param search the newest jobs only, so they cannot select jobs to {action}.",
+            hint="List the jobs with `penstock jobs list --quiet` and the same options, and give their ids.",
         )
     if which == NO_FILTER and not everything:
-        raise InvalidInput(f"No job was named to {action}.", hint="Give ids, or filters such as --status, or --all.")
-    body = {"action": action, "filter": which.asked(), "everything": everything}
+        raise InvalidInput(f"No job to {action} was given.", hint="Give ids, or filters such as --status, or --all.")
+    body = {"action": action, "filter": which.fields(), "everything": everything}
     with connect(common) as api:
         counted = api.post("/v1/jobs/bulk", {**body, "dryRun": True}, repeatable=True, patience=_LONGEST)
         fit = counted.data["changed"]
@@ -213,11 +212,11 @@ def _bulk(common: Common, action: str, which: Filter, everything: bool, dry_run:
         else:
             out.ask(f"This would {action} {count(fit, 'job')}.", yes=yes)
             answer = api.post("/v1/jobs/bulk", body, patience=_LONGEST)
-    told = answer.data
+    data = answer.data
     if common.json:
         out.document(answer.text)
-    elif told["dryRun"]:
-        out.line(f"{count(fit, 'job')} of {told['matched']:,} that fit can be changed; nothing was done.")
+    elif data["dryRun"]:
+        out.line(f"{count(fit, 'job')} of {data['matched']:,} matching jobs can be changed; nothing was done.")
     else:
-        out.line(f"{action}: {count(told['changed'], 'job')} changed, {told['skipped']:,} left as they were.")
-    return Exit.PARTLY if not told["dryRun"] and told["changed"] < fit else Exit.DONE
+        out.line(f"{action}: {count(data['changed'], 'job')} changed, {data['skipped']:,} left unchanged.")
+    return Exit.PARTLY if not data["dryRun"] and data["changed"] < fit else Exit.DONE

@@ -1,4 +1,4 @@
-"""`penstock jobs`: what was started, how it stands, and what can be done about it."""
+"""`penstock jobs`: list and show jobs, their attempts, logs and reasons; the other commands are in `job_*`."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from penstock.cli.connection import DEFAULTS, Common, Connection, connect, path
-from penstock.cli.filters import NO_FILTER, Cursor, Filter, Limit
 from penstock.cli.formatting import clock, full, short, span, style, took, when
-from penstock.cli.job_selectors import job_id
+from penstock.cli.job_selection import NO_FILTER, Cursor, Filter, Limit, job_id
 from penstock.cli.output import Cell, Output, one_line
 from penstock.domain.errors import InvalidInput
 from penstock.domain.phases import ONLY
 from penstock.domain.states import TERMINAL
 
-app: App = App(name="jobs", help="Look at jobs, follow them, and change them.")
+app: App = App(name="jobs", help="List, follow and change jobs.")
 for _name, _module, _help in (
-    ("watch", "job_following", "Follow jobs live: phases, progress and log lines, until they have ended."),
-    ("wait", "job_following", "Wait until jobs have ended; the exit code tells how."),
-    ("cancel", "job_changes", "Cancel jobs; a running one is asked to stop, and killed after its grace."),
+    ("watch", "job_waiting", "Follow jobs live: phases, progress and log lines, until they have ended."),
+    ("wait", "job_waiting", "Wait until jobs have ended; the exit code tells how."),
+    ("cancel", "job_changes", "Cancel jobs; a running one is asked to stop, and killed after its grace period."),
     ("retry", "job_changes", "Queue failed, cancelled or stale jobs again, with all their attempts."),
-    ("delete", "job_changes", "Remove ended jobs and everything that belongs to them."),
-    ("rerun", "job_changes", "Create the same job once more, with other parameters if given."),
-    ("approve", "job_changes", "Say yes to a review: the job goes on, or has succeeded."),
-    ("reject", "job_changes", "Say no to a review: the job has failed."),
-    ("reschedule", "job_changes", "Give a job that waits another time or another priority."),
+    ("delete", "job_changes", "Delete ended jobs and everything that belongs to them."),
+    ("rerun", "job_changes", "Create a copy of a job, with other parameters if given."),
+    ("approve", "job_changes", "Approve a review: the job continues, or has succeeded."),
+    ("reject", "job_changes", "Reject a review: the job fails."),
+    ("reschedule", "job_changes", "Change the time or the priority of waiting jobs."),
 ):
     app.command(f"penstock.cli.{_module}:{_name}", name=_name, help=_help)
 
@@ -45,9 +44,7 @@ def list_jobs(
     which: Filter = NO_FILTER,
     sort: Annotated[
         str,
-        Parameter(
-            allow_leading_hyphen=True, help="createdAt, finishedAt or priority; with - in front the greatest first."
-        ),
+        Parameter(allow_leading_hyphen=True, help="createdAt, finishedAt or priority; with - in descending order."),
     ] = ("-createdAt"),
     limit: Limit = 50,
     cursor: Cursor = None,
@@ -57,7 +54,7 @@ def list_jobs(
     """List jobs, the newest first."""
     out = Output(common.json)
     with connect(common) as api:
-        answer = api.get("/v1/jobs", **which.asked(), sort=sort, limit=limit, cursor=cursor, count=not quiet)
+        answer = api.get("/v1/jobs", **which.fields(), sort=sort, limit=limit, cursor=cursor, count=not quiet)
     if common.json:
         out.document(answer.text)
         return
@@ -70,26 +67,26 @@ def list_jobs(
     out.table(
         ["STATUS", "DEFINITION", "ID", "TRIES", "PROGRESS", "CREATED", "TOOK", "ERROR"],
         [_row(out, each) for each in page["jobs"]],
-        none="No job fits.",
+        none="No job matches.",
     )
     if which.searches:
         _note_search(out, page)
     elif page["nextCursor"] is not None:
         more = f"{page['count']:,}{' or more' if page['countCapped'] else ''}"
-        out.note(f"{len(page['jobs'])} of {more} jobs; go on with --cursor {page['nextCursor']}")
+        out.note(f"{len(page['jobs'])} of {more} jobs; continue with --cursor {page['nextCursor']}")
 
 
 def _note_search(out: Output, page: Mapping[str, Any]) -> None:
-    """Say how far a search has looked."""
+    """Print how many jobs a search has examined."""
     if page["searched"] is not None and page["nextCursor"] is not None:
-        out.note(f"{page['searched']:,} jobs were looked through; go on with --cursor {page['nextCursor']}")
+        out.note(f"{page['searched']:,} jobs were searched; continue with --cursor {page['nextCursor']}")
     elif page["searched"] is not None:
-        out.note(f"{page['searched']:,} jobs were looked through; there are no more.")
+        out.note(f"{page['searched']:,} jobs were searched; there are no more.")
 
 
 @app.command
 def show(job: JobName, /, *, common: Common = DEFAULTS) -> None:
-    """Show all that is known of a job."""
+    """Show a job with its phases, attempts and reviews."""
     out = Output(common.json)
     with connect(common) as api:
         found = job_id(api, job)
@@ -120,7 +117,7 @@ def show(job: JobName, /, *, common: Common = DEFAULTS) -> None:
 
 @app.command
 def attempts(job: JobName, /, *, common: Common = DEFAULTS) -> None:
-    """List the attempts at a job that have ended and are kept."""
+    """List the ended attempts at a job that are kept."""
     out = Output(common.json)
     with connect(common) as api:
         answer = api.get(path("jobs", job_id(api, job), "attempts"))
@@ -128,7 +125,7 @@ def attempts(job: JobName, /, *, common: Common = DEFAULTS) -> None:
         out.document(answer.text)
         return
     ended = answer.data["attempts"]
-    out.table(_ATTEMPTS, _attempts(ended), none="No attempt at it has ended.")
+    out.table(_ATTEMPTS, _attempts(ended), none="No attempt has ended.")
     if tries := _tries(ended):
         out.line("")
         out.table(_TRIES, tries, none="")
@@ -138,7 +135,7 @@ def attempts(job: JobName, /, *, common: Common = DEFAULTS) -> None:
 
 @app.command
 def why(job: JobName, /, *, common: Common = DEFAULTS) -> None:
-    """Say what keeps a job from running, or what it does now."""
+    """Print why a job is not running, or what it does now."""
     out = Output(common.json)
     with connect(common) as api:
         found = job_id(api, job)
@@ -158,15 +155,17 @@ def logs(
     job: JobName,
     /,
     *,
-    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", help="Go on until the job ends.")] = False,
+    follow: Annotated[
+        bool, Parameter(name=["--follow", "-f"], negative="", help="Continue until the job ends.")
+    ] = False,
     level: Annotated[str | None, Parameter(help="The lowest level: debug, info, warning or error.")] = None,
-    phase: Annotated[str | None, Parameter(help="Only what this phase wrote.")] = None,
-    attempt: Annotated[int | None, Parameter(help="Only what the attempt with this fence wrote.")] = None,
-    after: Annotated[int, Parameter(help="Go on behind the line with this number.")] = 0,
-    limit: Annotated[int, Parameter(help="How many lines with --json, up to 500.")] = 200,
+    phase: Annotated[str | None, Parameter(help="Only lines of this phase.")] = None,
+    attempt: Annotated[int | None, Parameter(help="Only lines of the attempt with this fence.")] = None,
+    after: Annotated[int, Parameter(help="Continue after the line with this number.")] = 0,
+    limit: Annotated[int, Parameter(help="Number of lines with --json, up to 500.")] = 200,
     common: Common = DEFAULTS,
 ) -> None:
-    """Print what a job's attempts wrote."""
+    """Print the log lines of a job's attempts."""
     out = Output(common.json)
     if follow and common.json:
         raise InvalidInput("--follow prints lines, not one document.", hint="Leave out --json.")
@@ -189,7 +188,7 @@ def logs(
 
 
 def print_logs(api: Connection, out: Output, found: str, after: int, **asked: Any) -> int:
-    """Print all lines behind a number; the number of the last one."""
+    """Print all lines after a number; return the number of the last one."""
     while True:
         page = api.get(path("jobs", found, "logs"), after=after, limit=500, **asked).data
         for each in page["logs"]:
@@ -200,13 +199,13 @@ def print_logs(api: Connection, out: Output, found: str, after: int, **asked: An
 
 
 def log_line(line: Mapping[str, Any]) -> str:
-    """A line of a log for people."""
+    """Format a log line."""
     phase = f"{line['phase']}  " if line["phase"] else ""
-    told = line["details"]
-    if isinstance(told, dict):
-        # Where a line comes from is seldom the question.
-        told = {name: value for name, value in told.items() if name not in ("stream", "logger")}
-    details = f"  {one_line(told)}" if told else ""
+    data = line["details"]
+    if isinstance(data, dict):
+        # The origin of a line is seldom of interest.
+        data = {name: value for name, value in data.items() if name not in ("stream", "logger")}
+    details = f"  {one_line(data)}" if data else ""
     length = "" if line["duration"] is None else f"  in {span(line['duration'])}"
     return f"{clock(line['at'])} {line['level'].upper():<7} {phase}{line['message']}{length}{details}"
 
@@ -215,7 +214,7 @@ _LEVELS = {"debug": "bright_black", "warning": "yellow", "error": "red"}
 
 
 def error_text(error: Mapping[str, Any] | None) -> str:
-    """Why something failed, on one line."""
+    """Format an error on one line."""
     if error is None:
         return ""
     first = (error["message"] or "").split("\n")[0]
@@ -292,7 +291,7 @@ def _attempts(attempts: list[Mapping[str, Any]]) -> list[list[Cell]]:
 
 
 def _tries(attempts: list[Mapping[str, Any]]) -> list[list[Cell]]:
-    """What each attempt did in its phases; the phase of a plain job says nothing that its attempt does not."""
+    """Return what each attempt did in its phases, without the only phase of plain jobs."""
     return [
         [str(attempt["fence"]), each["name"], each["status"], f"{each['progress']:.0f}%", _took(each),
          each["message"] or "", (each["error"] or "").split("\n")[0]]

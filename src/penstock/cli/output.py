@@ -1,4 +1,4 @@
-"""What a command prints: the answer on stdout, everything else on stderr."""
+"""Output of commands: the answer on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO
 
-from penstock.cli.exit_codes import Refused
+from penstock.cli.exit_codes import ApiError
 from penstock.cli.formatting import mark, style
 from penstock.domain.errors import InvalidInput, PenstockError
 from penstock.domain.hints import hint_for
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Cell = str | tuple[str, str]
 """A text, or a text with its colour."""
 _FORCING = frozenset({"FORCE_COLOR", "TTY_COMPATIBLE"})
-"""Environment variables that make a terminal of what is none."""
+"""Environment variables that force terminal output."""
 
 
 class Output:
@@ -35,27 +35,27 @@ class Output:
 
     @cached_property
     def console(self) -> Console:
-        """The terminal, or whatever stdout is."""
+        """The console of stdout."""
         return _console(stderr=False)
 
     @cached_property
-    def aside(self) -> Console:
+    def stderr_console(self) -> Console:
         """The console of stderr."""
         return _console(stderr=True)
 
     @property
     def shown(self) -> Console:
-        """Where something that moves is drawn: not where the one document goes."""
-        return self.aside if self.as_json else self.console
+        """The console for moving output; with `--json` not the one of the document."""
+        return self.stderr_console if self.as_json else self.console
 
     @cached_property
     def is_terminal(self) -> bool:
-        """Whether stdout takes colours."""
+        """Whether stdout supports colours."""
         return _may_be_terminal(sys.stdout) and self.console.is_terminal
 
     @property
-    def lively(self) -> bool:
-        """Whether something may move on the screen."""
+    def animated(self) -> bool:
+        """Whether output may move."""
         stream = sys.stderr if self.as_json else sys.stdout
         return (
             _may_be_terminal(stream)
@@ -69,28 +69,28 @@ class Output:
         return not self.shown.encoding.startswith("utf")
 
     def document(self, text: str) -> None:
-        """The one document of `--json`."""
+        """Print the document of `--json`."""
         write(text)
 
     def line(self, text: str, colour: str = "") -> None:
-        """One line of the answer; a text from outside cannot steer the terminal."""
+        """Print one line of the answer, without control characters."""
         if self.is_terminal:
             self.console.print(_text((neutralise(text), colour)), soft_wrap=True)
         else:
             write(neutralise(text))
 
     def block(self, text: str) -> None:
-        """Several lines of the answer."""
+        """Print several lines of the answer."""
         for each in text.split("\n"):
             self.line(each)
 
     def note(self, text: str) -> None:
-        """What is not the answer."""
+        """Print a remark on stderr."""
         sys.stdout.flush()
         print(neutralise(text), file=sys.stderr, flush=True)
 
     def table(self, headings: Sequence[str], rows: Iterable[Sequence[Cell]], *, none: str) -> None:
-        """Rows under headings; `none` is said aside when there are no rows."""
+        """Print rows with headings; `none` is printed on stderr if there are no rows."""
         cells = [[_clean(each) for each in row] for row in rows]
         if not cells:
             self.note(none)
@@ -109,24 +109,24 @@ class Output:
         *,
         none: str,
     ) -> None:
-        """A page of the API: as it came with `--json`, else a row for each that it lists under `name`."""
+        """Print a page of the API: unchanged with `--json`, else a row for each entry of `name`."""
         if self.as_json:
             self.document(answer.text)
             return
-        told = answer.data
-        self.table(headings, map(row, told[name]), none=none)
-        self.more(told.get("nextCursor"))
+        data = answer.data
+        self.table(headings, map(row, data[name]), none=none)
+        self.more(data.get("nextCursor"))
 
     def more(self, cursor: str | None) -> None:
-        """How to go on behind a page; nothing is said behind the last one."""
+        """Print how to get the next page, if there is one."""
         if cursor is not None:
-            self.note(f"There are more; go on with --cursor {cursor}")
+            self.note(f"There are more; continue with --cursor {cursor}")
 
     def facts(self, pairs: Mapping[str, Cell | None]) -> None:
-        """Names and values, one a line; what has no value is left out."""
-        told = {name: _clean(value) for name, value in pairs.items() if value not in (None, "")}
-        width = max(map(len, told), default=0)
-        for name, (text, colour) in told.items():
+        """Print names and values, one a line; empty values are left out."""
+        data = {name: _clean(value) for name, value in pairs.items() if value not in (None, "")}
+        width = max(map(len, data), default=0)
+        for name, (text, colour) in data.items():
             if self.is_terminal:
                 line = _text((f"{name:<{width}}  ", "bold")).append_text(_text((text, colour)))
                 self.console.print(line, soft_wrap=True)
@@ -134,17 +134,17 @@ class Output:
                 write(f"{name:<{width}}  {text}")
 
     def status(self, status: str) -> Cell:
-        """A status as a cell, with its mark on a terminal."""
+        """Return a status as a cell, with its symbol on a terminal."""
         if not self.is_terminal:
             return status
         return f"{mark(status, self.ascii_only)} {status}", style(status)
 
     def ask(self, question: str, *, yes: bool) -> None:
-        """Ask before something that cannot be undone; whoever says no ends the command."""
+        """Ask for confirmation; end the command without it."""
         if yes:
             return
         if not sys.stdin.isatty():
-            raise InvalidInput(f"{question} Nobody is there to be asked.", hint="Say --yes to mean it.")
+            raise InvalidInput(f"{question} Confirmation needs a terminal.", hint="Add --yes to confirm.")
         sys.stdout.flush()
         print(f"{neutralise(question)} Continue? [y/N] ", end="", file=sys.stderr, flush=True)
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
@@ -162,30 +162,30 @@ class Output:
 
 
 def write(text: str) -> None:
-    """A line on stdout as it is."""
+    """Print a line on stdout unchanged."""
     print(text)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines whose columns stand below each other."""
+    """Return rows as lines with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def problem(error: PenstockError) -> dict[str, Any]:
-    """An error in the shape that the API gives it."""
-    details = error.details if isinstance(error, Refused) else {}
+    """Return an error in the API's shape."""
+    details = error.details if isinstance(error, ApiError) else {}
     return {
         "error": {"code": error.code, "message": error.message, "hint": hint_for("cli", error.hint), "details": details}
     }
 
 
-def complain(error: PenstockError, as_json: bool) -> None:
-    """An error on stderr."""
+def print_error(error: PenstockError, as_json: bool) -> None:
+    """Print an error on stderr."""
     if as_json:
         print(json.dumps(problem(error), ensure_ascii=False), file=sys.stderr)
         return
-    # What is wrong with somebody's code is told in several lines.
+    # Errors in user code have several lines.
     text = "\n".join(neutralise(line) for line in error.message.split("\n"))
     print(f"error: {text}", file=sys.stderr)
     if hint := hint_for("cli", error.hint):
@@ -193,7 +193,7 @@ def complain(error: PenstockError, as_json: bool) -> None:
 
 
 def one_line(value: object) -> str:
-    """A JSON value on one line."""
+    """Return a JSON value on one line."""
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -214,7 +214,7 @@ def _text(cell: tuple[str, str]) -> Text:
 
 
 def _may_be_terminal(stream: TextIO) -> bool:
-    """Whether the console has to be asked: it is loaded only then."""
+    """Return whether the console, which is slow to load, is needed."""
     return stream.isatty() or not _FORCING.isdisjoint(os.environ)
 
 

@@ -1,4 +1,4 @@
-"""Parameters as they are typed: `key=value` pairs, JSON, a file or stdin."""
+"""Parameters on the command line: `key=value` pairs, JSON, a file or stdin."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from penstock.domain.errors import InvalidInput
 
 
 def object_of(pairs: tuple[str, ...], text: str | None, schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """All parameters that were given; pairs stand in front of `--params`."""
-    told = {} if text is None else value_of(_fetched(text), "--params")
-    if not isinstance(told, dict):
-        raise InvalidInput("--params must be a JSON object.", hint="""Write it as in '{"width": 640}'.""")
-    return {**told, **dict(_pair(each, schema or {}) for each in pairs)}
+    """Return all given parameters; pairs take precedence over `--params`."""
+    data = {} if text is None else value_of(_fetched(text), "--params")
+    if not isinstance(data, dict):
+        raise InvalidInput("--params must be a JSON object.", hint="""Give an object, such as '{"width": 640}'.""")
+    return {**data, **dict(_pair(each, schema or {}) for each in pairs)}
 
 
 def value_of(text: str, what: str) -> Any:
-    """A JSON value that was typed."""
+    """Parse a JSON value."""
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except ValueError as error:
@@ -28,23 +28,23 @@ def value_of(text: str, what: str) -> Any:
 
 
 def looks_typed(pairs: tuple[str, ...]) -> bool:
-    """Whether a value could be taken for a number or the like, although a text may be meant."""
+    """Return whether a value could be JSON although a string may be meant."""
     return any(_plain(each.partition("=")[2]) is not None for each in pairs)
 
 
 def _pair(text: str, schema: Mapping[str, Any]) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise InvalidInput(f"{text[:80]!r} is no parameter.", hint="Write name=value, such as width=640.")
-    told = schema.get("properties", {}).get(name, {})
-    if isinstance(told, Mapping) and told.get("type") == "string":
+        raise InvalidInput(f"{text[:80]!r} is not a parameter.", hint="Give name=value, such as width=640.")
+    data = schema.get("properties", {}).get(name, {})
+    if isinstance(data, Mapping) and data.get("type") == "string":
         return name, value
     found = _plain(value)
     return name, value if found is None else found[0]
 
 
 def _plain(text: str) -> tuple[Any] | None:
-    """What a text is as JSON; None when it is none and stands for itself."""
+    """Return a text parsed as JSON; None if it is not JSON."""
     try:
         return (json.loads(text, parse_constant=_refuse_constant),)
     except ValueError:
@@ -63,4 +63,4 @@ def _fetched(text: str) -> str:
 
 
 def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")

@@ -1,4 +1,4 @@
-"""Servers and tokens by name, in a file of the user's own."""
+"""Profiles: servers and tokens by name, in a file of the user. Also the token in PENSTOCK_TOKEN."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _VARIABLE = "PENSTOCK_TOKEN"
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Where a server is, and what opens it."""
+    """A server's URL and its token."""
 
     server: str
     token: str | None = None
@@ -26,47 +26,47 @@ class Profile:
 
 
 def file() -> Path:
-    """Where profiles are kept."""
+    """Return the path of the file with profiles."""
     base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "penstock" / "profiles.toml"
 
 
 def read(name: str) -> Profile:
-    """The profile of a name; what is wrong with it is said without its token."""
+    """Return a profile by name; errors do not contain its token."""
     source = file()
     try:
-        told = tomllib.loads(source.read_text(encoding="utf-8"))
+        data = tomllib.loads(source.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidInput(
-            f"There is no {source}.", hint=f'Write [{name[:40]}] and server = "https://…" in it.'
+            f"There is no {source}.", hint=f'Create it with [{name[:40]}] and server = "https://…".'
         ) from None
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{source} cannot be read: {type(error).__name__}.") from None
-    found = told.get(name)
+    found = data.get(name)
     if not isinstance(found, dict):
-        known = ", ".join(sorted(told)) or "none"
+        known = ", ".join(sorted(data)) or "none"
         raise InvalidInput(f"{source} has no profile {name[:80]!r}.", hint=f"There are: {known}.")
     return _checked(name, found)
 
 
 def token() -> str | None:
-    """The token of the environment: PENSTOCK_TOKEN, or the file that PENSTOCK_TOKEN_FILE names."""
+    """Return the token in PENSTOCK_TOKEN, or in the file that PENSTOCK_TOKEN_FILE names."""
     if text := os.environ.get(_VARIABLE):
         return text
     named = os.environ.get(f"{_VARIABLE}_FILE")
     return None if not named else _read_token(Path(named), f"{_VARIABLE}_FILE")
 
 
-def _checked(name: str, told: Mapping[str, Any]) -> Profile:
-    unknown = set(told) - {"server", "token", "token_file"}
-    server, text = told.get("server"), told.get("token")
+def _checked(name: str, data: Mapping[str, Any]) -> Profile:
+    unknown = set(data) - {"server", "token", "token_file"}
+    server, text = data.get("server"), data.get("token")
     if unknown or not isinstance(server, str) or not isinstance(text, str | None):
         raise InvalidInput(
-            f"The profile {name[:80]!r} holds server and token, or token_file, each a text.",
-            hint=f"It has: {', '.join(sorted(told))}.",
+            f"The profile {name[:80]!r} must have server and token, or token_file, each a string.",
+            hint=f"It has: {', '.join(sorted(data))}.",
         )
-    if text is None and isinstance(told.get("token_file"), str):
-        text = _read_token(Path(told["token_file"]).expanduser(), f"token_file of {name[:80]!r}")
+    if text is None and isinstance(data.get("token_file"), str):
+        text = _read_token(Path(data["token_file"]).expanduser(), f"token_file of {name[:80]!r}")
     return Profile(server, text)
 
 

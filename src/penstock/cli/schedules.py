@@ -1,23 +1,95 @@
-"""`penstock schedules`: what runs by itself."""
+"""`penstock schedules`: list, create, change, pause and preview schedules."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App, Group, Parameter
 
 from penstock.cli.connection import DEFAULTS, Answer, Common, connect, path
 from penstock.cli.definitions import Reason, Until
-from penstock.cli.filters import Cursor, Limit
-from penstock.cli.formatting import full, moment, short, span, when
+from penstock.cli.formatting import full, moment, seconds, short, span, when
+from penstock.cli.job_selection import Cursor, Limit
 from penstock.cli.output import Cell, Output, one_line
 from penstock.cli.parameters import object_of
-from penstock.cli.schedule_flags import NO_TIME, NOTHING, Policies, When
 from penstock.domain.errors import InvalidInput
 from penstock.domain.secrets.policy import MASK
 
-app: App = App(name="schedules", help="What runs by itself.")
+_WHEN = Group("When", sort_key=40)
+_HOW = Group("How", sort_key=50)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class When:
+    """The time options of a schedule."""
+
+    cron: Annotated[str | None, Parameter(group=_WHEN, help="A cron expression: '0 3 * * *', @daily.")] = None
+    every: Annotated[str | None, Parameter(group=_WHEN, help="An interval: 90s, 1h30m, 7d.")] = None
+    at: Annotated[str | None, Parameter(group=_WHEN, help="Once: a time, or a duration from now.")] = None
+    timezone: Annotated[str | None, Parameter(group=_WHEN, help="The time zone of the expression; UTC by default.")] = (
+        None
+    )
+
+    def fields(self) -> dict[str, Any]:
+        """Return the given fields as the API takes them."""
+        given = [
+            (kind, text) for kind, text in (("cron", self.cron), ("interval", self.every), ("once", self.at)) if text
+        ]
+        if len(given) > 1:
+            raise InvalidInput("Give one of --cron, --every and --at.")
+        data: dict[str, Any] = {} if self.timezone is None else {"timezone": self.timezone}
+        for kind, text in given:
+            data |= {"kind": kind, "expression": moment(text, past=False) if kind == "once" else text}
+        return data
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Policies:
+    """The other options of a schedule."""
+
+    definition_version: Annotated[
+        int | None, Parameter(group=_HOW, help="Version of the definition; by default the highest.")
+    ] = None
+    priority: Annotated[int | None, Parameter(group=_HOW, help="Priority of its jobs, 0 to 20.")] = None
+    concurrency_key: Annotated[str | None, Parameter(group=_HOW, help="Concurrency key of its jobs.")] = None
+    missed: Annotated[str | None, Parameter(group=_HOW, help="Policy for missed ticks: skip, latest, all.")] = None
+    missed_max: Annotated[
+        int | None, Parameter(group=_HOW, help="The greatest number of missed ticks that create a job.")
+    ] = None
+    missed_window: Annotated[
+        str | None, Parameter(group=_HOW, help="The greatest age of a missed tick, such as 6h.")
+    ] = None
+    overlap: Annotated[
+        str | None, Parameter(group=_HOW, help="Policy while the previous job runs: allow, skip, queue_one.")
+    ] = None
+    jitter: Annotated[str | None, Parameter(group=_HOW, help="Spread ticks over this duration.")] = None
+    enabled: Annotated[bool | None, Parameter(group=_HOW, help="Whether it is enabled.")] = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the given fields as the API takes them."""
+        data: dict[str, Any] = {
+            "definitionVersion": self.definition_version,
+            "priority": self.priority,
+            "concurrencyKey": self.concurrency_key,
+            "missed": self.missed,
+            "missedMax": self.missed_max,
+            "missedWindow": None if self.missed_window is None else seconds(self.missed_window),
+            "overlap": self.overlap,
+            "jitter": None if self.jitter is None else seconds(self.jitter),
+            "enabled": self.enabled,
+        }
+        return {name: value for name, value in data.items() if value is not None}
+
+
+NO_TIME = When()
+NOTHING = Policies()
+
+
+app: App = App(name="schedules", help="Manage schedules.")
 
 Key = Annotated[str, Parameter(help="The schedule's key.")]
 Pairs = Annotated[str, Parameter(help="Parameters of its jobs, such as width=640.")]
@@ -25,7 +97,7 @@ Params = Annotated[
     str | None,
     Parameter(allow_leading_hyphen=True, help="Parameters of its jobs: a JSON object, @file, or - for stdin."),
 ]
-Count = Annotated[int, Parameter(help="How many, up to 100.")]
+Count = Annotated[int, Parameter(help="Number of ticks, up to 100.")]
 
 
 @app.command(name=["list", "ls"])
@@ -35,7 +107,7 @@ def list_schedules(
     cursor: Cursor = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """List schedules by their keys."""
+    """List schedules by key."""
     with connect(common) as api:
         answer = api.get("/v1/schedules", limit=limit, cursor=cursor)
     headings = ["SCHEDULE", "DEFINITION", "STATE", "WHEN", "ZONE", "NEXT", "LAST", "OWNER"]
@@ -44,7 +116,7 @@ def list_schedules(
 
 @app.command
 def show(key: Key, /, *, common: Common = DEFAULTS) -> None:
-    """Show all that a schedule says."""
+    """Show a schedule."""
     with connect(common) as api:
         _show(Output(common.json), api.get(path("schedules", key)))
 
@@ -52,7 +124,7 @@ def show(key: Key, /, *, common: Common = DEFAULTS) -> None:
 @app.command
 def create(
     key: Key,
-    definition: Annotated[str, Parameter(help="The key of the definition whose jobs it makes.")],
+    definition: Annotated[str, Parameter(help="The key of the definition of its jobs.")],
     /,
     *pairs: Pairs,
     time: When = NO_TIME,
@@ -60,10 +132,10 @@ def create(
     policies: Policies = NOTHING,
     common: Common = DEFAULTS,
 ) -> None:
-    """Make a schedule; a key that is there already is refused."""
-    body = {"key": key, "definitionKey": definition, **time.asked(), **policies.asked()}
+    """Create a schedule; an existing key is refused."""
+    body = {"key": key, "definitionKey": definition, **time.fields(), **policies.fields()}
     if "kind" not in body:
-        raise InvalidInput("It was not said when it ticks.", hint="Give --cron, --every or --at.")
+        raise InvalidInput("No time was given.", hint="Give --cron, --every or --at.")
     body["params"] = object_of(pairs, params)
     with connect(common) as api:
         answer = api.post("/v1/schedules", body)
@@ -80,12 +152,13 @@ def edit(
     policies: Policies = NOTHING,
     common: Common = DEFAULTS,
 ) -> None:
-    """Change what is given, and nothing else; the schedule is an operator's then, also if code declared it.
+    """Change the given fields of a schedule. An operator owns it afterwards, even if code declared it.
 
-    Single parameters stand in front of those that are there, --params replaces all of them. Secret ones that are there
-    are not shown to anybody: they have to be given again.
+    Single parameters replace stored ones by name, --params replaces all of them. Stored secrets are not readable, so
+    they must be given again.
+
     """
-    body = {**time.asked(), **policies.asked()}
+    body = {**time.fields(), **policies.fields()}
     with connect(common) as api:
         headers: dict[str, str] = {}
         if pairs and params is None:
@@ -95,27 +168,27 @@ def edit(
         elif pairs or params is not None:
             body["params"] = object_of(pairs, params)
         if not body:
-            raise InvalidInput("Nothing is to be changed.", hint="`penstock schedules edit --help` tells what can be.")
+            raise InvalidInput("No change was given.", hint="`penstock schedules edit --help` lists the options.")
         answer = api.ask("PATCH", path("schedules", key), body=body, headers=headers)
     _show(Output(common.json), answer)
 
 
 @app.command
 def pause(key: Key, /, *, reason: Reason, until: Until = None, common: Common = DEFAULTS) -> None:
-    """Make no job of a schedule until it is resumed; ticks meanwhile are passed over."""
+    """Pause a schedule until it is resumed; ticks meanwhile are skipped."""
     body = {"reason": reason, "until": None if until is None else moment(until, past=False)}
     _change(common, key, "pause", body)
 
 
 @app.command
 def resume(key: Key, /, *, common: Common = DEFAULTS) -> None:
-    """Let a paused schedule go on with its next tick."""
+    """Resume a paused schedule with its next tick."""
     _change(common, key, "resume")
 
 
 @app.command
 def trigger(key: Key, /, *, common: Common = DEFAULTS) -> None:
-    """Make a job of a schedule now, beside its ticks."""
+    """Create a job of a schedule now, independent of its ticks."""
     out = Output(common.json)
     with connect(common) as api:
         answer = api.post(path("schedules", key, "trigger"))
@@ -129,23 +202,21 @@ def trigger(key: Key, /, *, common: Common = DEFAULTS) -> None:
 
 @app.command
 def preview(
-    key: Annotated[
-        str | None, Parameter(help="A schedule's key; or give --cron, --every or --at in its place.")
-    ] = None,
+    key: Annotated[str | None, Parameter(help="A schedule's key; or use --cron, --every or --at.")] = None,
     /,
     *,
     time: When = NO_TIME,
     count: Count = 10,
     common: Common = DEFAULTS,
 ) -> None:
-    """Show when a schedule ticks next, or when one would."""
-    asked = time.asked()
+    """Show the next ticks of a schedule, or of an expression."""
+    asked = time.fields()
     if (key is None) == ("kind" not in asked):
-        raise InvalidInput("Name a schedule, or give --cron, --every or --at, not both.")
+        raise InvalidInput("Give a schedule, or --cron, --every or --at, not both.")
     if key is not None and asked:
         raise InvalidInput(
             f"Schedule {key[:80]!r} has a time zone of its own.",
-            hint="--timezone belongs to --cron, --every or --at; `penstock schedules edit` changes a schedule's.",
+            hint="--timezone requires --cron, --every or --at; change a schedule with `penstock schedules edit`.",
         )
     out = Output(common.json)
     with connect(common) as api:
@@ -158,12 +229,12 @@ def preview(
         return
     out.line(answer.data["sentence"])
     rows: list[list[Cell]] = [[each["local"], full(each["at"]), each["relative"]] for each in answer.data["fires"]]
-    out.table(["LOCAL", "UTC", "FROM NOW"], rows, none="It does not tick any more.")
+    out.table(["LOCAL", "UTC", "FROM NOW"], rows, none="It has no more ticks.")
 
 
 @app.command
 def ticks(key: Key, /, *, limit: Limit = 50, common: Common = DEFAULTS) -> None:
-    """Show what became of a schedule's ticks, the newest first."""
+    """List the ticks of a schedule with their results, the newest first."""
     with connect(common) as api:
         answer = api.get(path("schedules", key, "ticks"), limit=limit)
     headings = ["TICK", "VERDICT", "PASSED OVER", "JOB", "DECIDED"]
@@ -178,7 +249,7 @@ def delete(
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask first.")] = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """Forget a schedule; its jobs stay."""
+    """Delete a schedule; its jobs stay."""
     out = Output(common.json)
     out.ask(f"This deletes the schedule {key}.", yes=yes)
     with connect(common) as api:
@@ -190,12 +261,12 @@ def delete(
 
 
 def _merged(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters with others in front of them; the mask of a secret, sent back, would become the secret."""
+    """Merge parameters; refuse to send back a masked secret, because the mask would be stored."""
     hidden = [name for name, value in stored.items() if name not in given and f'"{MASK}"' in one_line(value)]
     if hidden:
         raise InvalidInput(
-            f"What is secret in {', '.join(hidden)} is not shown, and would be lost.",
-            hint="Give it again as name=value, or all parameters by --params.",
+            f"The secrets in {', '.join(hidden)} are not readable, and would be lost.",
+            hint="Give them again as name=value, or all parameters with --params.",
         )
     return {**stored, **given}
 
@@ -210,49 +281,49 @@ def _change(common: Common, key: str, verb: str, body: Mapping[str, Any] | None 
         out.line(f"{key} is {_state(answer.data)[0]}; next tick: {when(answer.data['nextRunAt']) or 'none'}.")
 
 
-def _row(told: Mapping[str, Any]) -> list[Cell]:
+def _row(data: Mapping[str, Any]) -> list[Cell]:
     return [
-        told["key"], told["definitionKey"], _state(told), told["expression"], told["timezone"],
-        when(told["nextRunAt"]), when(told["lastScheduledAt"]), told["owner"],
+        data["key"], data["definitionKey"], _state(data), data["expression"], data["timezone"],
+        when(data["nextRunAt"]), when(data["lastScheduledAt"]), data["owner"],
     ]  # fmt: skip
 
 
-def _tick_row(told: Mapping[str, Any]) -> list[Cell]:
-    job = "" if told["jobId"] is None else short(told["jobId"])
-    return [full(told["scheduledFor"]), told["verdict"], str(told["passedOver"] or ""), job, full(told["at"])]
+def _tick_row(data: Mapping[str, Any]) -> list[Cell]:
+    job = "" if data["jobId"] is None else short(data["jobId"])
+    return [full(data["scheduledFor"]), data["verdict"], str(data["passedOver"] or ""), job, full(data["at"])]
 
 
-def _state(told: Mapping[str, Any]) -> tuple[str, str]:
-    if told["error"]:
+def _state(data: Mapping[str, Any]) -> tuple[str, str]:
+    if data["error"]:
         return "broken", "red"
-    if not told["enabled"]:
+    if not data["enabled"]:
         return "disabled", "bright_black"
-    return ("paused", "yellow") if told["pause"] is not None else ("on", "")
+    return ("paused", "yellow") if data["pause"] is not None else ("on", "")
 
 
 def _show(out: Output, answer: Answer) -> None:
     if out.as_json:
         out.document(answer.text)
         return
-    told = answer.data
-    pause = told["pause"]
-    missed = told["missed"] + (f", up to {told['missedMax']}" if told["missed"] == "all" else "")
+    data = answer.data
+    pause = data["pause"]
+    missed = data["missed"] + (f", up to {data['missedMax']}" if data["missed"] == "all" else "")
     out.facts({
-        "Schedule": told["key"],
-        "Definition": told["definitionKey"] + (f" (version {told['definitionVersion']})" if told["definitionVersion"]
+        "Schedule": data["key"],
+        "Definition": data["definitionKey"] + (f" (version {data['definitionVersion']})" if data["definitionVersion"]
                                                else ""),
-        "State": _state(told),
+        "State": _state(data),
         "Paused": None if pause is None else f"by {pause['by']} at {full(pause['at'])}: {pause['reason']}",
         "Until": None if pause is None else full(pause["until"]),
-        "When": f"{told['kind']} {told['expression']}, {told['timezone']}",
-        "Parameters": one_line(told["params"]),
-        "Priority": None if told["priority"] is None else str(told["priority"]),
-        "Concurrency key": told["concurrencyKey"],
-        "Missed ticks": missed + (f", within {span(told['missedWindow'])}" if told["missedWindow"] else ""),
-        "Overlap": told["overlap"],
-        "Jitter": span(told["jitter"]) if told["jitter"] else None,
-        "Next": f"{full(told['nextRunAt'])} ({when(told['nextRunAt'])})" if told["nextRunAt"] else "none",
-        "Last": full(told["lastScheduledAt"]),
-        "Owner": told["owner"] + (f" ({told['origin']})" if told["origin"] else ""),
-        "Error": (told["error"], "red") if told["error"] else None,
+        "When": f"{data['kind']} {data['expression']}, {data['timezone']}",
+        "Parameters": one_line(data["params"]),
+        "Priority": None if data["priority"] is None else str(data["priority"]),
+        "Concurrency key": data["concurrencyKey"],
+        "Missed ticks": missed + (f", within {span(data['missedWindow'])}" if data["missedWindow"] else ""),
+        "Overlap": data["overlap"],
+        "Jitter": span(data["jitter"]) if data["jitter"] else None,
+        "Next": f"{full(data['nextRunAt'])} ({when(data['nextRunAt'])})" if data["nextRunAt"] else "none",
+        "Last": full(data["lastScheduledAt"]),
+        "Owner": data["owner"] + (f" ({data['origin']})" if data["origin"] else ""),
+        "Error": (data["error"], "red") if data["error"] else None,
     })  # fmt: skip

@@ -1,4 +1,4 @@
-"""`penstock serve`: the HTTP interface, the timed duties and a worker in one process."""
+"""`penstock serve`: run the HTTP API, the timed work and a worker in one process."""
 
 from __future__ import annotations
 
@@ -10,9 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from penstock.cli import worker_flags as flag
-from penstock.cli.log_flags import LogFormat, LogLevel, configure
-from penstock.cli.worker import chosen_outward, chosen_settings, chosen_source, new_loop
+from penstock.cli import run_options as flag
+from penstock.cli.run_options import (
+    LogFormat,
+    LogLevel,
+    chosen_outward,
+    chosen_settings,
+    chosen_source,
+    configure,
+    new_loop,
+)
 from penstock.config.project_file import Config, load
 from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.errors import InvalidInput
@@ -29,11 +36,15 @@ def serve(
     /,
     *,
     jobs: flag.Jobs = None,
-    store: Annotated[str | None, Parameter(help="The store, where no application names it, or another one.")] = None,
-    host: Annotated[str | None, Parameter(help="Where to listen; 127.0.0.1 unless penstock.toml says more.")] = None,
-    port: Annotated[int | None, Parameter(help="The port; 7367 unless penstock.toml says otherwise.")] = None,
+    store: Annotated[str | None, Parameter(help="The store; by default the application's.")] = None,
+    host: Annotated[
+        str | None, Parameter(help="The address to listen on; by default from penstock.toml, or 127.0.0.1.")
+    ] = None,
+    port: Annotated[int | None, Parameter(help="The port; by default from penstock.toml, or 7367.")] = None,
     watch: flag.Watch = False,
-    no_worker: Annotated[bool, Parameter(help="Run no jobs: only answer, and do what is timed.", negative="")] = False,
+    no_worker: Annotated[
+        bool, Parameter(help="Run no jobs: only serve the API and do the timed work.", negative="")
+    ] = False,
     slots: flag.Slots = None,
     inline_slots: flag.InlineSlots = None,
     lease: flag.Lease = None,
@@ -49,10 +60,11 @@ def serve(
     log_format: LogFormat = "console",
     log_level: LogLevel = "info",
 ) -> None:
-    """Answer over HTTP and run jobs until SIGTERM or Ctrl-C; a second one does not wait for running jobs.
+    """Serve the HTTP API and run jobs until SIGTERM or Ctrl-C; a second signal does not wait for running jobs.
 
-    Without an application and without job files it answers and does what is timed for the store. Exit code 2 when it
-    cannot be started as it was told.
+    Without an application and job files it serves the API and does the timed work of the store. Exit code 2 if it
+    cannot be started with these options.
+
     """
     processes.refuse_inspection()
     configure(log_format, log_level)
@@ -63,8 +75,8 @@ def serve(
             cancel_grace=cancel_grace,
             stop_grace=stop_grace, user=user, allow_root=allow_root, environment=environment, name=name,
         )  # fmt: skip
-        told = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-        run(found, _source(found, target, jobs, store), store, told, worker, working=not no_worker, watch=watch)
+        flags = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+        run(found, _source(found, target, jobs, store), store, flags, worker, working=not no_worker, watch=watch)
     except InvalidInput as error:
         print(f"penstock: {error.message} {hint_for('cli', error.hint)}".rstrip(), file=sys.stderr)
         sys.exit(2)
@@ -74,19 +86,19 @@ def run(
     found: Config,
     source: Source | None,
     store: str | None,
-    told: Mapping[str, Any],
+    flags: Mapping[str, Any],
     worker: WorkerSettings,
     *,
     working: bool = True,
     watch: bool = False,
     ready: Callable[[Server], None] | None = None,
 ) -> None:
-    """Serve until a signal; `told` are settings of the server that flags gave."""
+    """Serve until a signal; `flags` are settings of the server from options."""
     from penstock.config.server_settings import configured
     from penstock.launch.serve import Plan, serve
 
     outward = chosen_outward(found)
-    web, server = configured({**found.web, **told}, outward["secrets"])
+    web, server = configured({**found.web, **flags}, outward["secrets"])
     plan = Plan(
         source=source,
         store=store,
@@ -103,7 +115,7 @@ def run(
 
 
 def _source(found: Config, target: str | None, jobs: str | None, store: str | None) -> Source | None:
-    """The code to serve; none where only a store was named."""
+    """Return the code to serve; None if only a store is given."""
     nothing_named = target is None and jobs is None and found.app is None and found.jobs is None
     if nothing_named and (store is not None or found.store is not None):
         return None
@@ -111,7 +123,7 @@ def _source(found: Config, target: str | None, jobs: str | None, store: str | No
 
 
 def _settled(ready: Callable[[Server], None]) -> Callable[[Server], None]:
-    """What is done once everything is loaded and it serves."""
+    """Return a function that runs once everything is loaded and requests are answered."""
 
     def begin(server: Server) -> None:
         processes.tune_memory()
@@ -122,11 +134,11 @@ def _settled(ready: Callable[[Server], None]) -> Callable[[Server], None]:
 
 def _say(server: Server) -> None:
     print(f"penstock serving on {' and '.join(server.addresses)}", flush=True)
-    say_if_open(server)
+    warn_if_open(server)
 
 
-def say_if_open(server: Server) -> None:
-    """Warn of a server that needs no token, and print the code for its first one."""
+def warn_if_open(server: Server) -> None:
+    """Warn that the server requires no token, and print the setup code for the first one."""
     if server.setup_code is None:
         return
     print(

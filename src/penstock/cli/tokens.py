@@ -1,4 +1,4 @@
-"""`penstock tokens`: make, list and revoke the tokens that the HTTP API asks for."""
+"""`penstock tokens`: manage the tokens of the HTTP API."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from penstock.cli.output import Cell, Output
 from penstock.config.project_file import load
 from penstock.domain.access import Role
 
-app: App = App(name="tokens", help="Make, list and revoke the tokens that the HTTP API asks for.")
+app: App = App(name="tokens", help="Manage the tokens of the HTTP API.")
 
 
 @app.command
 def create(
-    name: Annotated[str, Parameter(help="Who or what will use it.")],
+    name: Annotated[str, Parameter(help="Name of its user or program.")],
     /,
     *,
-    role: Annotated[str, Parameter(help=f"What it allows: {', '.join(Role)}.")],
-    expires_in: Annotated[str | None, Parameter(help="When it ends by itself, such as 30d, 12h, 15m or 90s.")] = None,
+    role: Annotated[str, Parameter(help=f"The role: {', '.join(Role)}.")],
+    expires_in: Annotated[str | None, Parameter(help="When it expires, such as 30d, 12h, 15m or 90s.")] = None,
     common: Common = DEFAULTS,
 ) -> None:
-    """Make a token and print its text, which is shown this once and never again."""
+    """Create a token and print its text, which is shown only once."""
     body: dict[str, Any] = {"name": name, "role": role}
     if expires_in is not None:
         body["expiresIn"] = seconds(expires_in)
@@ -47,7 +47,7 @@ def create(
 
 @app.command(name=["list", "ls"])
 def list_tokens(*, common: Common = DEFAULTS) -> None:
-    """Show all tokens, those included that cannot be used any more; never their texts."""
+    """List all tokens without their texts, including expired and revoked ones."""
     with connect(common) as api:
         answer = api.get("/v1/tokens")
     headings = ["ID", "NAME", "ROLE", "STATE", "CREATED", "BY", "LAST USED"]
@@ -56,12 +56,12 @@ def list_tokens(*, common: Common = DEFAULTS) -> None:
 
 @app.command
 def revoke(
-    token_id: Annotated[str, Parameter(help="Its id, as `penstock tokens list` shows it.")],
+    token_id: Annotated[str, Parameter(help="Its id, from `penstock tokens list`.")],
     /,
     *,
     common: Common = DEFAULTS,
 ) -> None:
-    """Let a token and its sessions open nothing any more; every server knows within a second."""
+    """Revoke a token and its sessions; every server refuses them within a second."""
     out = Output(common.json)
     with connect(common) as api:
         api.ask("DELETE", path("tokens", token_id), repeatable=True)
@@ -78,9 +78,10 @@ def open_access(
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", help="Do not ask first.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let callers on a server's own host do everything without a token, until the next token is made.
+    """Let callers on a server's own host do everything without a token, until the next token is created.
 
-    Only this command does it, straight on the store: no end of a token opens a server. Valid tokens are refused.
+    Only this command does it, directly on the store. It is refused while there are valid tokens.
+
     """
     out = Output(as_json)
     found = load()

@@ -1,24 +1,30 @@
-"""`penstock worker`: claim jobs and run them."""
+"""`penstock worker`: claim jobs and run them. `penstock tick`: do the timed work once."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from penstock.background.archive import Archive
-from penstock.cli import worker_flags as flag
-from penstock.cli.log_flags import LogFormat, LogLevel, configure
-from penstock.config.project_file import Config, load
-from penstock.config.worker_settings import WorkerSettings
-from penstock.domain.errors import InvalidInput
-from penstock.domain.secrets.policy import SecretPolicy
+from penstock.cli import run_options as flag
+from penstock.cli.run_options import (
+    LogFormat,
+    LogLevel,
+    chosen_outward,
+    chosen_settings,
+    chosen_source,
+    configure,
+    new_loop,
+)
+from penstock.config.project_file import load
 from penstock.runtime import processes
 
 if TYPE_CHECKING:
-    from penstock.launch.sources import Source
+    pass
 
 
 def worker(
@@ -30,31 +36,28 @@ def worker(
     store: flag.OtherStore = None,
     slots: flag.Slots = None,
     inline_slots: flag.InlineSlots = None,
-    ahead: Annotated[int | None, flag.setting("ahead", "Jobs to claim before there is a slot for them.")] = None,
+    ahead: Annotated[int | None, flag.setting("ahead", "Jobs to claim before a slot is free.")] = None,
     lease: flag.Lease = None,
     heartbeat: flag.Heartbeat = None,
     poll: flag.Poll = None,
     drain: flag.Drain = None,
     cancel_grace: flag.CancelGrace = None,
     stop_grace: flag.StopGrace = None,
-    hook_timeout: Annotated[
-        float | None, flag.setting("hook_timeout", "Seconds that a hook may take before it is killed.")
-    ] = None,
+    hook_timeout: Annotated[float | None, flag.setting("hook_timeout", "Seconds before a hook is killed.")] = None,
     user: flag.User = None,
     allow_root: flag.AllowRoot = None,
     environment: flag.Environment = None,
     allow_preload_threads: Annotated[
         bool | None, flag.setting("allow_preload_threads", "Load applications that start threads on import.")
     ] = None,
-    name: Annotated[
-        str | None, Parameter(help="What this worker is called in lists; by default the host's name.")
-    ] = None,
+    name: Annotated[str | None, Parameter(help="The worker's name in lists; by default the host's name.")] = None,
     log_format: LogFormat = "console",
     log_level: LogLevel = "info",
 ) -> None:
-    """Claim jobs and run them until SIGTERM or Ctrl-C; a second one does not wait for running jobs.
+    """Claim jobs and run them until SIGTERM or Ctrl-C; a second signal does not wait for running jobs.
 
-    What is not given is as penstock.toml says, else as shown here.
+    Options that are not given come from penstock.toml, else from the defaults shown here.
+
     """
     from penstock.launch.worker_process import work
 
@@ -71,45 +74,32 @@ def worker(
         runner.run(work(source, store=store, settings=settings, watch=watch, **chosen_outward(found)))
 
 
-def chosen_settings(found: Config, **flags: Any) -> WorkerSettings:
-    """How to work: as the flags say that were given, else as penstock.toml does."""
-    given = {name: value for name, value in flags.items() if value is not None}
-    return WorkerSettings(**{**found.worker, **given})
+def tick(
+    target: flag.Target = None,
+    /,
+    *,
+    jobs: flag.Jobs = None,
+    drain: Annotated[bool, Parameter(help="Also run the waiting jobs.", negative="")] = False,
+    store: flag.OtherStore = None,
+    slots: Annotated[int | None, flag.setting("slots", "Concurrent jobs.")] = None,
+    user: flag.User = None,
+    allow_root: flag.AllowRoot = None,
+    log_format: LogFormat = "console",
+    log_level: LogLevel = "warning",
+) -> None:
+    """Queue due jobs, tick schedules, rescue and retire jobs once; exit code 1 if something failed.
 
+    The result is printed as one line of JSON.
 
-def chosen_outward(found: Config) -> dict[str, Any]:
-    """What penstock.toml and the environment say about webhooks, secrets and the archive."""
-    secrets = SecretPolicy(found.secret_patterns)
-    archive = None if found.archive is None else Archive(found.archive, secrets)
-    return {"webhooks": found.webhooks, "secrets": secrets, "archive": archive}
+    """
+    from penstock.launch import one_pass
 
-
-def chosen_source(found: Config, target: str | None, jobs: str | None, store: str | None) -> Source:
-    """What to run: as the flags say, else as penstock.toml does."""
-    from penstock.launch.sources import AppSource, FilesSource
-
-    if target is not None and jobs is not None:
-        raise InvalidInput("Give an application or --jobs, not both.")
-    if target is None and jobs is None:
-        target, jobs = found.app, found.jobs
-    if target is not None and ("://" in target or "=" in target):
-        raise InvalidInput(
-            "The application is named as module:app; what was given in its place looks like the address of a store.",
-            hint="Say --store for that.",
-        )
-    if jobs is not None:
-        address = {**(found if store is None else replace(found, store=store)).address}
-        return FilesSource(jobs, address, name=found.name, resources=found.resources)
-    if target is None:
-        raise InvalidInput(
-            "Nothing to run was named.", hint="Give module:app or --jobs DIR, or say app or jobs in penstock.toml."
-        )
-    return AppSource(target)
-
-
-def new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
+    processes.refuse_inspection()
+    configure(log_format, log_level)
+    found = load()
+    settings = chosen_settings(found, slots=slots, user=user, allow_root=allow_root, poll=0.2)
+    source = chosen_source(found, target, jobs, store)
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        done = runner.run(one_pass.tick(source, store=store, settings=settings, drain=drain, **chosen_outward(found)))
+    print(json.dumps(asdict(done)))
+    sys.exit(1 if done.errors else 0)

@@ -1,4 +1,4 @@
-"""`penstock workers`: who works."""
+"""`penstock workers`: list workers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from penstock.cli.connection import DEFAULTS, Common, connect
 from penstock.cli.formatting import short, when
 from penstock.cli.output import Cell, Output
 
-app: App = App(name="workers", help="Who works.")
+app: App = App(name="workers", help="List workers.")
 
 
 @app.command(name=["list", "ls"])
 def list_workers(
     *,
-    ended: Annotated[bool, Parameter(name="--all", negative="", help="Those that have ended, too.")] = False,
+    ended: Annotated[bool, Parameter(name="--all", negative="", help="Include workers that ended.")] = False,
     common: Common = DEFAULTS,
 ) -> None:
-    """List workers in the order in which they came; --json tells of those that have ended not long ago, too."""
+    """List workers in the order in which they started; --json includes those that ended recently."""
     out = Output(common.json)
     with connect(common) as api:
         answer = api.get("/v1/workers")
@@ -35,7 +35,7 @@ def list_workers(
     out.table(
         ["ID", "NAME", "STATE", "PID", "SLOTS", "STARTED", "HEARTBEAT", "DEFINITIONS", "TROUBLES"],
         rows,
-        none="No worker lives; `penstock worker` starts one.",
+        none="No worker is live; start one with `penstock worker`.",
     )
 
 

@@ -1,1 +1,1 @@
-"""From a decorated function to a definition, and what users hold: handles of definitions and jobs."""
+"""Definitions from decorated functions, and the handles of definitions and jobs."""

@@ -1,4 +1,4 @@
-"""From what users write above a function to a definition and its code."""
+"""The options of `@app.job` and the definition that they make of a function."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIONS = (
     "secret_environment",
     "reach", "log_level", *HOOKS,
 )  # fmt: skip
-"""What `@app.job` takes."""
+"""The options of `@app.job`."""
 
 _LONGEST_PLACE = 500
 
@@ -40,11 +40,11 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b\Z", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 Classes = type[Exception] | Sequence[type[Exception]]
-"""Errors by class, as `retry_on` and `fatal_on` take them."""
+"""Exception classes of `retry_on` and `fatal_on`."""
 
 
 def default_key(function: Callable[..., Any]) -> str:
-    """Module and name of a function; a script counts as the module that it would be if it were imported."""
+    """Return module and name of a function; the module of a script is the one that an import would give it."""
     if "<lambda>" in function.__qualname__:
         raise InvalidDefinition("A lambda has no name to make a key of.", hint='Give it one: app.job("key")(lambda …).')
     module = function.__module__
@@ -58,9 +58,10 @@ def default_key(function: Callable[..., Any]) -> str:
 def declared(
     key: str, function: Callable[..., Any], options: Mapping[str, Any], pipeline: Sequence[Named] | None = None
 ) -> tuple[Definition, Code]:
-    """A definition and its code, from the options of `@app.job`; the job's parameters are the function's.
+    """Return a definition and its code from the options of `@app.job`; the function's parameters are the job's.
 
-    A pipeline's phases are the functions given; else they are those of the option `phases`, and then the function.
+    The phases are the given functions, else the option `phases`, else the function itself.
+
     """
     try:
         return _declared(key, function, options, pipeline)
@@ -72,12 +73,12 @@ def declared(
 
 
 def size(value: object, what: str) -> int:
-    """A number of bytes, as given or read from a text such as "512MB" or "1.5GiB"."""
+    """Return a number of bytes, parsed from a string such as "512MB" or "1.5GiB" if needed."""
     if isinstance(value, str):
         found = _SIZE.match(value.strip())
         if found is None:
             raise InvalidInput(
-                f"{what}: {value!r:.80} is no size.", hint='Write "512MB", "1.5GiB" or a number of bytes.'
+                f"{what}: {value!r:.80} is not a size.", hint='Write "512MB", "1.5GiB" or a number of bytes.'
             )
         unit: int = (1024 if found[3] else 1000) ** _POWERS[found[2].lower()]
         return round(float(found[1]) * unit)
@@ -107,7 +108,7 @@ def _declared(
         fatal_on=_classes(given.pop("fatal_on", ()), f"{key}: fatal_on"),
     )
     if both := set(code.retry_on) & set(code.fatal_on):
-        raise InvalidDefinition(f"{key}: {both.pop().__name__} stands in retry_on and in fatal_on.")
+        raise InvalidDefinition(f"{key}: {both.pop().__name__} is in both retry_on and fatal_on.")
     numbers: dict[str, Any] = _durations(given, options.get("timeout", ...) is None, key)
     numbers |= {name: integer(given.pop(name), f"{key}: {name}") for name in _INTEGERS if name in given}
     numbers |= {name: size(given.pop(name), f"{key}: {name}") for name in _SIZES if name in given}
@@ -191,11 +192,13 @@ def _whole_seconds(value: Any, what: str) -> int | None:
 
 
 def rate_limit(value: RateLimit | str | None, key: str) -> RateLimit | None:
-    """A rate limit as given, or read from a text such as "10/s"."""
+    """Return a rate limit, parsed from a string such as "10/s" if needed."""
     if value is None or isinstance(value, RateLimit):
         return value
     if not isinstance(value, str) or not (found := _RATE.match(value.strip())):
-        raise InvalidDefinition(f"{key}: {value!r} is no rate limit.", hint='Write "10/s", "100/m", "1000/h" or "5/d".')
+        raise InvalidDefinition(
+            f"{key}: {value!r} is not a rate limit.", hint='Write "10/s", "100/m", "1000/h" or "5/d".'
+        )
     return RateLimit(int(found.group(1)), _PERIODS[found.group(2)])
 
 

@@ -1,4 +1,4 @@
-"""From what users write about jobs to the records of the core: drafts and filters."""
+"""Validated drafts and filters from the options of enqueue calls and queries."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def routed(lane: int, definition: Definition) -> Routed:
 
 
 def enqueue_options(options: Mapping[str, Any]) -> EnqueueOptions:
-    """The options of one job, as given by name."""
+    """Return the options of one job from keyword arguments."""
     refuse_unknown(options, _ENQUEUE_OPTIONS, "an option of enqueue")
     return EnqueueOptions(**options)
 
 
 def draft(order: Order, route: Routed, job_id: str, **facts: Any) -> Draft:
-    """The job that an order asks for, checked; `facts` are what no order can say, such as `rerun_of`."""
+    """Return the validated draft of an order; `facts` are fields that no order has, such as `rerun_of`."""
     options = order.options
     if options is PLAIN or options == PLAIN:
         return Draft(
@@ -54,7 +54,7 @@ def draft(order: Order, route: Routed, job_id: str, **facts: Any) -> Draft:
 def drafts(
     orders: Sequence[Order], routes: Mapping[tuple[str, int], Routed], ids: Sequence[str], **facts: Any
 ) -> Sequence[Draft]:
-    """The jobs that orders ask for, checked."""
+    """Return the validated drafts of orders."""
     first = orders[0]
     key, version, options = first.key, first.version, first.options
     if len(orders) > 1 and False not in [
@@ -69,12 +69,12 @@ def drafts(
 
 
 def check(order: Order) -> None:
-    """Refuse an order whose options cannot be used, wherever it will be made a job."""
+    """Refuse an order with invalid options."""
     draft(order, Routed(0, order.key, order.version, DEFAULT_PRIORITY, 1), "")
 
 
 def as_before(job: Job, *, same: bool) -> dict[str, Any]:
-    """The options that a job was created with, as far as another of its kind shares them."""
+    """Return the options of a job that a copy of it shares."""
     reference = None if job.reference_type is None else (job.reference_type, job.reference_id)
     return {
         "priority": job.priority,
@@ -82,13 +82,13 @@ def as_before(job: Job, *, same: bool) -> dict[str, Any]:
         "reference": reference,
         "tags": job.tags,
         "webhook_url": job.webhook_url,
-        # With other parameters it may be another one.
+        # With other parameters the key may differ.
         "concurrency_key": job.concurrency_key if same else None,
     }
 
 
 def job_filter(which: Mapping[str, Any]) -> JobFilter:
-    """A filter from what users write: statuses as texts, times as datetimes."""
+    """Return a filter from user input: statuses as strings, times as datetimes."""
     refuse_unknown(which, _FILTERS, "a filter of jobs")
     given = {name: value for name, value in which.items() if value is not None}
     for name, value in given.items():
@@ -108,7 +108,7 @@ def job_filter(which: Mapping[str, Any]) -> JobFilter:
 
 
 def _searched_params(value: object) -> tuple[tuple[str, str], ...]:
-    """Names of parameters with the values looked for, as texts."""
+    """Return names of parameters with the values to search for, as strings."""
     if not isinstance(value, Mapping) or not 1 <= len(value) <= _MOST_SEARCHED:
         raise InvalidInput(f"params must be 1 to {_MOST_SEARCHED} parameters with their values, not {value!r:.80}.")
     return tuple((_parameter(name), _searched_value(name, each)) for name, each in value.items())
@@ -133,12 +133,12 @@ def _searched_value(name: object, value: object) -> str:
 
 
 def job_id(text: object) -> str:
-    """The id of a job that is looked for, in canonical form."""
+    """Return the id of a job in canonical form."""
     return parse_uuid(_id_text(text))
 
 
 def parent_id(text: object) -> str:
-    """The id of a job that a new one belongs to, in canonical form."""
+    """Return the id of a parent job in canonical form."""
     return parse_id(_id_text(text))
 
 
@@ -149,13 +149,13 @@ def _id_text(text: object) -> str:
 
 
 def actor(by: object) -> str | None:
-    """Who does something, if it was said; an `Actor` stays one."""
+    """Return the actor of a change, if one was given; an `Actor` is returned unchanged."""
     short_text(getattr(by, "request_id", None), "the id of a request")
     return short_text(by, "by")
 
 
 def note(text: object) -> str | None:
-    """What somebody says about a decision."""
+    """Return the note of a decision."""
     return short_text(text, "note", _LONGEST_NOTE)
 
 
@@ -164,7 +164,7 @@ def instant(value: datetime | None, what: str) -> int | None:
 
 
 def due(run_at: datetime | None, delay: Duration) -> tuple[int | None, int]:
-    """When a job shall be due: an instant, or a length of time from now."""
+    """Return when a job is due: at a time, or after a duration from now."""
     later = microseconds(delay, "delay")
     if run_at is not None and later:
         raise InvalidInput("Give `run_at` or `delay`, not both.")
@@ -262,7 +262,7 @@ def _url(value: object, what: str) -> str | None:
         return None
     try:
         parts = urlsplit(text)
-        # A password in it would be kept and shown.
+        # A password in the URL would be stored and shown.
         plain = bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
         fits = parts.scheme in ("http", "https") and plain
     except ValueError:
@@ -273,7 +273,7 @@ def _url(value: object, what: str) -> str | None:
 
 
 def short_text(value: object, what: str, longest: int = _LONGEST_TEXT) -> str | None:
-    """A short text that both databases can keep."""
+    """Return a short string that both databases can store."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -286,7 +286,7 @@ def short_text(value: object, what: str, longest: int = _LONGEST_TEXT) -> str | 
 
 
 def several_texts(value: object, what: str) -> tuple[str, ...]:
-    """Several texts; one text alone would be taken for its letters."""
+    """Return several strings; a single string would be treated as its characters."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise InvalidInput(f"{what} must be a list of texts, not {value!r:.80}.")
     names = tuple(value)
@@ -305,4 +305,4 @@ def _status(value: Any) -> Status:
     try:
         return Status(value)
     except ValueError:
-        raise InvalidInput(f"{value!r:.80} is no status.", hint=f"Statuses: {', '.join(Status)}.") from None
+        raise InvalidInput(f"{value!r:.80} is not a status.", hint=f"Statuses: {', '.join(Status)}.") from None

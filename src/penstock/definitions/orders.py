@@ -1,4 +1,4 @@
-"""Orders: jobs to be made, as they wait for their creation or travel from one process to another."""
+"""Orders: requests for jobs, before their creation or sent between processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.domain.instant import Duration
 
 @dataclass(frozen=True, slots=True)
 class EnqueueOptions:
-    """How a job is to be created, beside its parameters."""
+    """The options of a new job."""
 
     run_at: datetime | None = None
     delay: Duration = 0
@@ -40,18 +40,18 @@ _PARTS = ("key", "version", "params", "checked", "options")
 
 
 class Order(NamedTuple):
-    """One job to be made: a definition, its parameters as JSON text, and options."""
+    """A request for one job: a definition, its parameters as JSON text, and options."""
 
     key: str
     version: int
-    """Of an order that nobody has checked yet it may be 0: the version that the store chooses."""
+    """0 in an unvalidated order: the store chooses the version."""
     params: str
     options: EnqueueOptions
     checked: bool = True
-    """Whether the parameters are known to fit the definition; if not, whoever creates the job looks."""
+    """Whether the parameters were validated; if not, the creation of the job validates them."""
 
     def to_json(self) -> dict[str, Any]:
-        """The order as JSON, for another process: parameters as text, and those options that were given."""
+        """Return the order as JSON for another process: parameters as text, and the given options."""
         if self.options.connection is not None:
             raise InvalidInput("An order for a connection cannot leave its process.", hint="Leave connection= out.")
         named = ((name, getattr(self.options, name)) for name in _TRAVELLING)
@@ -64,12 +64,12 @@ class Order(NamedTuple):
         }
 
     def below(self, traceparent: str, tracestate: str | None) -> Order:
-        """The same with the span from which it comes, and the trace state of that span."""
+        """Return the order with a parent span and its trace state."""
         return self._replace(options=replace(self.options, traceparent=traceparent, tracestate=tracestate))
 
     @classmethod
     def from_json(cls, written: Mapping[str, Any]) -> Order:
-        """The order that `to_json()` wrote; it comes from outside, so nothing in it is taken on trust."""
+        """Return the order that `to_json()` wrote; it comes from outside, so everything in it is validated."""
         if not isinstance(written, Mapping):
             raise InvalidInput(f"An order is an object, not {written!r:.80}.")
         _refuse_others(written, _PARTS, "of an order")
@@ -88,26 +88,25 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OrderMaker:
-    """Makes orders for jobs of one definition, whose parameters it checks."""
+    """Makes orders for jobs of one definition, and validates their parameters."""
 
     key: str
     version: int
     validator: Validator
     defaults: str
-    """Parameters that stand behind those of each order, as JSON text."""
+    """Default parameters of each order, as JSON text."""
     key_of: KeyOf | None
-    """How a concurrency key is found; an empty text when only code can tell that is not here."""
+    """How to get a concurrency key; empty if only code that is not loaded can compute it."""
 
     def order(self, params: Mapping[str, Any], options: EnqueueOptions, *, decoded: bool = False) -> Order:
-        """One order; parameters that were `decoded` from JSON are not looked at for anything else than their schema."""
+        """Return an order; parameters that were `decoded` from JSON are only validated against the schema."""
         text = self.validator.text(params, self.defaults, decoded=decoded)
         if self.key_of is not None and options.concurrency_key is None:
             options = replace(options, concurrency_key=self._concurrency_key(text, self.key_of))
         return Order(self.key, self.version, text, options)
 
     def order_from_job(self, order: Order) -> Order:
-        """An order that code inside a job calls checked, checked here. It has found the concurrency key if only code
-        can tell it."""
+        """Return an order from code inside a job, validated again; it has its key if only code can compute it."""
         text = self.validator.text(payload.load(order.params), self.defaults, decoded=True)  # type: ignore[arg-type]
         options = order.options
         if self.key_of and options.concurrency_key is None:
@@ -117,7 +116,7 @@ class OrderMaker:
     def _concurrency_key(self, params: str, key_of: KeyOf) -> str | None:
         if not key_of:
             raise InvalidInput(
-                f"Only the code of {self.key!r} can tell the concurrency key of its jobs, and it is not here.",
+                f"Only the code of {self.key!r} can compute the concurrency key, and it is not loaded here.",
                 hint=Hint(
                     "Give the key: concurrency_key=….",
                     cli="Give the key: --concurrency-key KEY.",
@@ -145,13 +144,15 @@ def _params(text: object, key: str) -> str:
 
 
 def _options(written: Mapping[str, Any], key: str) -> EnqueueOptions:
-    """Only what JSON cannot say is made anew here; the rest is checked like what users write."""
+    """Convert only values that JSON cannot express; the rest is validated like user input."""
     given = dict(written)
     if given.get("run_at") is not None:
         try:
             given["run_at"] = datetime.fromisoformat(given["run_at"])
         except (TypeError, ValueError):
-            raise InvalidInput(f"{key}: {given['run_at']!r:.80} is no date and time.", hint="Write ISO 8601.") from None
+            raise InvalidInput(
+                f"{key}: {given['run_at']!r:.80} is not a date and time.", hint="Write ISO 8601."
+            ) from None
     if isinstance(given.get("reference"), list):
         given["reference"] = tuple(given["reference"])
     if isinstance(given.get("tags"), list):
@@ -162,4 +163,4 @@ def _options(written: Mapping[str, Any], key: str) -> EnqueueOptions:
 def _refuse_others(given: Mapping[str, Any], known: Sequence[str], what: str) -> None:
     for name in given:
         if name not in known:
-            raise InvalidInput(f"{name!r:.80} is no part {what}.", hint=f"There are: {', '.join(known)}.")
+            raise InvalidInput(f"{name!r:.80} is not a part {what}.", hint=f"There are: {', '.join(known)}.")

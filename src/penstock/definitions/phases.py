@@ -1,4 +1,4 @@
-"""The functions that a job runs through, one for each phase."""
+"""The functions of a job, one for each phase."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from penstock.domain.definition import is_name
 from penstock.domain.errors import InvalidDefinition
 
 ONLY = "run"
-"""The phase of a job that has no phases."""
+"""The phase of a job without phases."""
 
 _DEFINE = "Write @app.job above a def or an async def."
 
 Named = Callable[..., Any] | tuple[str, Callable[..., Any]]
-"""A phase as users write it: a function, which gives its name, or a pair (name, function)."""
+"""A phase in user code: a function, which gives its name, or a pair (name, function)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One phase's function, and what it takes of the job's parameters."""
+    """The function of one phase, and the job parameters that it takes."""
 
     name: str
     function: Callable[..., Any]
     takes_context: bool
     names: tuple[str, ...]
     open_ended: bool
-    """It takes whatever parameters there are, by `**`."""
+    """Whether it takes any parameters, with `**`."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What the job's parameters are when they are not given, so that all phases see the same."""
+    """Defaults of the job's parameters, so that all phases get the same values."""
 
     def call(self, ctx: Any, arguments: Mapping[str, Any]) -> Any:
-        """Call the function with what it takes of `arguments`; of an `async def` this gives the coroutine."""
+        """Call the function with the arguments that it takes; an `async def` returns the coroutine."""
         if not arguments and not self.defaults:
             return self.function(ctx) if self.takes_context else self.function()
         known = {**self.defaults, **arguments}
@@ -43,12 +43,12 @@ class Step:
 
 
 def plain_step(function: Callable[..., Any], signature: Signature, name: str = ONLY) -> Step:
-    """The step that runs the function whose parameters are the job's own."""
+    """Return the step of a function whose parameters are the job's."""
     return Step(name, function, signature.takes_context, tuple(signature.names), signature.open_ended)
 
 
 def steps_from(key: str, phases: Sequence[Named], whole: Signature) -> tuple[Step, ...]:
-    """The steps of phases, checked against the job's parameters."""
+    """Return the steps of phases, validated against the job's parameters."""
     steps = tuple(_step(key, name, function, whole) for name, function in (_named(key, each) for each in phases))
     names = [each.name for each in steps]
     for name in names:
@@ -60,7 +60,7 @@ def steps_from(key: str, phases: Sequence[Named], whole: Signature) -> tuple[Ste
 
 
 def check_function(function: object, what: str) -> Callable[..., Any]:
-    """A job is done by a function that returns one result; that function."""
+    """Return the function of a job; it must return one result."""
     if not (inspect.isfunction(function) or inspect.ismethod(function)):
         raise InvalidDefinition(f"{what} needs a function, not {function!r:.80}.", hint=_DEFINE)
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -69,7 +69,7 @@ def check_function(function: object, what: str) -> Callable[..., Any]:
 
 
 def check_inline(key: str, steps: Sequence[Step]) -> None:
-    """What runs inside the worker's loop must not block it."""
+    """Refuse functions that would block the worker's event loop."""
     for step in steps:
         if not inspect.iscoroutinefunction(step.function):
             raise InvalidDefinition(

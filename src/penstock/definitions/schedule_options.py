@@ -1,4 +1,4 @@
-"""From what users write about a schedule to the schedule of the core."""
+"""Schedules from the options that users give."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.domain.schedule.schedule import Kind, Missed, Overlap, Schedule
 from penstock.domain.unknown_names import refuse_unknown
 
 SCHEDULE_OPTIONS = ("schedule", "timezone", "missed", "missed_max", "missed_window", "overlap", "jitter")
-"""What `@app.job` takes about a schedule."""
+"""The options of `@app.job` for a schedule."""
 
 _RHYTHMS = ("cron", "every", "at")
 _ONE_RHYTHM = Hint(
@@ -32,7 +32,7 @@ _INTERVAL = re.compile(r"\s*\d+[dhms]")
 
 
 class ScheduleFacts(TypedDict, total=False):
-    """What may be said of a schedule, by name."""
+    """The options of a schedule, by name."""
 
     cron: str | None
     every: Duration | str | None
@@ -56,7 +56,7 @@ FACTS = tuple(ScheduleFacts.__annotations__)
 
 @contextmanager
 def naming(key: str) -> Iterator[None]:
-    """Whatever is wrong meanwhile is an `InvalidSchedule` that names the schedule."""
+    """Convert errors to `InvalidSchedule` with the schedule's name."""
     try:
         yield
     except InvalidInput as error:
@@ -67,28 +67,28 @@ def naming(key: str) -> Iterator[None]:
 
 
 def schedule_from(key: str, definition: object, facts: Mapping[str, Any]) -> Schedule:
-    """A new schedule; its parameters are those given, not checked yet."""
+    """Return a new schedule; its parameters are not validated yet."""
     name = given.short_text(key, "A schedule's key", 200)
     if name is None:
         raise InvalidSchedule("A schedule needs a key.", hint="Use 1 to 200 characters.")
     with naming(name):
         refuse_unknown(facts, FACTS, "a fact of a schedule")
         if all(facts.get(each) is None for each in _RHYTHMS):
-            raise InvalidSchedule("it does not say when.", hint=_ONE_RHYTHM)
+            raise InvalidSchedule("it has no time.", hint=_ONE_RHYTHM)
         made = Schedule(name, definition_key(definition), Kind.CRON, "", **_from_handle(definition))
-        # What is left out must not hide what the handle says.
+        # Missing options must not replace those of the handle.
         return changed(made, {each: facts[each] for each in facts if facts[each] is not None})
 
 
 def changed(schedule: Schedule, facts: Mapping[str, Any]) -> Schedule:
-    """A schedule with some of its facts replaced, as users write them."""
+    """Return a schedule with some options replaced."""
     with naming(schedule.key):
         refuse_unknown(facts, FACTS, "a fact of a schedule")
         return replace(schedule, **_when(facts), **_plain(facts))
 
 
 def definition_key(definition: object) -> str:
-    """The key of what a schedule runs."""
+    """Return the key of a schedule's definition."""
     if isinstance(definition, DefinitionHandle):
         return definition.key
     if not isinstance(definition, str):
@@ -97,7 +97,7 @@ def definition_key(definition: object) -> str:
 
 
 def declared_with_job(key: str, options: dict[str, Any]) -> dict[str, Any] | None:
-    """The facts of the schedule that options of `@app.job` declare, taken out of them."""
+    """Remove the schedule's options from those of `@app.job`, and return them."""
     found = {name: options.pop(name) for name in SCHEDULE_OPTIONS if name in options}
     if found and "schedule" not in found:
         raise InvalidSchedule(
@@ -112,7 +112,7 @@ def declared_with_job(key: str, options: dict[str, Any]) -> dict[str, Any] | Non
 
 
 def tick_options(schedule: Schedule, due: int | None) -> EnqueueOptions:
-    """How the job of a tick is created, beside its parameters."""
+    """Return the options of a tick's job, except its parameters."""
     return EnqueueOptions(
         run_at=None if due is None else to_datetime(due),
         priority=schedule.priority,
@@ -121,7 +121,7 @@ def tick_options(schedule: Schedule, due: int | None) -> EnqueueOptions:
 
 
 def _from_handle(definition: object) -> dict[str, Any]:
-    """What options of the handle say that a schedule can keep."""
+    """Return the options of a handle that a schedule can store."""
     if not isinstance(definition, DefinitionHandle):
         return {}
     options = definition._options
@@ -138,7 +138,7 @@ def _from_handle(definition: object) -> dict[str, Any]:
 
 
 def _when(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Kind and expression, where the facts speak of them."""
+    """Return kind and expression, if the options contain them."""
     said = [name for name in _RHYTHMS if facts.get(name) is not None]
     start = facts.get("start")
     if len(said) > 1:
@@ -163,12 +163,12 @@ def _when(facts: Mapping[str, Any]) -> dict[str, Any]:
     if name == "at":
         return {"kind": Kind.ONCE, "expression": to_datetime(given.instant(value, "at") or 0).isoformat()}
     if isinstance(value, str) and start is not None:
-        raise InvalidSchedule(f"the start of an interval in words stands with it: '{value:.80} from …'.")
+        raise InvalidSchedule(f"give the start of a textual interval within it: '{value:.80} from …'.")
     return {"kind": Kind.INTERVAL, "expression": value if isinstance(value, str) else recurrence.every(value, start)}
 
 
 def _plain(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts that are fields of the schedule, checked as far as it does not do so itself."""
+    """Return the options that are fields of the schedule, with basic validation."""
     found: dict[str, Any] = {
         name: facts[name] for name in ("timezone", "priority", "definition_version") if name in facts
     }

@@ -1,4 +1,4 @@
-"""From a handler's type hints to the JSON Schema of its parameters, and from a call to JSON text."""
+"""The JSON Schema of a handler's parameters from its type hints, and JSON text from the arguments of a call."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 CONTEXT = "ctx"
-"""A first parameter of this name is the context that the engine gives; it is no parameter of the job."""
+"""A first parameter of this name is the context, not a parameter of the job."""
 
 KeyOf = str | Callable[[Mapping[str, Any]], str | None]
-"""How a job's concurrency key is found: the name of a parameter, or a function of all of them."""
+"""How to get a job's concurrency key: the name of a parameter, or a function of all parameters."""
 
 _Kind = inspect.Parameter
 _LONGEST_MESSAGE = 300
@@ -27,11 +27,11 @@ _HINT = "Use types that JSON can carry (str, int, float, bool, list, dict, dates
 
 
 _NO_PARAMETERS = '{"additionalProperties": false, "properties": {}, "title": "Parameters", "type": "object"}'
-"""The schema of a handler that takes none: what makes the others need not be loaded for it."""
+"""The schema of a handler without parameters; it needs no pydantic."""
 
 
 class Signature:
-    """What a handler takes: binds calls, validates parameters, knows their schema."""
+    """The parameters of a handler: binds calls, validates parameters, and has their schema."""
 
     def __init__(self, function: Callable[..., Any], key: str, secret: Sequence[str] = ()) -> None:
         self._key = key
@@ -40,14 +40,14 @@ class Signature:
         self.takes_context: bool
         self.takes_context, self._parameters = _parameters(function, key)
         self.open_ended: bool = any(each.kind is _Kind.VAR_KEYWORD for each in self._parameters)
-        """It takes parameters of any name, by `**`."""
+        """Whether it takes parameters of any name, with `**`."""
         self.names: list[str] = [each.name for each in self._parameters if each.kind is not _Kind.VAR_KEYWORD]
         self._fields = {f"field_{index}": name for index, name in enumerate(self.names)}
         self.defaults: dict[str, Any] = {
             each.name: each.default for each in self._parameters if each.default is not _Kind.empty
         }
         self.required: bool = len(self.names) > len(self.defaults)
-        """Whether there are parameters that must be given."""
+        """Whether there are required parameters."""
         self._positional = [each.name for each in self._parameters if each.kind is _Kind.POSITIONAL_OR_KEYWORD]
         self._model: type[BaseModel] | None = None
         self._schema: str | None = None
@@ -67,7 +67,7 @@ class Signature:
         return self._validator
 
     def arguments(self, params: str) -> dict[str, Any]:
-        """The arguments to call the handler with, made from JSON text into what its type hints ask for."""
+        """Return the handler's arguments, converted from JSON text to the types of its hints."""
         if params == "{}" and not self.required:
             return {}
         from pydantic_core import ValidationError
@@ -86,7 +86,7 @@ class Signature:
         }
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """A call's arguments by name."""
+        """Return a call's arguments by name."""
         if not args:
             return dict(kwargs)
         if len(args) > len(self._positional):
@@ -107,7 +107,7 @@ class Signature:
 
 
 class Validator:
-    """Checks parameters against a definition's JSON Schema, whoever wrote it down."""
+    """Validates parameters against a definition's JSON Schema."""
 
     def __init__(self, key: str, schema: str, secret: Sequence[str] = ()) -> None:
         import jsonschema_rs
@@ -125,7 +125,7 @@ class Validator:
         self._may_be_empty = self._checker.is_valid({})
 
     def text(self, params: Mapping[str, Any], defaults: str = "{}", *, decoded: bool = False) -> str:
-        """Parameters as JSON text, once they are JSON and fit the schema; those `decoded` from JSON are JSON."""
+        """Return valid parameters as JSON text; those `decoded` from JSON need no conversion."""
         if params == {} and defaults == "{}" and self._may_be_empty:
             return "{}"
         given = params if defaults == "{}" else {**json.loads(defaults), **params}
@@ -140,7 +140,7 @@ class Validator:
         return text
 
     def value(self, params: str, name: str) -> Any:
-        """What a parameter is for these parameters: as given, or its default."""
+        """Return the value of a parameter: as given, or its default."""
         given: Any = payload.load(params)
         return given[name] if name in given else self._properties.get(name, {}).get("default")
 
@@ -154,7 +154,7 @@ class Validator:
         return InvalidPayload(f"Parameters of {self._key} {place}: {problem}.", path=path, hint=self._nearest(error))
 
     def _nearest(self, error: Any) -> str:
-        """Which parameter may have been meant, where an unknown one was given."""
+        """Return a hint with the parameter that an unknown one probably means."""
         unexpected = getattr(error.kind, "unexpected", [])
         if not unexpected or error.instance_path:
             return ""
@@ -163,13 +163,13 @@ class Validator:
 
 
 def concurrency_key(params: str, key_of: KeyOf, validator: Validator) -> str | None:
-    """The concurrency key of a job with these parameters; None when it has none."""
+    """Return the concurrency key of a job with these parameters; None if it has none."""
     value = validator.value(params, key_of) if isinstance(key_of, str) else key_of(json.loads(params))
     return value if value is None or isinstance(value, str) else payload.encode(value, "concurrency_key")
 
 
 def plain_text(params: Mapping[str, Any], what: str) -> str:
-    """Parameters as JSON text, dates, enums, models and their kin included."""
+    """Return parameters as JSON text, including dates, enums and models."""
     try:
         return payload.encode(params, what)
     except InvalidPayload:
@@ -181,7 +181,7 @@ def plain_text(params: Mapping[str, Any], what: str) -> str:
 
 
 class _Plain:
-    """Makes dates, enums, models and their kin JSON; what is no such thing stays, for the encoder to refuse."""
+    """Converts dates, enums and models to JSON; other values stay, and the encoder refuses them."""
 
     def __init__(self) -> None:
         from pydantic_core import PydanticSerializationError, to_jsonable_python
@@ -194,12 +194,12 @@ class _Plain:
         if value is None or type(value) in (str, int, float, bool):
             return value
         if isinstance(value, dict | list | tuple):
-            # Each container is copied once: one that contains itself becomes a copy that does, and is refused later.
+            # Each container is copied once: a copy of one that contains itself does so too, and is refused later.
             if id(value) not in self._copies:
                 self._copy(value)
             return self._copies[id(value)][1]
         if isinstance(value, set | frozenset):
-            # In an order of its own, so that equal sets are equal parameters.
+            # Sorted, so that equal sets are equal parameters.
             return sorted((self.of(each) for each in value), key=repr)
         try:
             return self._convert(value, inf_nan_mode="constants")
@@ -226,7 +226,7 @@ class _Plain:
 
 
 def _parameters(function: Callable[..., Any], key: str) -> tuple[bool, list[inspect.Parameter]]:
-    """Whether the context comes first, and the parameters beside it."""
+    """Return whether the context comes first, and the job's parameters."""
     try:
         found = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:
@@ -252,7 +252,7 @@ def _parameters(function: Callable[..., Any], key: str) -> tuple[bool, list[insp
 def _model(
     function: Callable[..., Any], parameters: Sequence[inspect.Parameter], open_ended: bool, key: str
 ) -> type[BaseModel]:
-    """A pydantic model of the parameters; its fields are numbered, as some names mean something to pydantic."""
+    """Return a pydantic model of the parameters; its fields are numbered because pydantic reserves some names."""
     from pydantic import ConfigDict, Field, create_model
     from pydantic.errors import PydanticUserError
 
@@ -277,7 +277,7 @@ def _schema(model: type[BaseModel], key: str) -> str:
     from pydantic.json_schema import GenerateJsonSchema
 
     class Quiet(GenerateJsonSchema):
-        """Leaves defaults out that are no JSON, without a warning: the function has them."""
+        """Omits defaults that are not JSON, without a warning: the function has them."""
 
         ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
@@ -293,7 +293,7 @@ def _no_schema(key: str, error: Exception) -> InvalidDefinition:
 
 
 def _type_hints(function: Callable[..., Any], names: Sequence[str]) -> dict[str, Any]:
-    """The types of these parameters only: those of the context and of the result need not be importable."""
+    """Return the types of these parameters only: those of the context and the result need not be importable."""
     import typing
 
     def holder() -> None: ...
@@ -304,7 +304,7 @@ def _type_hints(function: Callable[..., Any], names: Sequence[str]) -> dict[str,
 
 
 def _pointer(parts: Sequence[Any]) -> str:
-    """A JSON pointer."""
+    """Return a JSON pointer."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 

@@ -1,1 +1,1 @@
-"""`penstock demo`: jobs that show what there is to see, a server and a worker for them."""
+"""`penstock demo`: sample jobs, and a server and a worker for them."""

@@ -1,1 +1,1 @@
-"""HTTP in, the same library calls out; `penstock.http.application.create` makes the ASGI application."""
+"""The HTTP API; `penstock.http.application.create` makes the ASGI application."""

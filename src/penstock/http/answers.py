@@ -1,56 +1,66 @@
-"""Answers of routes that commands ask on a store, too: JSON text, made without the web framework."""
+"""Answers as JSON text, made without the web framework, and pages of lists, for routes and the command line."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from penstock.app import Penstock
 from penstock.domain import stats as figures
 from penstock.domain.alerts import Alert
 from penstock.domain.definition import Pause
+from penstock.domain.errors import InvalidInput
+from penstock.domain.hints import Hint
 from penstock.domain.instant import maybe_datetime, to_datetime
 from penstock.domain.job_json import iso, listed, spliced
 from penstock.domain.release import version
 from penstock.domain.states import Status
 from penstock.domain.worker import WorkerRow
-from penstock.http.job_output import Shaper
+from penstock.http.job_output import JobOutput
 from penstock.storage.commands import admin
 
 _MOST_COUNTED = 10_000
 PARAMS = "params."
-"""With what the names of query parameters begin that search by the parameters of jobs."""
+"""Prefix of query parameters that search by the parameters of jobs."""
 
 
 async def job_page(
-    app: Penstock, shaper: Shaper, which: Mapping[str, Any], sort: str, limit: int, cursor: str | None, *, count: bool
+    app: Penstock,
+    job_output: JobOutput,
+    which: Mapping[str, Any],
+    sort: str,
+    limit: int,
+    cursor: str | None,
+    *,
+    count: bool,
 ) -> str:
-    """One page of jobs that filters select."""
-    shaper.refuse_secrets(which.get("params") or ())
+    """Return one page of the jobs that filters select."""
+    job_output.refuse_secrets(which.get("params") or ())
     page = await app.ajobs(limit=limit, sort=sort, cursor=cursor, **which)
-    await shaper.learn(page.jobs)
+    await job_output.learn(page.jobs)
     facts: dict[str, Any] = {"nextCursor": page.next_cursor, "searched": page.searched}
     if count and cursor is None and page.next_cursor is None and sort.removeprefix("-") != "finishedAt":
-        # All of them are there.
+        # The page holds all of them.
         facts |= {"count": len(page.jobs), "countCapped": False}
     elif count:
         counted = await app.acount_jobs(cap=_MOST_COUNTED, **which)
         facts |= {"count": max(counted.value, len(page.jobs)), "countCapped": counted.capped}
     else:
         facts |= {"count": None, "countCapped": None}
-    return listed("jobs", [shaper.job(each) for each in page.jobs], **facts)
+    return listed("jobs", [job_output.job(each) for each in page.jobs], **facts)
 
 
 def searched_params(query: Mapping[str, str]) -> dict[str, str] | None:
-    """The parameters that a query searches by: params.orderId=7."""
+    """Return the job parameters that a query searches by: params.orderId=7."""
     found = {name.removeprefix(PARAMS): value for name, value in query.items() if name.startswith(PARAMS)}
     return found or None
 
 
 async def system(app: Penstock) -> str:
-    """What holds for all definitions."""
+    """Return the state that holds for all definitions."""
     pause, (config, _), now = await asyncio.gather(
         app.asystem_pause(), app.aworker_config(), app.store.arun(admin.clock())
     )
@@ -62,7 +72,7 @@ async def system(app: Penstock) -> str:
 
 
 async def stats(app: Penstock, since: datetime | None = None) -> str:
-    """How many jobs have each status, and what happened since a time."""
+    """Return the number of jobs per status, and the figures since a time."""
     found = await app.astats(since=since)
     facts = {
         "at": iso(found.at),
@@ -81,12 +91,12 @@ async def stats(app: Penstock, since: datetime | None = None) -> str:
 
 
 async def alerts(app: Penstock) -> str:
-    """What needs attention now."""
+    """Return the active alerts."""
     return listed("alerts", [spliced(alert_facts(each), {}) for each in await app.aalerts()])
 
 
 async def workers(app: Penstock) -> str:
-    """The workers that the store knows."""
+    """Return the workers that the store knows."""
     workers, definitions = await asyncio.gather(app.aworkers(), app.adefinitions_known())
     lanes = {row.lane: (row.definition.key, row.definition.version) for row in definitions}
     return listed("workers", [_worker_text(each, lanes) for each in workers])
@@ -100,7 +110,7 @@ def alert_facts(found: Alert) -> dict[str, Any]:
 
 
 def pause_facts(pause: Pause | None) -> dict[str, Any] | None:
-    """A pause, ready for JSON."""
+    """Return a pause as JSON fields."""
     if pause is None:
         return None
     return {
@@ -164,3 +174,30 @@ def _worker_text(worker: WorkerRow, lanes: Mapping[int, tuple[str, int]]) -> str
         ],
     }
     return spliced(facts, {})
+
+
+T = TypeVar("T")
+
+
+def page(items: Sequence[T], key: Callable[[T], str], limit: int, cursor: str | None) -> tuple[Sequence[T], str | None]:
+    """Return the items after the cursor's key, and the cursor of the next page; None on the last page."""
+    ordered = sorted(items, key=key)
+    begin = 0 if cursor is None else bisect_right(ordered, cursor, key=key)
+    chosen = ordered[begin : begin + limit]
+    return chosen, key(chosen[-1]) if begin + limit < len(ordered) else None
+
+
+def seq_of(cursor: str | None, what: str) -> int | None:
+    """Return the number in a cursor, for lists whose rows are numbered."""
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise InvalidInput(
+            f"{cursor[:80]!r} is not a cursor of the {what}.",
+            hint=Hint(
+                "Take it from the previous page.",
+                cli="Take it from the line below the previous page: --cursor N.",
+                http="Take it from `nextCursor`.",
+            ),
+        )
+    return int(cursor)

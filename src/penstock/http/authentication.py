@@ -1,8 +1,11 @@
-"""Who is calling: a token, a browser's session, this very host, or nobody."""
+"""Who is calling: a bearer token, a browser's session, a program on this host, or an anonymous caller."""
 
 from __future__ import annotations
 
+import hmac
+import secrets
 import time
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,66 +16,73 @@ from penstock.config.server_settings import WebSettings
 from penstock.domain.access import Role
 from penstock.domain.actor import Actor
 from penstock.domain.errors import Unauthenticated
-from penstock.http.addresses import address_of, is_loopback, network_of, sign_of_proxy
-from penstock.http.errors import Refusal
-from penstock.http.setup_code import HEADER, is_setup_code
-from penstock.http.wrong_tokens import WrongTokens
+from penstock.http.errors import RequestError
+from penstock.http.request_origin import (
+    LOCAL_NAMES,
+    address_of,
+    check_host,
+    host_name,
+    is_loopback,
+    misdirected,
+    network_of,
+    refuse_foreign_pages,
+    sign_of_proxy,
+)
 
 if TYPE_CHECKING:
     from penstock.app import Penstock
-    from penstock.http.server_state import Site
+    from penstock.http.application import ServerState
+
 
 COOKIE = "penstock_session"
 SECURE_COOKIE = "__Host-penstock_session"
-"""Over https: browsers take it from this very host only."""
-_LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1", "[::1]"})
-_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+"""Over https: browsers accept it from this host only."""
 _FRESH = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever makes a request, with what the request may use."""
+    """The caller of a request, with what the request may use."""
 
-    site: Site
+    server: ServerState
     by: Actor
-    """Who it is, for events and for the audit."""
+    """Name of the caller, for events and for the audit."""
     role: Role | None
-    """None: nobody in particular."""
+    """None: an anonymous caller."""
     bucket: str
-    """By what its creations are counted."""
+    """The key that limits count this caller by."""
     token_id: str | None = None
     is_local: bool = False
-    """A program of this host, while there is no token."""
+    """A program on this host, while there is no token."""
 
     @property
     def app(self) -> Penstock:
-        return self.site.app
+        return self.server.app
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether it creates jobs only because everybody may."""
+        """Whether it may create jobs only because everyone may."""
         return self.role is None or not self.role.covers(Role.CREATOR)
 
     @property
     def key_scope(self) -> str:
-        """Whose idempotency keys it shares: those of code and of all tokens are one scope."""
+        """The scope of its idempotency keys; code and all tokens share one scope."""
         return "anonymous" if self.is_anonymous else ""
 
 
-class Doorkeeper:
-    """Knows whether tokens are needed, and how many wrong ones were shown."""
+class TokenPolicy:
+    """Tracks whether tokens are required, and how many wrong ones were sent."""
 
     def __init__(self, app: Penstock, settings: WebSettings, setup_code: str | None = None) -> None:
         self.app = app
         self.settings = settings
         self.setup_code = setup_code
-        """What opens the role super_admin to this host while there is no token; used up by the first token."""
+        """Grants the role super_admin to callers on this host while there is no token; the first token ends it."""
         self._closed: tuple[float, bool] = (-_FRESH, False)
         self.wrong_tokens: WrongTokens = WrongTokens(settings.failed_tokens, settings.failed_tokens_total)
 
-    async def is_closed(self) -> bool:
-        """Whether callers without a token are refused. The store is asked once a second."""
+    async def requires_token(self) -> bool:
+        """Return whether callers without a token are refused. The store is read once a second."""
         read_at, closed = self._closed
         now = time.monotonic()
         if now - read_at >= _FRESH:
@@ -82,15 +92,16 @@ class Doorkeeper:
             self._closed = now, closed
         return closed
 
-    def forget(self) -> None:
-        """Ask anew whether there are tokens: the first one may just have been made."""
+    def invalidate(self) -> None:
+        """Read from the store again whether there are tokens: the first one may have been created."""
         self._closed = -_FRESH, False
 
 
 async def admit(request: Request, role: Role | None, *, again: bool = False) -> Caller:
-    """Find out who calls, and refuse callers that may not; `role` None lets everybody in.
+    """Identify the caller, and refuse one that lacks the role; with `role` None everyone is admitted.
 
-    `again`: the request was let in before, so a token that has ended since then is not counted as a wrong one.
+    `again`: the request was admitted before, so a token that has ended since then is not counted as a wrong one.
+
     """
     caller = await _admitted(request, role, again)
     request.state.bucket = caller.bucket
@@ -98,25 +109,25 @@ async def admit(request: Request, role: Role | None, *, again: bool = False) -> 
 
 
 async def _admitted(request: Request, role: Role | None, again: bool) -> Caller:
-    site: Site = request.app.state.site
-    if site.trusted is not None:
-        return Caller(site, Actor(site.trusted, request.state.request_id), Role.SUPER_ADMIN, "trusted")
+    server: ServerState = request.app.state.server
+    if server.trusted is not None:
+        return Caller(server, Actor(server.trusted, request.state.request_id), Role.SUPER_ADMIN, "trusted")
     check_host(request)
     try:
-        caller = await _identify(request, site)
+        caller = await _identify(request, server)
     except Unauthenticated:
-        too_many = None if again else site.door.wrong_tokens.count(address_of(request))
-        # Callers with a session that is over must be able to begin another, however many wrong tokens came.
+        too_many = None if again else server.token_policy.wrong_tokens.count(address_of(request))
+        # Let expired sessions sign in again, however many wrong tokens were sent.
         if role is not None or (too_many is not None and "authorization" in request.headers):
             raise too_many or Unauthenticated() from None
-        caller = _nobody(request, site)
+        caller = _anonymous(request, server)
     if role is None or (caller.role is not None and caller.role.covers(role)):
         return caller
-    if role is Role.CREATOR and site.settings.anonymous_create:
+    if role is Role.CREATOR and server.settings.anonymous_create:
         return caller
     if caller.role is None:
-        sign = None if await site.door.is_closed() else sign_of_proxy(request.scope)
-        raise Refusal(
+        sign = None if await server.token_policy.requires_token() else sign_of_proxy(request.scope)
+        raise RequestError(
             "unauthenticated",
             "A valid token is needed."
             if sign is None
@@ -125,104 +136,77 @@ async def _admitted(request: Request, role: Role | None, again: bool) -> Caller:
             headers={"WWW-Authenticate": "Bearer"},
         )
     if caller.is_local:
-        raise _setup_code_needed(request, site)
-    raise Refusal(
+        raise _setup_code_needed(request, server)
+    raise RequestError(
         "forbidden", f"This needs the role {role}, and the token has the role {caller.role}.", details={"role": role}
     )
 
 
-async def _identify(request: Request, site: Site) -> Caller:
-    door = site.door
+async def _identify(request: Request, server: ServerState) -> Caller:
+    policy = server.token_policy
     request_id: str = request.state.request_id
     address = address_of(request)
     shown = [value.decode("latin-1") for name, value in request.scope["headers"] if name == b"authorization"]
     if len(shown) > 1:
-        raise Refusal("malformed", "The header Authorization was sent more than once.")
+        raise RequestError("malformed", "The header Authorization was sent more than once.")
     cookie = request.cookies.get(cookie_name(request)) if "cookie" in request.headers else None
     if not shown and cookie is None:
-        if not await door.is_closed():
-            return _local(request, site, address, request_id)
-        return _nobody(request, site)
+        if not await policy.requires_token():
+            return _local(request, server, address, request_id)
+        return _anonymous(request, server)
     if shown:
-        token = await door.app.aauthenticate(_bearer(shown[0]))
+        token = await policy.app.aauthenticate(_bearer(shown[0]))
     else:
-        _refuse_foreign_pages(request, of_a_browser=True)
-        token = await door.app.asession_token(cookie or "")
+        refuse_foreign_pages(request, of_a_browser=True)
+        token = await policy.app.asession_token(cookie or "")
     who = Actor(f"token:{token.name}", request_id)
-    return Caller(site, who, token.role, f"token:{token.id}", token.id)
+    return Caller(server, who, token.role, f"token:{token.id}", token.id)
 
 
 def cookie_name(request: Request) -> str:
-    """The name of the cookie that holds a session."""
+    """Return the name of the session cookie."""
     return SECURE_COOKIE if request.scope["scheme"] == "https" else COOKIE
 
 
-def _nobody(request: Request, site: Site) -> Caller:
+def _anonymous(request: Request, server: ServerState) -> Caller:
     address = address_of(request)
-    return Caller(site, Actor(f"anonymous@{address}", request.state.request_id), None, f"address:{network_of(address)}")
+    return Caller(
+        server, Actor(f"anonymous@{address}", request.state.request_id), None, f"address:{network_of(address)}"
+    )
 
 
-def _local(request: Request, site: Site, address: str, request_id: str) -> Caller:
-    """While there is no token, callers of this host, and no others, may do everything but what a super_admin does.
+def _local(request: Request, server: ServerState, address: str, request_id: str) -> Caller:
+    """While there is no token, let callers on this host do everything except what needs super_admin.
 
-    A proxy that says nothing of itself looks like a program of this host, so making tokens takes the setup code.
+    A proxy that adds no headers looks like a program on this host, so creating tokens requires the setup code.
+
     """
     if sign_of_proxy(request.scope) is not None or not is_loopback(address):
-        return _nobody(request, site)
-    if _host_name(request) not in _LOCAL_NAMES:
-        raise _misdirected(request)
-    _refuse_foreign_pages(request)
-    code, shown = site.door.setup_code, request.headers.get(HEADER)
+        return _anonymous(request, server)
+    if host_name(request) not in LOCAL_NAMES:
+        raise misdirected(request)
+    refuse_foreign_pages(request)
+    code, shown = server.token_policy.setup_code, request.headers.get(HEADER)
     role = Role.SUPER_ADMIN if code and shown and is_setup_code(shown, code) else Role.ADMIN
-    return Caller(site, Actor("local", request_id), role, f"address:{network_of(address)}", is_local=True)
+    return Caller(server, Actor("local", request_id), role, f"address:{network_of(address)}", is_local=True)
 
 
-def _setup_code_needed(request: Request, site: Site) -> Refusal:
-    """The refusal of a caller that did not show the setup code, or a wrong one, which is counted."""
-    if site.door.setup_code is None:
-        message = "Without a token this can be done on the host's command line alone."
-        hint = "Run `penstock tokens create NAME --role super_admin` there, and use the token."
+def _setup_code_needed(request: Request, server: ServerState) -> RequestError:
+    """Return the error for a missing or wrong setup code; wrong ones are counted."""
+    if server.token_policy.setup_code is None:
+        message = "Without a token this is possible on the host's command line only."
+        hint = "Run `penstock tokens create NAME --role super_admin` there, and send the token."
     else:
         message = "Without a token this needs the setup code of this server."
         hint = (
             "The server printed it at its start; send it as X-Penstock-Setup-Code. Or run "
-            "`penstock tokens create NAME --role super_admin` on the host, and use the token."
+            "`penstock tokens create NAME --role super_admin` on the host, and send the token."
         )
         if HEADER in request.headers:
-            if (too_many := site.door.wrong_tokens.count(address_of(request))) is not None:
+            if (too_many := server.token_policy.wrong_tokens.count(address_of(request))) is not None:
                 return too_many
             message = "This is not the setup code of this server."
-    return Refusal("forbidden", message, hint=hint, details={"role": Role.SUPER_ADMIN})
-
-
-def check_host(request: Request) -> None:
-    """Refuse a name that is not ours: a foreign DNS entry leads a browser here."""
-    site: Site = request.app.state.site
-    if site.trusted is not None:
-        return
-    settings = site.settings
-    sent = [value for name, value in request.scope["headers"] if name == b"host"]
-    if len(sent) > 1:
-        raise Refusal("malformed", "The header Host was sent more than once.")
-    name = _host_name(request)
-    if not settings.hosts or name in _LOCAL_NAMES or name in settings.hosts:
-        return
-    raise _misdirected(request)
-
-
-def _misdirected(request: Request) -> Refusal:
-    return Refusal(
-        "misdirected",
-        f"This server does not answer to the name {_host_name(request)[:80]!r}.",
-        hint="Without tokens it is known as localhost only; the setting web.hosts names what else it answers to.",
-    )
-
-
-def _host_name(request: Request) -> str:
-    host = request.headers.get("host", "").lower()
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0].rstrip(".")
+    return RequestError("forbidden", message, hint=hint, details={"role": Role.SUPER_ADMIN})
 
 
 def _bearer(header: str) -> str:
@@ -232,36 +216,70 @@ def _bearer(header: str) -> str:
     return token.strip()
 
 
-def _refuse_foreign_pages(request: Request, *, of_a_browser: bool = False) -> None:
-    """A request that another site's page makes in a user's browser changes nothing here.
-
-    Browsers send Sec-Fetch-Site, or Origin where they are old. A cookie comes from a browser, so one of them must come
-    with it; other programs send neither.
-    """
-    if request.method in _SAFE:
-        return
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if site is not None:
-        foreign = site not in ("same-origin", "none")
-    elif origin is not None:
-        foreign = origin.partition("://")[2] != request.headers.get("host")
-    elif of_a_browser:
-        raise Refusal(
-            "forbidden",
-            "A session changes nothing without the header Sec-Fetch-Site or Origin.",
-            hint="Browsers send them; programs send a token: Authorization: Bearer pst_…",
-        )
-    else:
-        return
-    if foreign and origin not in request.app.state.site.settings.origins:
-        raise Refusal("forbidden", "The request comes from a page of another site.")
-
-
 async def _caller(request: Request) -> Caller:
-    # A plain function would be called in a thread.
+    # FastAPI would call a plain function in a thread.
     caller: Caller = request.state.caller
     return caller
 
 
 Call = Annotated[Caller, Depends(_caller)]
-"""In a handler's signature: whoever makes the request."""
+"""In a handler's signature: the caller of the request."""
+
+
+HEADER = "x-penstock-setup-code"
+_LETTERS = "23456789ABCDEFGHJKMNPQRSTUVWXYZ"
+"""Without letters that look alike."""
+_GROUPS, _GROUP = 3, 4
+
+
+def new_setup_code() -> str:
+    """Return a code such as K7QF-2M9X-PD4T: 59 random bits."""
+    return "-".join("".join(secrets.choice(_LETTERS) for _ in range(_GROUP)) for _ in range(_GROUPS))
+
+
+def is_setup_code(given: str, code: str) -> bool:
+    """Return whether a text is the code, ignoring case and dashes."""
+    return hmac.compare_digest(_plain(given), _plain(code))
+
+
+def _plain(text: str) -> bytes:
+    return text.upper().replace("-", "").replace(" ", "").encode(errors="replace")
+
+
+_PERIOD = 60.0
+_MOST_NETWORKS = 10_000
+
+
+class WrongTokens:
+    """Counts wrong tokens per network and in total; a valid token is never refused because of them."""
+
+    def __init__(self, most_of_one: int, most_of_all: int) -> None:
+        self._most_of_one = most_of_one
+        self._most_of_all = most_of_all
+        self._of_one: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._of_all: tuple[int, float] = (0, -_PERIOD)
+
+    def count(self, address: str) -> RequestError | None:
+        """Count one wrong token; return the error to answer with if a limit is exceeded."""
+        now = time.monotonic()
+        network = network_of(address)
+        of_one, since_one = self._of_one[network] = _more(self._of_one.pop(network, (0, now)), now)
+        of_all, since_all = self._of_all = _more(self._of_all, now)
+        if len(self._of_one) > _MOST_NETWORKS:
+            self._of_one.popitem(last=False)
+        if of_one > self._most_of_one:
+            return _refusal("Too many wrong tokens were sent from this address.", since_one + _PERIOD - now)
+        if of_all > self._most_of_all:
+            return _refusal("Too many wrong tokens were sent to this server.", since_all + _PERIOD - now)
+        return None
+
+
+def _more(counted: tuple[int, float], now: float) -> tuple[int, float]:
+    count, since = counted
+    return (count + 1, since) if now - since <= _PERIOD else (1, now)
+
+
+def _refusal(message: str, seconds: float) -> RequestError:
+    return RequestError(
+        "rate_limited", message, hint="Wait, then use a valid one.", headers={"Retry-After": str(int(seconds) + 1)}
+    )

@@ -1,4 +1,4 @@
-"""The dashboard's files, and its page at every address that is no route of the API."""
+"""The dashboard: its built files, and its page at every address that is not a route of the API."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ _TYPES = {
 }
 _MISSING = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>penstock</title></head><body>
 <h1>The dashboard is not part of this installation</h1>
-<p>It was installed without it, as <code>PENSTOCK_SKIP_UI=1</code> asks for. The API and the command work as ever.</p>
-<p>In a checkout, <code>make ui</code> builds it; it is there at the next request.</p>
-<p><a href="docs">The description of the API</a></p>
+<p>It was installed with <code>PENSTOCK_SKIP_UI=1</code>. The API and the command line work.</p>
+<p>In a checkout, run <code>make ui</code> and reload this page.</p>
+<p><a href="docs">API documentation</a></p>
 </body></html>
 """
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """One built file, in each encoding that it has."""
+    """One built file in its available encodings."""
 
     media_type: str
     tag: str
@@ -43,8 +43,8 @@ class _File:
     encodings: dict[str, bytes]
 
 
-class Pages:
-    """Answers what no route of the API does: files by their name, the page wherever a browser asks for one."""
+class Dashboard:
+    """Serves the built files by name, and the page to browsers at any other address."""
 
     def __init__(self, otherwise: ASGIApp, folder: Path = FOLDER) -> None:
         self._otherwise = otherwise
@@ -72,7 +72,7 @@ class Pages:
     def _page(self, root: str, headers: Headers) -> Response:
         file = self._files.get("index.html")
         text = _MISSING if file is None else file.encodings["identity"].decode()
-        # Whatever the page loads is relative to this, so that it works below any path.
+        # The page loads its files relative to this, so that it works below any path.
         body = text.replace("<head>", f'<head><base href="{escape(root)}/">', 1).encode()
         tag = _tag(body)
         about = {"Content-Security-Policy": POLICY, "Cache-Control": "no-cache", "ETag": tag, "Vary": "Accept"}
@@ -81,7 +81,7 @@ class Pages:
         return Response(body, media_type=_TYPES[".html"], headers=about)
 
     def _read(self) -> None:
-        """Read the files, again when they were built anew."""
+        """Read the files; read them again after a build."""
         try:
             built_at = (self._folder / "index.html").stat().st_mtime_ns
         except OSError:

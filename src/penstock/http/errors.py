@@ -1,4 +1,4 @@
-"""What the server says when it will not: one shape, a stable code for each kind."""
+"""Errors of the HTTP API: one shape, and a stable code for each kind."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ CODES: dict[str, tuple[int, str]] = {
     "malformed": (400, "The request is not well-formed."),
     "unauthenticated": (401, "No valid token was given."),
     "forbidden": (403, "The token's role does not allow this."),
-    "not_found": (404, "There is no such thing, or it is gone."),
-    "method_not_allowed": (405, "The route does not know this method."),
-    "not_acceptable": (406, "The answer cannot be given in a form that was asked for."),
+    "not_found": (404, "It does not exist, or no longer exists."),
+    "method_not_allowed": (405, "The route does not have this method."),
+    "not_acceptable": (406, "The answer is not available in a format that was asked for."),
     "timeout": (408, "The request was not sent in time."),
-    "conflict": (409, "It is not in a state that allows this."),
+    "conflict": (409, "Its state does not allow this."),
     "idempotency_conflict": (409, "The idempotency key was used before with other parameters."),
-    "feed_gone": (410, "Events after this cursor were deleted already."),
-    "revision_conflict": (412, "Somebody else has changed it since it was read."),
-    "too_large": (413, "The request is larger than the server takes."),
-    "target_too_long": (414, "Path and query are longer than the server takes."),
+    "feed_gone": (410, "Events after this cursor were deleted."),
+    "revision_conflict": (412, "It was changed after it was read."),
+    "too_large": (413, "The request is larger than the server accepts."),
+    "target_too_long": (414, "Path and query are longer than the server accepts."),
     "unsupported_media_type": (415, "Bodies must be application/json, not compressed."),
-    "misdirected": (421, "The server is not known by the name that the request was sent to."),
+    "misdirected": (421, "The server does not have the name that the request was sent to."),
     "invalid_request": (422, "A field or query parameter is wrong or unknown."),
-    "invalid_params": (422, "The parameters do not fit the definition, or are not the JSON that is kept."),
-    "invalid_schedule": (422, "The schedule cannot be used."),
-    "rate_limited": (429, "Too many requests; the header Retry-After says when to come back."),
-    "headers_too_large": (431, "The headers are larger than the server takes."),
-    "internal": (500, "A fault of the server's own; its log has the request id."),
-    "unavailable": (503, "The store does not answer now; the same request may be made again."),
-    "too_many_streams": (503, "The server has as many open streams as it takes."),
-    "store_full": (507, "The store has no room left; nothing was written."),
+    "invalid_params": (422, "The parameters do not match the definition, or are not valid JSON."),
+    "invalid_schedule": (422, "The schedule is not valid."),
+    "rate_limited": (429, "Too many requests; the header Retry-After says when to retry."),
+    "headers_too_large": (431, "The headers are larger than the server accepts."),
+    "internal": (500, "An internal error; the server's log has the request id."),
+    "unavailable": (503, "The store does not answer; the request may be repeated."),
+    "too_many_streams": (503, "The server has reached its limit of open streams."),
+    "store_full": (507, "The disk of the store is full; nothing was written."),
 }
-"""Every code that an error can have, with its status and what it means."""
+"""Every error code with its status and meaning."""
 
 _BY_STATUS = {400: "malformed", 404: "not_found", 405: "method_not_allowed", 406: "not_acceptable", 413: "too_large"}
 READER = "penstock-reader"
-"""The header by which the command line says that hints should name commands."""
+"""The header by which the command line asks for hints that name commands."""
 _LATER = {"Retry-After": "1"}
 
 
-class Refusal(HTTPException):
-    """An answer that is an error; raised wherever a request cannot be served."""
+class RequestError(HTTPException):
+    """An error answer; raised wherever a request cannot be served."""
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class Refusal(HTTPException):
         return error_response(self.code, self.detail, hint, self.details, self.headers)
 
 
-def refusal_of(error: PenstockError) -> Refusal:
-    """An error of the library as an answer."""
+def request_error_of(error: PenstockError) -> RequestError:
+    """Convert an error of the library."""
     code = error.code if error.code in CODES else "internal"
     details: dict[str, Any] = {}
     if isinstance(error, errors.InvalidPayload):
@@ -85,7 +85,7 @@ def refusal_of(error: PenstockError) -> Refusal:
     if isinstance(error, errors.Conflict) and error.job_id is not None:
         details["jobId"] = error.job_id
     headers = _LATER if code == "unavailable" else {"WWW-Authenticate": "Bearer"} if code == "unauthenticated" else None
-    return Refusal(code, error.message, hint=error.hint, details=details, headers=headers)
+    return RequestError(code, error.message, hint=error.hint, details=details, headers=headers)
 
 
 def error_response(
@@ -95,26 +95,26 @@ def error_response(
     details: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """The one shape of every error."""
+    """Return an error in the shape that all errors have."""
     body = {"error": {"code": code, "message": message, "hint": hint, "details": dict(details or {})}}
-    # What came in by a header may hold what UTF-8 cannot.
+    # Text from a header may not be encodable as UTF-8.
     text = json.dumps(body, ensure_ascii=False).encode(errors="replace")
     return Response(text, CODES[code][0], dict(headers or {}), "application/json")
 
 
 def reader_of(request: Request) -> Reader:
-    """Who reads the hints of an answer, as the request says: the command line, the client in Python, or a program."""
-    said = request.headers.get(READER)
-    return "cli" if said == "cli" else "python" if said == "python" else "http"
+    """Return who reads an answer's hints, as the request says: the command line, the Python client, or a program."""
+    reader = request.headers.get(READER)
+    return "cli" if reader == "cli" else "python" if reader == "python" else "http"
 
 
-async def answer_refusal(request: Request, error: Exception) -> Response:
-    """The exception handler for everything that is raised on purpose."""
+async def answer_error(request: Request, error: Exception) -> Response:
+    """Handle expected exceptions."""
     reader = reader_of(request)
-    if isinstance(error, Refusal):
+    if isinstance(error, RequestError):
         return error.answer(reader)
     if isinstance(error, PenstockError):
-        found = refusal_of(error)
+        found = request_error_of(error)
         if found.code == "internal":
             log.error("unexpected %s: %s", type(error).__name__, error)
         return found.answer(reader)
@@ -125,19 +125,19 @@ async def answer_refusal(request: Request, error: Exception) -> Response:
     raise error
 
 
-async def answer_fault(request: Request, _: Exception) -> Response:
-    """The exception handler for what nobody has foreseen; the guard has it in its log."""
-    return fault(request.state.request_id)
+async def answer_unexpected(request: Request, _: Exception) -> Response:
+    """Handle unexpected exceptions; the guard has logged them."""
+    return internal_error(request.state.request_id)
 
 
-def fault(request_id: str) -> Response:
-    """The answer to a request that met a fault of the server's own."""
-    # The text of an error may hold what must not be told; the log has the place.
-    return error_response("internal", "The server could not answer.", f"Its log has the request id {request_id}.")
+def internal_error(request_id: str) -> Response:
+    """Return the answer for an internal error."""
+    # The text of an error may contain secrets; the log has the traceback.
+    return error_response("internal", "Internal error.", f"Its log has the request id {request_id}.")
 
 
 def _allowed(request: Request) -> str:
-    """The methods of all routes that have the path of a request."""
+    """Return the methods of all routes that match the path of a request."""
     found: set[str] = set()
     for included in request.app.router.routes:
         router = getattr(included, "original_router", None)
@@ -151,5 +151,5 @@ def _said(error: HTTPException, request: Request) -> str:
     if error.status_code == 404:
         return f"There is no route {request.url.path[:200]!r}."
     if error.status_code == 405:
-        return f"{request.url.path[:200]!r} does not know the method {request.method[:20]!r}."
+        return f"{request.url.path[:200]!r} does not have the method {request.method[:20]!r}."
     return str(error.detail)

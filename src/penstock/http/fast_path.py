@@ -1,4 +1,4 @@
-"""The short way to the busiest routes: past the framework, through the same checks and the same work."""
+"""A shorter path to the routes that create jobs: past the framework, through the same checks and handlers."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.domain.access import Role
 from penstock.domain.errors import PenstockError
-from penstock.http.addresses import route_path
 from penstock.http.authentication import Caller, admit
-from penstock.http.errors import answer_refusal
-from penstock.http.middleware import BATCH
+from penstock.http.body_limits import BATCH
+from penstock.http.errors import answer_error
+from penstock.http.paths import route_path
 from penstock.http.routes.jobs import start_batch, start_job
 from penstock.http.routing import check_media, check_query
 
@@ -27,7 +27,7 @@ _Handler = Callable[[Request, Caller], Awaitable[Response]]
 
 
 class FastPath:
-    """Takes creation out of the framework's hands, which cost more than the commit; its document stays true."""
+    """Handles creation of jobs without the framework, which costs more than the commit."""
 
     def __init__(self, slow: ASGIApp, web: FastAPI) -> None:
         self._slow = slow
@@ -46,7 +46,7 @@ class FastPath:
             check_media(request, needs_body=True)
             response = await handler(request, caller)
         except (PenstockError, HTTPException) as error:
-            response = await answer_refusal(request, error)
+            response = await answer_error(request, error)
         await response(scope, receive, send)
 
     def _handler(self, scope: Scope) -> _Handler | None:
@@ -57,7 +57,7 @@ _HANDLERS: dict[str, _Handler] = {"/v1/jobs": start_job, BATCH: start_batch}
 
 
 class _Request(Request):
-    """A request whose headers are read once, and its body without ceremony."""
+    """A request with headers indexed once and a plain loop to read the body."""
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         super().__init__(scope, receive)
@@ -78,7 +78,7 @@ class _Request(Request):
 
 
 class _Headers(Headers):
-    """Headers by name; of those sent more than once the first."""
+    """Headers by name; the first value if one was sent several times."""
 
     def __init__(self, scope: Scope) -> None:
         super().__init__(scope=scope)

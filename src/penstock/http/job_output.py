@@ -1,4 +1,4 @@
-"""Jobs as they go out: secret parameters masked, everything else as it is stored."""
+"""Jobs as JSON text in answers, with secret parameters masked."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from penstock.storage.commands import admin
 from penstock.storage.commands import jobs as verbs
 
 _FRESH = 5.0
-"""For so many seconds the secret fields of the definitions are not read again."""
+"""Seconds for which the secret fields of definitions are cached."""
 
 
-class Shaper:
-    """Knows which parameters of which definition are secret."""
+class JobOutput:
+    """Writes jobs as JSON, and knows which parameters of a definition are secret."""
 
     def __init__(self, app: Penstock, policy: SecretPolicy) -> None:
         self._app = app
         self._policy = policy
         self._fields: dict[tuple[str, int], tuple[str, ...]] = {}
-        """Of definitions that cannot be read nobody knows it; they are not here."""
+        """Secret fields by definition and version; without definitions that cannot be read."""
         self._phases: dict[tuple[str, int], tuple[str, ...]] = {}
         self._read_at = -_FRESH
 
     async def learn(self, jobs: Iterable[Job]) -> None:
-        """Read the definitions, when they have not been for a while or one of these jobs' is unknown."""
+        """Read the definitions if the cache is old or does not have the definition of one of these jobs."""
         await self._refresh({(job.definition_key, job.definition_version) for job in jobs})
 
     def refuse_secrets(self, names: Iterable[str]) -> None:
-        """Refuse to search by parameters that have the names of secrets."""
+        """Refuse searches by parameters with the names of secrets."""
         refuse_secret_names(names, self._policy)
 
     def params(self, key: str, version: int, text: str) -> str:
-        """Parameters as they may be shown."""
+        """Return parameters with secrets masked."""
         return self._shown(self._fields.get((key, version)), text)
 
     def job(self, job: Job, **more: str | None) -> str:
-        """A job as JSON text; `learn` has been told of it."""
+        """Return a job as JSON text; call `learn` with it first."""
         return job_text(job, params=self.params(job.definition_key, job.definition_version, job.params_text), **more)
 
     async def schedule_params(self, key: str, version: int | None, text: str) -> str:
-        """Parameters of a schedule as they may be shown: what is secret in any version that may run is not."""
+        """Return the parameters of a schedule, masked if they are secret in any version that may run."""
         if not self._versions(key, version):
             self._read_at = -_FRESH
         await self._refresh(set())
@@ -55,17 +55,17 @@ class Shaper:
         return self._shown([name for pair in known for name in self._fields[pair]] if known else None, text)
 
     async def phases(self, jobs: Sequence[Job]) -> dict[str, str]:
-        """The phases of jobs as JSON text, by id; `learn` has been told of them."""
+        """Return the phases of jobs as JSON text, by id; call `learn` with them first."""
         names = {job.id: self._phases.get((job.definition_key, job.definition_version), (ONLY,)) for job in jobs}
         several = [job_id for job_id, each in names.items() if len(each) > 1]
         kept = await self._app.store.arun(verbs.phases_of(several)) if several else {}
         return {job.id: phases_text(all_phases(job, names[job.id], kept.get(job.id, ()))) for job in jobs}
 
     async def detail(self, job_id: str) -> str:
-        """A job with its phases, its reviews and its worker's lease."""
+        """Return a job with its phases, its reviews and its worker's lease."""
         job = await self._app.aread_job(job_id)
         await self.learn([job])
-        # As far as they are known: a definition that cannot be read keeps no job from being shown.
+        # A job is shown even if its definition cannot be read.
         phases = (await self.phases([job]))[job.id]
         reviews = await self._app.store.arun(admin.reviews(job.id))
         worker = None
@@ -91,5 +91,5 @@ class Shaper:
         return [pair for pair in self._fields if pair[0] == key and version in (None, pair[1])]
 
     def _shown(self, fields: Sequence[str] | None, text: str) -> str:
-        """What is shown of parameters with these secret fields; nothing while nobody knows which are."""
+        """Mask parameters with these secret fields; mask all of them if the secret fields are unknown."""
         return self._policy.mask(list(json.loads(text)) if fields is None else fields, text)

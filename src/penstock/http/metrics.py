@@ -1,4 +1,4 @@
-"""The figures of a store as Prometheus reads them; every scrape reads them anew, so that all servers say the same."""
+"""Metrics for Prometheus. Every scrape reads the store, so all servers report the same figures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FINISHED = ("succeeded", "failed", "cancelled")
 def exposition(
     counts: Counts, workers: Sequence[WorkerRow], alerts: Sequence[Alert], totals: Totals, *, is_open: bool = False
 ) -> bytes:
-    """All metrics as text; `is_open`: in the format of OpenMetrics."""
+    """Return all metrics as text; `is_open`: in the OpenMetrics format."""
     registry = CollectorRegistry(auto_describe=False)
     live = [each for each in workers if each.live]
     registry.register(
@@ -45,7 +45,7 @@ def exposition(
 
 
 class _Figures(Collector):
-    """Metrics that were made already."""
+    """A collector of metrics that are already built."""
 
     def __init__(self, made: Sequence[Metric]) -> None:
         self._made = made
@@ -55,9 +55,7 @@ class _Figures(Collector):
 
 
 def _jobs(counts: Counts) -> Iterator[Metric]:
-    jobs = GaugeMetricFamily(
-        "penstock_jobs", "Jobs that stand in a status.", labels=["definition", "version", "status"]
-    )
+    jobs = GaugeMetricFamily("penstock_jobs", "Jobs by status.", labels=["definition", "version", "status"])
     for (key, version), statuses in sorted(counts.items()):
         for status, n in statuses.items():
             jobs.add_metric([key, str(version), status], n)
@@ -70,7 +68,7 @@ def _queue(totals: Totals) -> Iterator[Metric]:
         "penstock_queue_depth", "Jobs that are ready, of the first 10,000 of each definition.", labels=labels
     )
     oldest = GaugeMetricFamily(
-        "penstock_queue_oldest_age_seconds", "For how long the job that is ready longest waits.", labels=labels
+        "penstock_queue_oldest_age_seconds", "How long the longest-waiting ready job has waited.", labels=labels
     )
     for each in totals.ready:
         depth.add_metric([each.definition, str(each.priority)], each.depth)
@@ -79,7 +77,7 @@ def _queue(totals: Totals) -> Iterator[Metric]:
             oldest.add_metric([each.definition, str(each.priority)], age)
     yield depth
     yield oldest
-    outbox = GaugeMetricFamily("penstock_outbox_depth", "What waits to be sent, 10,000 at most.", labels=["outbox"])
+    outbox = GaugeMetricFamily("penstock_outbox_depth", "Messages to be sent, counted up to 10,000.", labels=["outbox"])
     outbox.add_metric(["hooks"], totals.hooks_waiting)
     outbox.add_metric(["webhooks"], totals.deliveries_waiting)
     yield outbox
@@ -97,7 +95,7 @@ def _ever(totals: Totals) -> Iterator[Metric]:
     )
     yield _counter("penstock_lease_expiries", "Attempts whose worker's lease ended.", totals, lambda it: it.lost)
     waits = HistogramMetricFamily(
-        "penstock_wait_seconds", "How long jobs stood in the queue before they were claimed.", labels=["definition"]
+        "penstock_wait_seconds", "How long jobs waited in the queue before they were claimed.", labels=["definition"]
     )
     runs = HistogramMetricFamily(
         "penstock_run_seconds", "How long attempts took, however they ended.", labels=["definition"]
@@ -130,7 +128,9 @@ def _workers(live: Sequence[WorkerRow]) -> Iterator[Metric]:
         "penstock_worker_slots", "Slots of all live workers.", value=sum(each.slots for each in live)
     )
     ages = GaugeMetricFamily(
-        "penstock_duty_last_success_age_seconds", "Since a worker's duty last went well.", labels=["worker", "duty"]
+        "penstock_duty_last_success_age_seconds",
+        "Seconds since a worker's duty last succeeded.",
+        labels=["worker", "duty"],
     )
     errors = CounterMetricFamily("penstock_duty_errors", "How often a worker's duty failed.", labels=["worker", "duty"])
     for worker in live:
@@ -143,28 +143,28 @@ def _workers(live: Sequence[WorkerRow]) -> Iterator[Metric]:
 
 
 def _by_workers(live: Sequence[WorkerRow]) -> Iterator[Metric]:
-    """What workers count by themselves, as of one of their last heartbeats."""
+    """Return what workers count themselves, as of a recent heartbeat."""
     refused = CounterMetricFamily(
         "penstock_stale_writes_refused", "Writes of attempts that no longer owned their job.", labels=["worker"]
     )
     forks = CounterMetricFamily("penstock_zygote_forks", "Processes that were forked for jobs.", labels=["worker"])
     claims = HistogramMetricFamily("penstock_claim_seconds", "How long a claim takes.", labels=["worker"])
     for worker in live:
-        told = worker.figures
-        refused.add_metric([worker.id], told.get("refused", 0))
-        forks.add_metric([worker.id], told.get("forks", 0))
+        figures = worker.figures
+        refused.add_metric([worker.id], figures.get("refused", 0))
+        forks.add_metric([worker.id], figures.get("forks", 0))
         buckets, so_far = [], 0.0
         for place, bound in enumerate((*durations.BOUNDS, math.inf)):
-            so_far += told.get(f"claim_{place}", 0)
+            so_far += figures.get(f"claim_{place}", 0)
             buckets.append((_bound(bound), so_far))
-        claims.add_metric([worker.id], buckets, told.get("claim_seconds", 0.0))
+        claims.add_metric([worker.id], buckets, figures.get("claim_seconds", 0.0))
     yield refused
     yield forks
     yield claims
 
 
 def _alerts(alerts: Sequence[Alert]) -> Metric:
-    found = GaugeMetricFamily("penstock_alerts", "Alerts that hold now.", labels=["kind", "severity"])
+    found = GaugeMetricFamily("penstock_alerts", "Active alerts.", labels=["kind", "severity"])
     for (kind, severity), n in sorted(Counter((each.kind, each.severity) for each in alerts).items()):
         found.add_metric([kind, severity], n)
     return found

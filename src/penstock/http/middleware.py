@@ -1,4 +1,4 @@
-"""The first to see a request: limits, names, and the headers that every answer has."""
+"""The outermost layer: limits on the request line and headers, request ids, and security headers of every answer."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import itertools
 import logging
 import re
 import secrets
-from collections.abc import Iterable
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from penstock.config.server_settings import WebSettings
 from penstock.domain.webhook.endpoint import USER_AGENT
-from penstock.http.addresses import route_path
-from penstock.http.bodies import Bodies
-from penstock.http.errors import Refusal, fault
-from penstock.http.path_keys import mark_quoted_slashes
+from penstock.http.body_limits import BodiesInFlight, RequestBody, declared_length, max_body_bytes, too_large
+from penstock.http.errors import RequestError, internal_error
+from penstock.http.paths import mark_quoted_slashes, put_below
 
 log: logging.Logger = logging.getLogger("penstock.http")
 
@@ -30,14 +28,7 @@ MARKS: _Marks = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"cache-control", b"no-store"),
 )
-"""What every answer says to browsers, where it does not say otherwise itself."""
-BATCH = "/v1/jobs/batch"
-"""The one route whose body may be large."""
-_SESSION = "/v1/session"
-_MOST_OF_A_TOKEN = 4096
-"""Bytes of the body that begins a session; callers without a token may send it."""
-_STEP = 64 * 1024
-"""Bytes by which a body counts whose length was not said."""
+"""Security headers of every answer that does not set them itself."""
 _SENDER = USER_AGENT.encode()
 _MARKED = frozenset(name for name, _ in MARKS)
 _PLAIN = re.compile(rb"[A-Za-z0-9._:-]{1,100}")
@@ -47,9 +38,9 @@ _METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
 class Guard:
-    """Refuses what no route should see, and marks every answer with a request id and headers for browsers."""
+    """Refuses requests that no route should get, and adds the request id and security headers to every answer."""
 
-    def __init__(self, app: ASGIApp, settings: WebSettings, bodies: Bodies) -> None:
+    def __init__(self, app: ASGIApp, settings: WebSettings, bodies: BodiesInFlight) -> None:
         self._app = app
         self._settings = settings
         self._bodies = bodies
@@ -60,7 +51,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._settings.root_path:
-            _put_below(scope, self._settings.root_path)
+            put_below(scope, self._settings.root_path)
         mark_quoted_slashes(scope)
         request_id = _request_id(scope["headers"])
         scope.setdefault("state", {})["request_id"] = request_id
@@ -75,21 +66,21 @@ class Guard:
             await send(message)
             ended = message["type"] == "http.response.body" and not message.get("more_body", False)
 
-        body = _Body(self._bodies, scope, receive, self._most(scope))
+        body = RequestBody(self._bodies, scope, receive, max_body_bytes(scope, self._settings))
         try:
             self._check(scope)
             await self._app(scope, body if scope["method"] in _METHODS_WITH_BODY else receive, send_marked)
-        except Refusal as refusal:
+        except RequestError as refusal:
             if begun:
                 raise
             await refusal.answer()(scope, receive, send_marked)
         except ClientDisconnect:
-            # Whoever asked has gone: there is nobody to answer, and nothing is wrong here.
+            # The client has disconnected: there is no one to answer.
             return
         except Exception as error:
             log.exception("request %s failed: %s", request_id, type(error).__name__)
             if not begun:
-                await fault(request_id)(scope, receive, send_marked)
+                await internal_error(request_id)(scope, receive, send_marked)
             elif not ended:
                 raise
         finally:
@@ -99,103 +90,35 @@ class Guard:
         settings, headers = self._settings, scope["headers"]
         target = len(scope.get("raw_path") or scope["path"].encode()) + len(scope["query_string"])
         if target > settings.max_target:
-            raise Refusal("target_too_long", f"Path and query have {target} bytes; {settings.max_target} are taken.")
+            raise RequestError(
+                "target_too_long", f"Path and query have {target} bytes; {settings.max_target} are accepted."
+            )
         size = sum(len(name) + len(value) for name, value in headers)
         if len(headers) > settings.max_headers or size > settings.max_header_bytes:
-            raise Refusal(
+            raise RequestError(
                 "headers_too_large",
                 f"{len(headers)} headers with {size} bytes were sent; {settings.max_headers} headers with "
-                f"{settings.max_header_bytes} bytes are taken.",
+                f"{settings.max_header_bytes} bytes are accepted.",
             )
         if (b"user-agent", _SENDER) in headers:
-            raise Refusal(
+            raise RequestError(
                 "forbidden",
-                "This is a webhook, and a server of penstock takes none.",
-                hint="Its URL leads here: give it another one.",
+                "This is a webhook of penstock, and a penstock server does not accept webhooks.",
+                hint="Its URL points to this server: change the URL.",
             )
         if b"\x00" in (scope.get("raw_path") or b"") or "\x00" in scope["path"] or "\ufffd" in scope["path"]:
-            raise Refusal("malformed", "The path holds a NUL or is not UTF-8.")
-        if _length(headers) > (most := self._most(scope)):
-            raise _too_large(most)
-
-    def _most(self, scope: Scope) -> int:
-        path = route_path(scope) if scope["method"] == "POST" else ""
-        if path == BATCH:
-            return self._settings.max_batch_body
-        return min(_MOST_OF_A_TOKEN, self._settings.max_body) if path == _SESSION else self._settings.max_body
-
-
-class _Body:
-    """The way in for a body: its bytes count as in flight until the answer, and it is cut off where it is too large."""
-
-    def __init__(self, bodies: Bodies, scope: Scope, receive: Receive, most: int) -> None:
-        self._bodies = bodies
-        self._scope = scope
-        self._receive = receive
-        self._most = most
-        self._read = 0
-        self._caller = ""
-        self._taken = 0
-
-    async def __call__(self) -> Message:
-        if not self._taken:
-            # By now the caller is known, and nothing of the body was asked for.
-            self._caller = self._scope["state"].get("bucket", "")
-            self._take(_length(self._scope["headers"]))
-        message = await self._receive()
-        if message["type"] == "http.request":
-            self._read += len(message.get("body", b""))
-            if self._read > self._most:
-                raise _too_large(self._most)
-            if self._read > self._taken:
-                self._take(max(_STEP, self._read - self._taken))
-        return message
-
-    def give_back(self) -> None:
-        """The request is over."""
-        if self._taken:
-            self._bodies.give_back(self._caller, self._taken)
-            self._taken = 0
-
-    def _take(self, count: int) -> None:
-        if count:
-            self._bodies.take(self._caller, count, self._taken)
-            self._taken += count
-
-
-def _put_below(scope: Scope, root: str) -> None:
-    """Let the application know the path below which others see it; a proxy may have left it in or taken it out."""
-    scope["root_path"] = scope.get("root_path", "") + root
-    if scope["path"] != root and not scope["path"].startswith(f"{root}/"):
-        scope["path"] = root + scope["path"]
-        if scope.get("raw_path"):
-            scope["raw_path"] = root.encode() + scope["raw_path"]
-
-
-def _length(headers: Iterable[tuple[bytes, bytes]]) -> int:
-    """The length of the body that was said; 0: none."""
-    for name, value in headers:
-        if name == b"content-length" and value.isdigit() and len(value) < 19:
-            return int(value)
-    return 0
-
-
-def _too_large(most: int) -> Refusal:
-    return Refusal(
-        "too_large",
-        f"The body has more than {most} bytes.",
-        hint="Keep large data elsewhere and pass a reference to it.",
-        headers={"Connection": "close"},
-    )
+            raise RequestError("malformed", "The path contains a NUL or is not UTF-8.")
+        if declared_length(headers) > (most := max_body_bytes(scope, self._settings)):
+            raise too_large(most)
 
 
 def new_request_id() -> str:
-    """An id for a request that has none of its caller's."""
+    """Return an id for a request without one."""
     return f"{_PROCESS}{next(_numbers):x}"
 
 
 def _request_id(headers: list[tuple[bytes, bytes]]) -> str:
-    """The caller's own id for the request when it is a plain one, else a new one."""
+    """Return the caller's id for the request if it is well-formed, else a new one."""
     for name, value in headers:
         if name == b"x-request-id" and _PLAIN.fullmatch(value):
             return value.decode()

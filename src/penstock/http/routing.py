@@ -1,4 +1,4 @@
-"""How a route is declared: its role, its answer and its errors, checked and documented in one place."""
+"""Declaration of routes: role, answer and errors, checked and documented in one place."""
 
 from __future__ import annotations
 
@@ -16,36 +16,38 @@ from starlette.responses import JSONResponse, Response
 from penstock.domain import payload
 from penstock.domain.access import Role
 from penstock.domain.errors import MalformedPayload, PenstockError
-from penstock.http.authentication import admit, check_host
-from penstock.http.bodies import LARGE
-from penstock.http.errors import CODES, Refusal, refusal_of
-from penstock.http.path_keys import KeyConvertor, WholeKeyConvertor
+from penstock.http.authentication import admit
+from penstock.http.body_limits import LARGE
+from penstock.http.errors import CODES, RequestError, request_error_of
+from penstock.http.paths import KeyConvertor, WholeKeyConvertor
+from penstock.http.request_origin import check_host
 from penstock.http.validation import nearest
 
 F = TypeVar("F", bound=Callable[..., Any])
 _EVERYWHERE = ("malformed", "unauthenticated", "forbidden", "misdirected", "invalid_request", "rate_limited",
                "headers_too_large", "target_too_long", "unavailable")  # fmt: skip
 _SECURITY: dict[str, Any] = {"security": [{"token": []}, {"session": []}, {}]}
-"""A token or a session; neither, while there is no token at all."""
+"""A token or a session; neither, while there is no token."""
 _WITH_BODY = ("too_large", "unsupported_media_type", "invalid_params", "store_full")
 
 _PROBLEM = {"application/json": {"schema": {"$ref": "#/components/schemas/ProblemAnswer"}}}
-"""By its name: as a model the framework would make a validator for each status of each route, which took a server
-longer than everything else at its start."""
+"""By name: for a model the framework would build a validator for each status of each route, most of the
+start-up time.
+"""
 
 register_url_convertor("key", KeyConvertor())
 register_url_convertor("whole", WholeKeyConvertor())
 
 
 class StrictRequest(Request):
-    """A request whose JSON is read as strictly as parameters are."""
+    """A request whose JSON is validated as strictly as parameters."""
 
     async def json(self) -> Any:
         return await read_json(self)
 
 
 class Route(APIRoute):
-    """Admits the caller before anything of the request is read, and refuses what the route does not know."""
+    """Admits the caller before the request is read, and refuses unknown parameters."""
 
     asks_caller: ClassVar[bool] = True
 
@@ -72,7 +74,7 @@ class Route(APIRoute):
 
 
 class RouteForAll(Route):
-    """Does not ask who calls: its answer needs no store, so an outage of the store does not delay it."""
+    """A route without authentication: its answer does not need the store, so an outage does not delay it."""
 
     asks_caller = False
 
@@ -86,12 +88,12 @@ def endpoint(
     answer: type[BaseModel] | None,
     status: int = 200,
     also: dict[int | str, dict[str, Any]] | None = None,
-    refusals: Sequence[str] = (),
+    errors: Sequence[str] = (),
     extra: dict[str, Any] | None = None,
 ) -> Callable[[F], F]:
-    """Declare one route; `role` None lets everybody in, `also` documents further answers."""
-    codes = dict.fromkeys((*_EVERYWHERE, *(_WITH_BODY if method != "GET" else ()), *refusals))
-    # Those of one status share an entry.
+    """Declare one route; `role` None admits everyone, `also` documents further answers."""
+    codes = dict.fromkeys((*_EVERYWHERE, *(_WITH_BODY if method != "GET" else ()), *errors))
+    # Codes with the same status share an entry.
     documented: dict[int | str, dict[str, Any]] = {}
     for code in codes:
         number, meaning = CODES[code]
@@ -109,9 +111,10 @@ def endpoint(
 
 
 class _Json(JSONResponse):
-    """JSON text with few headers, put together without the framework's generality.
+    """JSON text with few headers, without the framework's generality.
 
-    The document describes the bodies of the framework's own class for JSON only.
+    The document describes bodies of the framework's own JSON class only, so this derives from it.
+
     """
 
     media_type = "application/json"
@@ -128,30 +131,30 @@ class _Json(JSONResponse):
 
 
 def json_text(text: str, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """An answer whose JSON is there already."""
+    """Return an answer of JSON text."""
     return _Json(text, status, headers)
 
 
 async def read_json(request: Request) -> Any:
-    """The body as JSON; a repeated key, a number that cannot be kept or broken UTF-8 is refused."""
+    """Return the body as JSON; refuse repeated keys, numbers out of range and invalid UTF-8."""
     body = await request.body()
     return decoded(body) if len(body) < LARGE else await asyncio.to_thread(decoded, body)
 
 
 def decoded(body: bytes) -> Any:
-    """The value of a body, as `read_json` gives it."""
+    """Return the value of a body, as `read_json` does."""
     if not body:
-        raise Refusal("malformed", "The body is empty.", hint="Send a JSON object.")
+        raise RequestError("malformed", "The body is empty.", hint="Send a JSON object.")
     try:
         return payload.decode(body, "the body", most=max(len(body), payload.MAX_BYTES))
     except MalformedPayload as error:
-        raise Refusal("malformed", error.message, hint=error.hint) from None
+        raise RequestError("malformed", error.message, hint=error.hint) from None
     except PenstockError as error:
-        raise refusal_of(error) from None
+        raise request_error_of(error) from None
 
 
 def _query_names(route: APIRoute) -> tuple[frozenset[str], frozenset[str]]:
-    """Which query parameters a route takes once, and which several times."""
+    """Return the query parameters that a route takes once, and those that may be repeated."""
     single: set[str] = set()
     several: set[str] = set()
     for each in route.dependant.query_params:
@@ -166,8 +169,7 @@ def check_query(
     several: frozenset[str] = frozenset(),
     families: frozenset[str] = frozenset(),
 ) -> None:
-    """Refuse query parameters that a route does not know, or that it takes but once; of `families` it knows the
-    beginnings of their names."""
+    """Refuse query parameters that are unknown or repeated; of `families` the prefixes are known."""
     if not request.scope["query_string"]:
         return
     seen: set[str] = set()
@@ -177,32 +179,34 @@ def check_query(
             known = ", ".join(sorted(single | several | {f"{each}…" for each in families})) or "none"
             near = nearest(name, single | several)
             meant = "" if near is None else f"Did you mean {near!r}? "
-            raise _wrong_query(name, "is unknown here", f"{meant}There are: {known}.")
+            raise _wrong_query(name, "is unknown here", f"{meant}Known: {known}.")
         if name in seen and name not in several:
             raise _wrong_query(name, "is given more than once", "Give it once.")
         if "\x00" in value or "\ufffd" in value:
-            raise _wrong_query(name, "holds a NUL or is not UTF-8", "Send UTF-8.")
+            raise _wrong_query(name, "contains a NUL or is not UTF-8", "Send UTF-8.")
         seen.add(name)
 
 
-def _wrong_query(name: str, problem: str, hint: str) -> Refusal:
-    return Refusal(
+def _wrong_query(name: str, problem: str, hint: str) -> RequestError:
+    return RequestError(
         "invalid_request", f"The query parameter {name[:80]!r} {problem}.", hint=hint, details={"query": name[:80]}
     )
 
 
 def check_media(request: Request, needs_body: bool) -> None:
-    """Only JSON in UTF-8, never compressed; this is also what keeps a foreign page's form out."""
+    """Accept only uncompressed JSON in UTF-8, which also refuses the forms of foreign pages."""
     headers = request.headers
     if headers.get("content-encoding", "identity").lower() != "identity":
-        raise Refusal("unsupported_media_type", "Compressed bodies are not taken.", hint="Send it as it is.")
+        raise RequestError(
+            "unsupported_media_type", "Compressed bodies are not accepted.", hint="Send it uncompressed."
+        )
     has_body = needs_body or headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
     if not has_body:
         return
     media, _, rest = headers.get("content-type", "").partition(";")
     charset = rest.strip().lower().removeprefix("charset=").strip('"')
     if media.strip().lower() != "application/json" or charset not in ("", "utf-8"):
-        raise Refusal(
+        raise RequestError(
             "unsupported_media_type",
             f"The body is {(media or 'of no type')[:80]!r}, not application/json.",
             hint="Send the header Content-Type: application/json.",

@@ -1,4 +1,4 @@
-"""The HTTP server: uvicorn in our own loop, with signals left to us and no patience for clients that dawdle."""
+"""The HTTP server: uvicorn in the caller's event loop, without its signal handlers, with deadlines for slow clients."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ class Server(uvicorn.Server):
 
     @property
     def addresses(self) -> list[str]:
-        """Where it can be reached, once it is bound."""
+        """The URLs of the server, once it is bound."""
         return [_url(each) for each in self._sockets]
 
     @property
     def setup_code(self) -> str | None:
-        """What makes the first token over HTTP; None where a token is needed already."""
-        code: str | None = self._web.state.site.door.setup_code
+        """The code that allows creating the first token over HTTP; None if a token is required already."""
+        code: str | None = self._web.state.server.token_policy.setup_code
         return code
 
     async def run(self) -> None:  # type: ignore[override]
-        """Answer requests until `stop()` was called."""
+        """Answer requests until `stop()` is called."""
         if not self._sockets:
             self._sockets = bound(self.settings.host, self.settings.port)
         try:
@@ -61,19 +61,19 @@ class Server(uvicorn.Server):
         finally:
             for each in self._sockets:
                 each.close()
-            # Whoever was cancelled at the end shall not outlive the loop.
+            # Requests that were cancelled at the end must finish before the loop closes.
             if self.server_state.tasks:
                 await asyncio.wait(list(self.server_state.tasks), timeout=1)
 
     def stop(self) -> None:
-        """Take no more requests and finish those that run; a second call breaks them off."""
+        """Accept no more requests and finish the running ones; a second call aborts them."""
         if self.should_exit:
             self.force_exit = True
         self.should_exit = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals belong to whoever runs the server."""
+        """Leave signals to the program that runs the server."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -89,19 +89,19 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        # Nobody shall open a stream while the open ones are told goodbye.
+        # Accept no new streams while the open ones are ended.
         for server in self.servers:
             server.close()
-        streams = self._web.state.site.streams
+        streams = self._web.state.server.streams
         streams.close()
         await super().shutdown(sockets)
-        # A read of the feed that is still on its way would open the store again.
+        # A running read of the feed would open the store again.
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(streams.wait_closed(), _LAST_READ)
 
 
 def make_room(connections: int) -> None:
-    """Let this process have as many files open as so many connections take, where the system allows it."""
+    """Raise this process's limit of open files for this many connections, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _OTHER_FILES
     if hard != resource.RLIM_INFINITY:
@@ -111,12 +111,12 @@ def make_room(connections: int) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a server on this address can be reached from this host only."""
+    """Return whether a server on this address is reachable from this host only."""
     return all(ipaddress.ip_address(address[0].partition("%")[0]).is_loopback for _, address in _found(host, 0))
 
 
 def bound(host: str, port: int) -> list[socket.socket]:
-    """A socket for each address of a host, all on one port."""
+    """Return a socket for each address of a host, all on one port."""
     sockets: list[socket.socket] = []
     problem: OSError | None = None
     try:
@@ -126,7 +126,7 @@ def bound(host: str, port: int) -> list[socket.socket]:
             try:
                 sockets.append(_bound(family, address))
             except OSError as error:
-                # A name such as localhost may stand for an address that this host does not have.
+                # A name such as localhost may resolve to an address that this host does not have.
                 if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                     raise
                 problem = error
@@ -163,8 +163,8 @@ def _found(host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
 def _cannot_bind(host: str, port: int, error: OSError) -> InvalidInput:
     if error.errno == errno.EADDRINUSE:
         return InvalidInput(
-            f"Port {port} of {host} is taken: something else listens there.",
-            hint="Stop it, or choose another port with --port.",
+            f"Port {port} of {host} is in use by another program.",
+            hint="Stop that program, or choose another port with --port.",
         )
     if error.errno == errno.EACCES:
         return InvalidInput(f"Port {port} of {host} may not be used by this user.", hint="Choose one above 1023.")

@@ -1,4 +1,4 @@
-"""One client's connection: what it sends must come in good time and measure, and what it is sent must be read."""
+"""One client's connection, with deadlines for the request's head and body and for reading the answer."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from penstock.http.middleware import MARKS, new_request_id
 
 _NEVER = float("inf")
 _SLOWEST = 64 * 1024
-"""Bytes of a body for which a client gets one second more."""
+"""Bytes of a body that extend the client's deadline by one second."""
 _HEAD = b"HTTP/1.1 "
 _UPGRADE = re.compile(rb"\r\nupgrade[ \t]*:", re.IGNORECASE)
 _PHRASES = {400: b"Bad Request", 408: b"Request Timeout", 431: b"Request Header Fields Too Large"}
 
 
 class Connection(HttpToolsProtocol):
-    """Uvicorn's connection with deadlines; the server looks once a second whether one has passed."""
+    """Uvicorn's connection with deadlines; the server checks them once a second."""
 
     def __init__(self, settings: ServerSettings, **given: Any) -> None:
         super().__init__(**given)
         self._settings = settings
         self._head = 0
-        """Bytes of a request whose head is not complete."""
+        """Bytes of a request whose head is incomplete."""
         self._in_head = True
         self._late_at = _NEVER
-        """When what the client sends must be complete."""
+        """Deadline for what the client sends."""
         self._stalled_at = _NEVER
-        """Since when the client has not read what it was sent."""
+        """Since when the client has not read the answer."""
         self._unread: int | None = None
-        """Bytes of a request that is answered already that are still read and dropped; None: it is not answered."""
+        """Bytes of an answered request that are still read and dropped; None: it is not answered."""
         self._lingers = False
-        """All is said, and the client still sends."""
+        """The answer is complete, and the client still sends."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -48,7 +48,7 @@ class Connection(HttpToolsProtocol):
             self.app = _overloaded
 
     def end_if_late(self, now: float) -> None:
-        """Give the client up if it has let one of its deadlines pass."""
+        """Drop the client if it has missed one of its deadlines."""
         if now - self._stalled_at > self._settings.write_timeout:
             self.transport.abort()
         elif now > self._late_at and not self.flow.read_paused and not self.transport.is_closing():
@@ -81,7 +81,7 @@ class Connection(HttpToolsProtocol):
             )
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Who has said all may still wait for the answer; who leaves a stream or half a body does not."""
+        """A client that half-closes after a complete request still gets its response; others are disconnected."""
         cycle = self.cycle
         if self._lingers or cycle is None or cycle.response_started or cycle.more_body:
             return False
@@ -95,7 +95,7 @@ class Connection(HttpToolsProtocol):
             self._late_at = self.loop.time() + self._settings.header_timeout
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        # What follows a body is no header that anybody has checked.
+        # Trailers after a body are not validated, so they are ignored.
         if self._in_head:
             super().on_header(name, value)
 
@@ -128,19 +128,19 @@ class Connection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         if self._may_answer:
-            self._refuse("malformed", "This is not an HTTP request that can be read.")
+            self._refuse("malformed", "The request is not valid HTTP.")
         else:
             self.transport.close()
 
     @property
     def _may_answer(self) -> bool:
-        """Whether no answer is under way into which ours would be mixed."""
+        """Whether no other answer is in progress on this connection."""
         if self.cycle is None or self.cycle.response_complete:
             return True
         return not self._in_head and not self.cycle.response_started
 
     def _refuse(self, code: str, message: str, *, lingers: bool = True) -> None:
-        """Answer in place of the application, and close."""
+        """Answer without the application, and close."""
         status = CODES[code][0]
         answer = error_response(code, message, headers={"Connection": "close"})
         head = b"HTTP/1.1 %d %s\r\n" % (status, _PHRASES[status])
@@ -151,11 +151,11 @@ class Connection(HttpToolsProtocol):
         self._close(lingers=lingers)
 
     def _end(self) -> None:
-        """Close after an answer that was the last one."""
+        """Close after the last answer."""
         self._close(lingers=not self._in_head and self.app is not _overloaded)
 
     def _close(self, *, lingers: bool) -> None:
-        """Close; where the client still sends, read on for a while, for a reset would take the answer from it."""
+        """Close; if the client still sends, keep reading for a while, because a reset would discard the answer."""
         if not lingers or self.transport.is_closing():
             self.transport.close()
             return
@@ -164,14 +164,14 @@ class Connection(HttpToolsProtocol):
         self.transport.write_eof()
 
     def _drop_the_rest(self) -> None:
-        """Read what remains of an answered request up to a bound of bytes and of time."""
+        """Read the rest of an answered request, up to a limit of bytes and time."""
         self._unread = self._settings.linger_bytes
         self._late_at = self.loop.time() + self._settings.linger_timeout
         self.flow.resume_reading()
 
 
 class _Answers:
-    """The way out for answers: a head waits for the body that follows it at once, so that both are sent as one."""
+    """Delays the head of an answer until its body follows, so that both are sent in one packet."""
 
     def __init__(
         self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, close: Callable[[], None]
@@ -199,14 +199,14 @@ class _Answers:
         return self._transport.is_closing()
 
     def flush(self) -> None:
-        """Write a head that waits for its body."""
+        """Write a delayed head."""
         if self._head:
             head, self._head = self._head, b""
             self._transport.write(head)
 
 
 def _without_upgrade(data: bytes) -> bytes:
-    """Pass over the offer of another protocol, which some clients always make: the parser would lose their body."""
+    """Remove the header `Upgrade`, which some clients always send: the parser would lose their body."""
     head, end, rest = data.partition(b"\r\n\r\n")
     if _UPGRADE.search(head) is None:
         return data
@@ -214,9 +214,9 @@ def _without_upgrade(data: bytes) -> bytes:
 
 
 async def _overloaded(scope: Scope, receive: Receive, send: Send) -> None:
-    """The application of connections that are one too many."""
+    """Answer connections beyond the limit."""
     answer = error_response(
-        "unavailable", "The server has as many connections as it takes.", "Come back in a moment.",
+        "unavailable", "The server has reached its limit of connections.", "Retry in a moment.",
         headers={"Retry-After": "1", "Connection": "close"},
     )  # fmt: skip
     answer.raw_headers += _marks()
@@ -224,5 +224,5 @@ async def _overloaded(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def _marks() -> list[tuple[bytes, bytes]]:
-    """What every answer says, for those that no guard sees."""
+    """Return the headers of every answer, for answers that bypass the guard."""
     return [(b"x-request-id", new_request_id().encode()), *MARKS]

@@ -1,4 +1,4 @@
-"""What a request got wrong, in our one shape: the first few problems, each with the way to the field."""
+"""Validation errors in the API's shape: the first problems, each with the path to the field."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.domain.hints import Hint
-from penstock.http.errors import Refusal, reader_of
+from penstock.http.errors import RequestError, reader_of
 
 MOST_PROBLEMS = 20
-"""The most problems of a request that are named."""
+"""The number of problems that an error lists at most."""
 _KINDS = {
     "missing": "is missing",
     "extra_forbidden": "is unknown here",
@@ -29,19 +29,19 @@ _SYNONYMS = {
     "interval": "expression", "tz": "timezone", "parent": "parentId", "schedule": "scheduleId", "state": "status",
     "kinds": "events", "definitions": "definitionKeys", "pagesize": "limit", "perpage": "limit", "id": "jobId",
 }  # fmt: skip
-"""What other systems call our fields; in small letters, without `_` and `-`."""
+"""Names that other systems use for these fields; lower case, without `_` and `-`."""
 
 
 def problems_of(
     error: ValidationError | RequestValidationError, *place: str | int, shape: Any = None
 ) -> list[dict[str, str]]:
-    """The first few problems; `place` is where in the body the value is that has them, `shape` what it should be."""
+    """Return the first problems; `place` is the path of the value in the body, `shape` its model."""
     found = error.errors() if isinstance(error, RequestValidationError) else error.errors(include_url=False)
     return [_problem(each, place, shape) for each in islice(found, MOST_PROBLEMS)]
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is probably meant by one that is unknown."""
+    """Return the known name that an unknown one probably means."""
     plain = {_plain(each): each for each in known}
     asked = _plain(name[:80])
     if asked in plain:
@@ -52,16 +52,16 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return plain[near[0]] if near else None
 
 
-def refusal_of_problems(problems: Sequence[dict[str, str]]) -> Refusal:
-    """The refusal that names these problems."""
+def problems_error(problems: Sequence[dict[str, str]]) -> RequestError:
+    """Return the error that lists these problems."""
     first = problems[0] if problems else {"path": "", "message": "cannot be read"}
     where = first["path"] or "the body"
-    return Refusal(
+    return RequestError(
         "invalid_request",
         f"{where} {first['message']}" + ("" if first["message"].endswith("?") else "."),
         hint=Hint(
             "The reference describes every argument.",
-            cli="`--help` behind the command lists what it takes.",
+            cli="`--help` after the command lists its arguments.",
             http="The document /openapi.json describes every field.",
         ),
         details={"path": first["path"], "problems": list(problems)},
@@ -69,12 +69,12 @@ def refusal_of_problems(problems: Sequence[dict[str, str]]) -> Refusal:
 
 
 async def answer_validation(request: Request, error: Exception) -> Response:
-    """The exception handler for requests that the framework has read."""
+    """Handle validation errors of the framework."""
     if not isinstance(error, RequestValidationError):
         raise error
     body = getattr(request.scope.get("route"), "body_field", None)
     shape = None if body is None else body.field_info.annotation
-    return refusal_of_problems(problems_of(error, shape=shape)).answer(reader_of(request))
+    return problems_error(problems_of(error, shape=shape)).answer(reader_of(request))
 
 
 def _problem(found: Any, where: Sequence[str | int], shape: Any) -> dict[str, str]:
@@ -87,7 +87,7 @@ def _problem(found: Any, where: Sequence[str | int], shape: Any) -> dict[str, st
     path = "".join(f"/{each}" for each in steps) if kind == "body" else f"{kind} parameter {'.'.join(steps)}"
     message = _message(found)
     if found["type"] == "extra_forbidden" and found["loc"]:
-        # The place of a body's field begins with the word "body" where the framework has read it.
+        # The framework's path to a field of the body begins with "body".
         steps_within = found["loc"][1:] if found["loc"][0] == "body" and found["loc"][1:] else found["loc"]
         if near := nearest(str(steps_within[-1]), _fields(shape, steps_within[:-1])):
             message += f"; did you mean {near!r}?"
@@ -95,7 +95,7 @@ def _problem(found: Any, where: Sequence[str | int], shape: Any) -> dict[str, st
 
 
 def _fields(shape: Any, steps: Sequence[str | int]) -> list[str]:
-    """The names of the fields at a place within a shape."""
+    """Return the names of the fields at a path within a shape."""
     models = list(_models(shape))
     for step in steps:
         if isinstance(step, str):
@@ -110,7 +110,7 @@ def _fields(shape: Any, steps: Sequence[str | int]) -> list[str]:
 
 
 def _models(shape: Any) -> Iterator[type[BaseModel]]:
-    """The models that an annotation names."""
+    """Yield the models in an annotation."""
     if isinstance(shape, type) and issubclass(shape, BaseModel):
         yield shape
     for each in get_args(shape):

@@ -1,1 +1,1 @@
-"""Parts for other programs; each is imported only when it is used."""
+"""Integrations with other programs; each is imported only when it is used."""

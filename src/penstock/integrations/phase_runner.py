@@ -1,4 +1,4 @@
-"""The phase runner alone: functions in a row whose results are kept, without a store and without a worker."""
+"""The phase runner alone: functions in sequence whose results are kept, without a store and a worker."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def run(
     attempt: int = 1,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Run the phases that have no result in `kept` yet, and put theirs there as JSON text; how that ended.
+    """Run the phases without a result in `kept`, add their results as JSON text, and return the outcome.
 
-    `kept` is yours: what you give again makes the next call begin where this one stopped. The functions are those of
+    Pass the same `kept` again to continue where the previous call stopped. The functions are those of
     `app.pipeline`: they may take `ctx` first, be `async def`, and raise `Retry`, `Fail`, `Snooze` or `NeedsReview`.
-    `progress` is told the percentage of the whole, a message and the phase.
+    `progress` is called with the total percentage, a message and the phase.
     """
-    # Nothing is ever opened: it only knows how functions become phases.
+    # Never opened: it only converts functions to phases.
     app = Penstock("sqlite://")
     handle = app.pipeline("phases", *phases)
     results: MutableMapping[str, str] = {} if kept is None else kept
@@ -50,7 +50,7 @@ def run(
 
 
 class _Keeping:
-    """Keeps results of phases in a mapping; whatever needs a store is refused."""
+    """Keeps results of phases in a mapping; refuses everything that needs a store."""
 
     def __init__(self, results: MutableMapping[str, str], progress: Progress) -> None:
         self._results = results
@@ -82,4 +82,4 @@ def _unheard(percent: float, message: str | None, phase: str) -> None: ...
 
 
 def _no_store() -> NoReturn:
-    raise InvalidInput("Phases that run alone have no store, so there are no jobs.", hint="Use app.pipeline for that.")
+    raise InvalidInput("Phases that run alone have no store and no jobs.", hint="Use app.pipeline for that.")

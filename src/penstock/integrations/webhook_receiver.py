@@ -1,10 +1,11 @@
-"""For receivers of webhooks: is this from penstock, is it fresh, and did I see it before?
+"""For receivers of webhooks: verify the signature and age of a message, and detect duplicates.
 
-It needs nothing but the standard library, and no store.
+It needs only the standard library, and no store.
 
-    told = verify(body, headers, secret)
-    if seen.first(told["id"]):
+    message = verify(body, headers, secret)
+    if seen.first(message["id"]):
         ...
+
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ def verify(
     tolerance: float = PAST_SECONDS,
     now: float | None = None,
 ) -> Any:
-    """Check a webhook and give what it tells; raises `InvalidSignature` when it cannot be trusted.
+    """Verify a webhook and return its message; raise `InvalidSignature` if it is not authentic.
 
-    `body` is what came over the wire, to the byte. The headers are those of Standard Webhooks or
-    `X-Penstock-Signature`. While you replace a secret, give both. A message may be `tolerance` seconds old, and a
-    minute ahead of your clock.
+    `body` is the received body, byte by byte. The headers are those of Standard Webhooks or
+    `X-Penstock-Signature`. While a secret is being replaced, pass both. A message may be `tolerance` seconds old, and a
+    minute ahead of this clock.
     """
     data = body.encode() if isinstance(body, str) else bytes(body)
     secrets = [secret] if isinstance(secret, str) else list(secret)
@@ -52,16 +53,16 @@ def verify(
     else:
         raise InvalidSignature(
             f"The request has neither {signature.SIGNATURE_HEADER} nor {signature.OWN_HEADER}.",
-            hint="Give all headers of the request.",
+            hint="Pass all headers of the request.",
         )
     try:
         return json.loads(data)
     except ValueError:
-        raise InvalidSignature("The signature is right, but the body is not JSON.") from None
+        raise InvalidSignature("The signature is valid, but the body is not JSON.") from None
 
 
 class Seen:
-    """Remembers the newest ids, for receivers of one process; others keep them in their database."""
+    """Remembers the newest ids, for receivers in one process; others store them in their database."""
 
     def __init__(self, most: int = 10_000) -> None:
         if most < 1:
@@ -71,7 +72,7 @@ class Seen:
         self._lock = Lock()
 
     def first(self, message_id: str) -> bool:
-        """Whether this id comes for the first time; from now on it does not."""
+        """Return whether this id is new, and remember it."""
         with self._lock:
             if message_id in self._ids:
                 self._ids.move_to_end(message_id)
@@ -82,7 +83,7 @@ class Seen:
             return True
 
     def forget(self, message_id: str) -> None:
-        """Let it count as new again: what you did with it came to nothing."""
+        """Forget an id: processing its message failed."""
         with self._lock:
             self._ids.pop(message_id, None)
 
@@ -108,7 +109,7 @@ def _check_own(data: bytes, header: str, secrets: Sequence[str], tolerance: floa
 
 def _fresh(text: str | None, tolerance: float, now: float) -> int:
     if text is None or not (text.isascii() and text.isdigit() and len(text) <= 12):
-        raise InvalidSignature("The request does not say when it was sent.")
+        raise InvalidSignature("The request has no valid timestamp.")
     timestamp = int(text)
     if timestamp < now - tolerance:
         raise InvalidSignature(f"The request was sent {now - timestamp:.0f} s ago.", hint="It may have been replayed.")
@@ -118,9 +119,9 @@ def _fresh(text: str | None, tolerance: float, now: float) -> int:
 
 
 def _compare(given: Sequence[str], wanted: Sequence[str]) -> None:
-    """Every pair is compared in full, so that time tells nothing."""
+    """Compare every pair in full, so that the time reveals nothing."""
     same = [hmac.compare_digest(one.encode(errors="replace"), other.encode()) for one in given[:10] for other in wanted]
     if not any(same):
         raise InvalidSignature(
-            "No signature of the request fits.", hint="Look at the secret, and give the body as it came."
+            "No signature of the request is valid.", hint="Check the secret, and pass the body unchanged."
         )

@@ -1,1 +1,1 @@
-"""Job files: `jobs/**/*.py`, found, loaded and checked."""
+"""Job files: `jobs/**/*.py`, discovered, loaded and validated."""

@@ -1,8 +1,9 @@
 """Job files: `jobs/**/*.py`, each a definition named by its path.
 
-A file holds `def run(ctx, …)` (or `phases = [...]`), and any option of `@app.job` as a variable. One that cannot be
-loaded is a problem with file and line; the others load all the same, and where an earlier text of it is known that
-loaded, that one stands in for it.
+A file has `def run(ctx, …)` (or `phases = [...]`), and any option of `@app.job` as a variable. A file that cannot be
+loaded is a problem with file and line; the other files are loaded, and the last version of the file that could be
+loaded is used, if there is one.
+
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _IGNORED = (".", "_")
 
 
 class FilesApp(Penstock):
-    """An application made of a folder of job files."""
+    """An application from a folder of job files."""
 
     def __init__(self, store: str, folder: str, *, name: str | None = None, **options: Any) -> None:
         super().__init__(store, **options)
@@ -43,20 +44,20 @@ class FilesApp(Penstock):
         self.name: str = name or Path(self.folder).name
         self.problems: list[Problem] = []
         self.sources: dict[str, str] = {}
-        """The text of each file that is loaded, by its path in the folder."""
+        """The text of each loaded file, by its path in the folder."""
         self.paths: dict[str, str] = {}
-        """Where each definition comes from."""
+        """The file of each definition."""
         self.unread: list[str] = []
-        """Names, as patterns, of what could not be loaded: whether it still has a schedule nobody knows."""
+        """Patterns of names that could not be loaded; they may have schedules."""
 
     @property
     def origin(self) -> str:
-        """Who declares the schedules of this application."""
+        """The origin of this application's schedules."""
         return f"files:{self.name}"
 
     @property
     def extras(self) -> Mapping[str, Any]:
-        """What a worker is told of an application beside its definitions."""
+        """What a worker gets of an application in addition to its definitions."""
         return {
             "problems": [asdict(each) for each in self.problems],
             "sources": self.sources,
@@ -77,7 +78,7 @@ def make(
 ) -> FilesApp:
     """Load a folder of job files; `good` are texts that loaded earlier, `resources` are names and `module:factory`.
 
-    `name` tells its schedules from those of other folders on the same store; it is the folder's own unless given.
+    `name` distinguishes its schedules from those of other folders on the same store; by default the folder's name.
     """
     app = FilesApp(store, folder, name=name, **options)
     root = Path(app.folder)
@@ -92,7 +93,7 @@ def make(
 
 
 def _named(app: FilesApp, root: Path) -> dict[str, list[Path]]:
-    """The files by the name of their definition; those that begin with _ or . are none of ours."""
+    """Return the files by the name of their definition, without those that start with _ or `.`."""
 
     def cannot_list(error: OSError) -> None:
         place = Path(os.fsdecode(error.filename))
@@ -113,10 +114,10 @@ def _named(app: FilesApp, root: Path) -> dict[str, list[Path]]:
 
 
 def _take(app: FilesApp, root: Path, name: str, paths: list[Path], good: Mapping[str, str]) -> None:
-    """Load what has a name, or say why it cannot be; what was good before stands in for it."""
+    """Load the file of a definition, or record its problem; use the last good version instead, if there is one."""
     files = {path.relative_to(root).as_posix(): path for path in paths}
     if not all(_NAME.match(part) for part in name.split(".")):
-        error = "Its path makes no name: use letters, digits, _ and - in it."
+        error = "Its path cannot be a name: use letters, digits, _ and -."
         app.problems += [Problem(_shown(each), None, error) for each in files]
         return
     if len(files) > 1:
@@ -127,14 +128,14 @@ def _take(app: FilesApp, root: Path, name: str, paths: list[Path], good: Mapping
     if not problems:
         return
     earlier = [each for each in files if each in good]
-    kept = len(earlier) == 1 and _stands_in(app, name, files[earlier[0]], earlier[0], good[earlier[0]])
+    kept = len(earlier) == 1 and _load_last_good(app, name, files[earlier[0]], earlier[0], good[earlier[0]])
     app.problems += [replace(each, kept=kept) for each in problems]
     if not kept:
         app.unread.append(name)
 
 
 def _problem(app: FilesApp, name: str, path: Path, relative: str) -> Problem | None:
-    """Load a file; what is wrong with it."""
+    """Load a file; return its problem."""
     text = ""
     try:
         text = _read(path)
@@ -146,8 +147,8 @@ def _problem(app: FilesApp, name: str, path: Path, relative: str) -> Problem | N
     return None
 
 
-def _stands_in(app: FilesApp, name: str, path: Path, relative: str, text: str) -> bool:
-    """Load what a file held when it was last good; whether that went well."""
+def _load_last_good(app: FilesApp, name: str, path: Path, relative: str, text: str) -> bool:
+    """Load the last good version of a file; return whether that succeeded."""
     try:
         _define(app, name, path, relative, text)
     except (Exception, SystemExit):
@@ -164,7 +165,7 @@ def _read(path: Path) -> str:
 
 
 def _shown(relative: str) -> str:
-    """A path for people, also where its name is not UTF-8."""
+    """Return a path for people, even if its name is not UTF-8."""
     return relative.encode("utf-8", "backslashreplace").decode()
 
 
@@ -187,14 +188,14 @@ def _define(app: FilesApp, name: str, path: Path, relative: str, text: str) -> N
     else:
         raise InvalidDefinition(
             f"{name}: there is no function run in it.",
-            hint="Write def run(ctx): … or async def run(ctx): …, or phases = [...].",
+            hint="Define def run(ctx): … or async def run(ctx): …, or phases = [...].",
         )
     app.sources[relative] = text
     app.paths[name] = relative
 
 
 def _module(name: str, path: Path, text: str) -> ModuleType:
-    """The module that a text makes; from the text, because the file may hold another one by now."""
+    """Return the module of a text; from the text, because the file may have changed."""
     code = compile(text, str(path), "exec", dont_inherit=True)
     module = ModuleType(name)
     module.__file__ = str(path)
@@ -211,7 +212,7 @@ def _module(name: str, path: Path, text: str) -> ModuleType:
 
 
 def _add_resource(app: FilesApp, name: str, place: str) -> None:
-    """Name a resource; what is wrong with it is said now, and again to the job that asks for it."""
+    """Add a resource; a problem is reported now, and again to jobs that use it."""
     factory = _Factory(name, place)
     try:
         app.resource(name, factory)
@@ -221,7 +222,7 @@ def _add_resource(app: FilesApp, name: str, place: str) -> None:
 
 
 class _Factory:
-    """Makes a resource by the function that `module:function` names."""
+    """Makes a resource with the function in `module:function`."""
 
     def __init__(self, name: str, place: str) -> None:
         self._name = name
@@ -232,7 +233,7 @@ class _Factory:
         return contextlib.contextmanager(function)() if inspect.isgeneratorfunction(function) else function()
 
     def function(self) -> Callable[..., Any]:
-        """The function itself, or `InvalidInput`."""
+        """Return the function, or raise `InvalidInput`."""
         module, _, attribute = str(self._place).partition(":")
         if not module or not attribute:
             raise InvalidInput(f"Resource {self._name!r}: {self._place!r} must be written as module:function.")
@@ -243,5 +244,5 @@ class _Factory:
                 f"Resource {self._name!r}: {self._place} cannot be loaded: {type(error).__name__}: {error}."
             ) from error
         if not callable(found) or inspect.iscoroutinefunction(found) or inspect.isasyncgenfunction(found):
-            raise InvalidInput(f"Resource {self._name!r}: {self._place} is no plain function.", hint="Use a def.")
+            raise InvalidInput(f"Resource {self._name!r}: {self._place} is not a plain function.", hint="Use a def.")
         return found  # type: ignore[no-any-return]

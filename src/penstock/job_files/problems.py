@@ -1,4 +1,4 @@
-"""What is wrong with a job file, and in which of its lines."""
+"""Problems of job files, with the line."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _SPOKEN = {
     "rate limit": "rate_limit",
     "phase": "phases",
 }
-"""How errors call options whose name they do not say."""
+"""Words in errors for options that they do not name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why a file is not what runs: where, and what is wrong there."""
+    """Why a file is not used: its place and error."""
 
     file: str
     line: int | None
     error: str
     kept: bool = False
-    """Whether the text runs that the file had when it was last good."""
+    """Whether the last good version of the file is used."""
 
     def __str__(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
@@ -39,7 +39,7 @@ class Problem:
 
 
 def located(error: BaseException, path: str, relative: str, name: str, text: str) -> Problem:
-    """The problem that an error is which came up while a file was read, run or defined."""
+    """Return the problem for an error while a file was read, run or defined."""
     if isinstance(error, SyntaxError) and error.filename == path:
         return Problem(relative, error.lineno, f"{type(error).__name__}: {error.msg}.")
     lines = [each.lineno for each in traceback.extract_tb(error.__traceback__) if each.filename == path]
@@ -63,7 +63,7 @@ def _said(error: BaseException) -> str:
 
 
 def _line(error: BaseException, name: str, text: str) -> int:
-    """The line of the option of which an error speaks, or of `run`; else the first."""
+    """Return the line of the option that an error names, or of `run`; else the first."""
     places = _places(text)
     said = _said(error).removeprefix(f"Schedule {name!r}: ").removeprefix(f"{name}: ")
     words = {**{option: option for option in (*OPTIONS, *SCHEDULE_OPTIONS)}, **_SPOKEN}
@@ -75,7 +75,7 @@ def _line(error: BaseException, name: str, text: str) -> int:
 
 
 def _places(text: str) -> dict[str, int]:
-    """The line in which each name of a module was last given its value."""
+    """Return the line of the last assignment of each name in a module."""
     places: dict[str, int] = {}
     try:
         body = ast.parse(text).body

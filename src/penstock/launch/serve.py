@@ -16,8 +16,8 @@ from penstock.domain.errors import InvalidInput
 from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.webhook.settings import WebhookSettings
 from penstock.http.application import create
+from penstock.http.authentication import new_setup_code
 from penstock.http.server import Server, bound, is_loopback, make_room
-from penstock.http.setup_code import new_setup_code
 from penstock.launch import services
 from penstock.launch.one_pass import Pass, dispatch, run_pass
 from penstock.launch.reload import FileStamps, file_stamps

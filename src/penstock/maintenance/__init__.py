@@ -1,1 +1,1 @@
-"""Care of a store: doctor, integrity, moves."""
+"""Maintenance of a store: doctor, integrity checks, moves."""

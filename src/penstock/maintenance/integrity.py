@@ -1,4 +1,4 @@
-"""Looks whether a store is whole: its version, its tables and indexes, its pages, its rows. Nothing is changed."""
+"""Integrity of a store: its version, tables and indexes, pages and rows. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _PATIENCE = 3600.0
 
 
 def check_store(store: Store) -> list[Finding]:
-    """Schema, integrity and soundness; what stands behind something that is broken is not looked at."""
+    """Check schema, integrity and soundness; what depends on something broken is skipped."""
     found = schema(store)
     if any(each.level is Level.ERROR and each.check in ("store.reachable", "store.schema") for each in found):
         return found
@@ -38,7 +38,7 @@ def check_store(store: Store) -> list[Finding]:
 
 
 def schema(store: Store) -> list[Finding]:
-    """Whether the store is there, of the version that this code knows, and as its migrations made it."""
+    """Check that the store exists, has this code's version, and matches its migrations."""
     try:
         if store.dialect == "postgres":
             return _postgres_schema(store)  # type: ignore[arg-type]
@@ -50,13 +50,13 @@ def schema(store: Store) -> list[Finding]:
             error(
                 "store.reachable",
                 problem.message,
-                hint_for("cli", problem.hint) or "See that it is there and may be reached.",
+                hint_for("cli", problem.hint) or "Check that it exists and is reachable.",
             )
         ]
 
 
 def integrity(store: Store) -> list[Finding]:
-    """Whether what is on the disk can be read."""
+    """Check that the data on the disk is readable."""
     if store.dialect == "postgres":
         return _postgres_integrity(store)  # type: ignore[arg-type]
     if store.memory:  # type: ignore[attr-defined]
@@ -76,22 +76,22 @@ def integrity(store: Store) -> list[Finding]:
 
 
 def soundness(store: Store) -> list[Finding]:
-    """Whether the rows fit together."""
+    """Check that the rows are consistent."""
     # It reads everything, which may take longer than a statement of everyday may.
     patient = store.reserve(_PATIENCE)
     try:
         broken = patient.run(admin.soundness())
     finally:
         patient.close()
-    hint = "Please report this; `penstock db backup` keeps what is needed to understand it."
+    hint = "Please report this; keep a copy made with `penstock db backup`."
     return [
         error("store.soundness", f"This does not hold: {each.rule} See {', '.join(each.rows[:5])}.", hint)
         for each in broken
-    ] or [fine("store.soundness", "The rows fit together.")]
+    ] or [fine("store.soundness", "The rows are consistent.")]
 
 
 def applied_migrations(store: Any) -> dict[int, str]:
-    """The migrations on record, by version; none where there is no store yet."""
+    """Return the checksums of applied migrations by version; none if there is no store."""
     if store.dialect == "sqlite":
         if store.memory or not os.path.exists(store.path):
             return {}
@@ -104,7 +104,7 @@ def applied_migrations(store: Any) -> dict[int, str]:
 
 @contextmanager
 def _looking(store: Any) -> Iterator[apsw.Connection]:
-    """A connection to the file that creates and migrates nothing."""
+    """Return a connection to the file that creates and migrates nothing."""
     from penstock.storage.sqlite import files
     from penstock.storage.sqlite.errors import translated
 
@@ -119,9 +119,9 @@ def _looking(store: Any) -> Iterator[apsw.Connection]:
 
 def _sqlite_schema(store: Any) -> list[Finding]:
     if store.memory:
-        return [fine("store.schema", "SQLite in memory is made anew each time.")]
+        return [fine("store.schema", "A SQLite store in memory is created each time.")]
     if not os.path.exists(store.path):
-        hint = "It is made when it is first used; if there should be one, look at the path."
+        hint = "It is created on first use; if it should exist, check the path."
         return [error("store.reachable", f"There is no file {store.path}.", hint)]
     with _looking(store) as connection:
         migrations.refuse_foreign(connection, store.place)
@@ -151,18 +151,18 @@ def _version(dialect: str, applied: Mapping[int, str], place: str) -> Finding:
 
 
 def _compared(made: Mapping[str, str], expected: Mapping[str, str]) -> list[Finding]:
-    """What lacks, or is not as the migrations make it."""
+    """Return what is missing, or differs from the migrations."""
     found = [
         error("store.indexes", f"{_kind(text)} {name!r} is missing.", f"Stop everything and run: {text};")
         for name, text in expected.items()
         if name not in made
     ]
     found += [
-        warning("store.indexes", f"{_kind(text)} {name!r} is not as penstock made it.", f"It should be: {text};")
+        warning("store.indexes", f"{_kind(text)} {name!r} is not as penstock created it.", f"It should be: {text};")
         for name, text in expected.items()
         if name in made and made[name] != text
     ]
-    return found or [fine("store.indexes", "Every table and index is there.")]
+    return found or [fine("store.indexes", "Every table and index exists.")]
 
 
 def _kind(text: str) -> str:
@@ -206,17 +206,17 @@ def _postgres_parts(connection: Connection, name: str) -> list[Finding]:
     found += [
         error(
             "store.indexes",
-            f"The index {each!r} is not valid: nothing is found by it.",
+            f"The index {each!r} is not valid, so queries do not use it.",
             f"Run: REINDEX INDEX CONCURRENTLY {migrations.quoted(name)}.{migrations.quoted(each)};",
         )
         for each, valid in indexes.items()
         if not valid
     ]
-    return found or [fine("store.indexes", "Every table and index is there.")]
+    return found or [fine("store.indexes", "Every table and index exists.")]
 
 
 def _definition(index: str, schema_name: str) -> str:
-    """The statement that makes an index."""
+    """Return the statement that creates an index."""
     texts = "\n".join(each.text for each in migrations.all_of("postgres"))
     found = re.search(rf"CREATE (?:UNIQUE )?INDEX {index} [^;]+", texts)
     return fill(found.group(), {"schema": migrations.quoted(schema_name)}) if found else f"CREATE INDEX {index} …"

@@ -1,8 +1,9 @@
-"""Moving a store: everything that a SQLite file holds, into an empty schema of PostgreSQL.
+"""Move a SQLite store with its history into an empty schema of PostgreSQL.
 
-Nobody writes to the file meanwhile, for it is held locked; nobody works with the schema, for it says of itself that it
-is not whole. Whoever dies on the way leaves it so, and the next move begins anew. Before the schema says that it is
-whole, every table is read back and compared.
+Meanwhile the file is locked against writes, and the schema is marked as unfinished, so that no program works with it.
+After an interrupted move it stays marked, and the next move starts from the beginning. Before the mark is removed,
+every table is read back and compared.
+
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 Tell = Callable[[str, int], None]
-"""Told of each table how many of its rows were copied so far."""
+"""Called with each table and the number of its rows copied so far."""
 
 _BATCH = 20_000
 _EVENTS = 5_000
-"""So many rows of it have the same transaction: whoever reads the feed from its beginning takes them in one step."""
+"""Rows of events in one transaction; a reader of the feed takes such a bundle in one step."""
 
 _LOCK = 0x70656E74
 _GROUND = {"access", "control", "feed_horizon", "webhook_feed"}
-"""Tables that hold rows from the beginning."""
+"""Tables with rows from the migrations."""
 _ONLY_SQLITE = {("worker", "boot")}
 _ONLY_POSTGRES = {
     ("event", "xid"): None, ("event", "ended"): None, ("event", "begun"): None, ("feed_horizon", "xid"): "0",
 }  # fmt: skip
-"""What the column of a copied row holds; None: what the database puts there."""
+"""The value of a column that SQLite lacks; None: the database's default."""
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedTable:
     """One table that was copied and compared."""
 
     table: str
@@ -62,16 +63,17 @@ class _Table:
     name: str
     columns: tuple[str, ...]
     kinds: tuple[str, ...]
-    """The types that PostgreSQL has for them."""
+    """The column types in PostgreSQL."""
     numbered: str | None
-    """The column that the database numbers by itself."""
+    """The column that the database numbers."""
 
 
-def move(source: Store, target: Store, tell: Tell = lambda table, rows: None) -> list[Moved]:
-    """Copy a SQLite file with its history into an empty PostgreSQL schema; the tables in their order.
+def move(source: Store, target: Store, tell: Tell = lambda table, rows: None) -> list[MovedTable]:
+    """Copy a SQLite file with its history into an empty PostgreSQL schema; return the tables in order.
 
-    A worker that lives on the source and a target that is not empty are refused: `Conflict`. What does not come out as
-    it went in is an error, and the target stays marked as unfinished.
+    A live worker on the source and a target that is not empty are refused: `Conflict`. If a table differs after the
+    copy, that is an error, and the target stays marked as unfinished.
+
     """
     file, schema = _sqlite(source), _postgres(target)
     from penstock.storage.postgres.errors import translated
@@ -95,18 +97,18 @@ class _Copy:
         self._schema = schema
         self._tell = tell
         self._cursor: str | None = None
-        """How far webhooks have come, as the target says it."""
+        """The cursor of webhooks in the target."""
 
-    def run(self, tables: Sequence[_Table]) -> list[Moved]:
+    def run(self, tables: Sequence[_Table]) -> list[MovedTable]:
         written = {table.name: self._copy(table) for table in tables}
         for table in tables:
             if self._read_back(table) != written[table.name]:
                 raise StoreError(
-                    f"Table {table.name!r} of {self._schema.place} is not what was copied into it.",
-                    hint="Does somebody else write there? Stop it and repeat the move.",
+                    f"Table {table.name!r} of {self._schema.place} differs from the copied rows.",
+                    hint="Stop other programs that write to it, and repeat the move.",
                 )
         self._finish(tables)
-        return [Moved(table.name, *written[table.name].told) for table in tables]
+        return [MovedTable(table.name, *written[table.name].summary) for table in tables]
 
     def _copy(self, table: _Table) -> _Digest:
         digest, done = _Digest(), 0
@@ -127,8 +129,8 @@ class _Copy:
             rows = self._origin.execute(f"SELECT {names} FROM {table.name}{order}")  # noqa: S608 - from our own schema
             yield from _in_batches(rows, _BATCH)
             return
-        # What the reader of webhooks has seen ends with a transaction, so that a snapshot can say it. If it has come
-        # into the midst of a bundle, that one has a transaction of its own.
+        # The webhooks' cursor must be at the end of a transaction, so that a snapshot can express it. If it is inside a
+        # bundle, that bundle is split there.
         seen, revision = self._webhooks_seen()
         row, place = divmod(seen + 1, feed.NUMBERS)
         text = f"SELECT {names} FROM event WHERE seq >= ? AND seq < ? ORDER BY seq"  # noqa: S608
@@ -144,7 +146,7 @@ class _Copy:
         return str(moment)
 
     def _webhooks_seen(self) -> tuple[int, int | None]:
-        """Up to which event webhooks were made, and the revision of that cursor; None: there is no cursor."""
+        """Return the last event with webhooks, and the revision of that cursor; None: there is no cursor."""
         ((cursor,),) = self._origin.execute("SELECT cursor FROM webhook_feed").fetchall()
         try:
             return feed.seen_until(str(cursor))
@@ -152,7 +154,7 @@ class _Copy:
             return -1, None
 
     def _converted(self, table: _Table, row: Row) -> Row:
-        """A row as PostgreSQL has it."""
+        """Return a row as PostgreSQL has it."""
         if "boolean" in table.kinds:
             row = tuple(
                 bool(value) if kind == "boolean" and value is not None else value
@@ -164,7 +166,7 @@ class _Copy:
                 for value, kind in zip(row, table.kinds, strict=True)
             )
         if table.name == "worker":
-            # A lease counts from the boot of a host, and none of them is live.
+            # A lease is relative to the boot of a host, and no worker is live.
             facts = dict(zip(table.columns, row, strict=True))
             row = tuple(({**facts, "lease_until": facts["heartbeat_at"]}).values())
         elif table.name == "webhook_feed":
@@ -192,7 +194,7 @@ class _Copy:
         return digest
 
     def _finish(self, tables: Sequence[_Table]) -> None:
-        """Numbers go on where the file would have gone on; the schema is whole."""
+        """Continue the numbering of the file, and mark the schema as complete."""
         used: dict[Any, Any] = dict(self._origin.execute("SELECT name, seq FROM sqlite_sequence").fetchall())  # type: ignore[arg-type]
         with self._transaction():
             for table in tables:
@@ -219,14 +221,14 @@ class _Copy:
 
 
 class _Digest:
-    """A sum over rows that does not ask in which order they come."""
+    """A checksum over rows that is independent of their order."""
 
     def __init__(self) -> None:
         self._rows = 0
         self._sum = 0
 
     @property
-    def told(self) -> tuple[int, str]:
+    def summary(self) -> tuple[int, str]:
         return self._rows, f"{self._sum:016x}"
 
     def add(self, rows: Iterable[Row]) -> None:
@@ -236,7 +238,7 @@ class _Digest:
         self._sum %= 2**64
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Digest) and self.told == other.told
+        return isinstance(other, _Digest) and self.summary == other.summary
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -256,13 +258,13 @@ def _postgres(store: Store) -> PostgresStore:
         )
     schema: PostgresStore = store  # type: ignore[assignment]
     if schema.pooled:
-        raise InvalidInput("A move needs a connection of its own.", hint="Name the database itself, not its pooler.")
+        raise InvalidInput("A move needs a direct connection.", hint="Give the URL of the database, not of its pooler.")
     return schema
 
 
 @contextmanager
 def _held(file: SqliteStore) -> Iterator[apsw.Connection]:
-    """A connection that keeps every writer waiting."""
+    """Return a connection that blocks all writers."""
     from penstock.storage.sqlite import files
 
     connection = files.connect(file.path, files.READ_WRITE)
@@ -280,21 +282,23 @@ def _refuse_live(file: SqliteStore) -> None:
     live = [worker for worker in file.run(admin.workers()) if worker.live]
     if live:
         names = ", ".join(f"{worker.name} (process {worker.pid})" for worker in live[:5])
-        raise Conflict(f"Workers live on {file.place}: {names}.", hint="Stop them, and whatever else uses the file.")
+        raise Conflict(
+            f"Workers live on {file.place}: {names}.", hint="Stop them, and other programs that use the file."
+        )
 
 
 @contextmanager
 def _alone(connection: Connection, schema: PostgresStore) -> Iterator[None]:
-    """Two moves into one schema would not know of each other's rows."""
+    """Lock the schema against another move, whose rows this one would not see."""
     key = (_LOCK, zlib.crc32(schema.schema.encode()) - 2**31)
     (free,) = connection.execute("SELECT pg_try_advisory_lock(%s, %s)", key).fetchone() or (False,)
     if not free:
-        raise Conflict(f"Somebody else moves a store into {schema.place} just now.", hint="Wait until it is done.")
+        raise Conflict(f"Another move into {schema.place} is running.", hint="Wait until it is done.")
     yield
 
 
 def _clear(connection: Connection, schema: PostgresStore) -> None:
-    """The target is up to date, empty, and says that it is not whole."""
+    """Migrate and empty the target, and mark it as unfinished."""
     name = migrations.quoted(schema.schema)
     tables = [f"{name}.{table}" for table in migrations.tables("postgres")[1:]]
     if _is_unfinished(connection, schema):
@@ -320,7 +324,7 @@ def _is_unfinished(connection: Connection, schema: PostgresStore) -> bool:
         return False
     if migrations.missing("postgres", applied, schema.place):
         raise Conflict(
-            f"{schema.place} was left behind by a move of an older penstock.",
+            f"{schema.place} is unfinished, from a move by an older penstock.",
             hint=f"Drop the schema {schema.schema!r}.",
         )
     return True
@@ -340,7 +344,7 @@ def _refuse_full(connection: Connection, schema: PostgresStore, tables: Sequence
 
 
 def _table(origin: apsw.Connection, connection: Connection, schema: PostgresStore, name: str) -> _Table:
-    """The columns that both have; a difference that is not known here would lose something."""
+    """Return the columns of both databases; an unknown difference would lose data."""
     text = (
         "SELECT column_name, data_type, is_identity FROM information_schema.columns "
         "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position"
@@ -356,7 +360,7 @@ def _table(origin: apsw.Connection, connection: Connection, schema: PostgresStor
 
 
 def _readable(name: str, kind: str) -> str:
-    """A column as it was written: ids as text, lists as lists of such."""
+    """Return a column in its written form: ids as text, lists as lists of them."""
     return {"uuid": f"{name}::text", "ARRAY": f"to_json({name})"}.get(kind, name)
 
 
@@ -367,5 +371,5 @@ def _in_batches(rows: Iterable[Any], size: int) -> Iterator[list[Row]]:
 
 
 def _escaped(name: str) -> str:
-    """The driver looks for its placeholders in names, too."""
+    """Escape the driver's placeholders in names."""
     return name.replace("%", "%%")

@@ -1,6 +1,7 @@
-"""For users' tests: jobs run in the test's own process, on a store in memory, with a clock that is moved by hand.
+"""For users' tests: jobs run in the test's process, on a store in memory, with a clock that the test moves.
 
-Everything but the processes is the engine's own: claims, phases, retries, endings, hooks, events.
+Everything except the processes is the code of real workers: claims, phases, retries, endings, hooks, events.
+
 """
 
 from penstock.testing.kit import Drained, TestApp, run

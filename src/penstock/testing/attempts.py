@@ -36,18 +36,18 @@ _SECRETS = DeclaredSecrets(SecretPolicy())
 
 
 class When(StrEnum):
-    """The moment of a phase at which an attempt is made to die."""
+    """The moment of a phase at which an attempt crashes."""
 
     BEGUN = "begun"
     KEPT = "kept"
 
 
 class Crash(BaseException):
-    """Ends an attempt from outside its handler, as the death of its worker would."""
+    """Ends an attempt from outside its handler, like the death of its worker."""
 
 
 class Crashes:
-    """How often attempts still have to die, and where."""
+    """The crashes that are still to happen, and where."""
 
     def __init__(self) -> None:
         self._left: Counter[tuple[str, str, When]] = Counter()
@@ -56,7 +56,7 @@ class Crashes:
         self._left[key, phase, when] = times
 
     def strikes(self, key: str, phase: str, when: When) -> bool:
-        """Whether an attempt dies here; that counts as once."""
+        """Return whether an attempt crashes here, and count the crash."""
         if self._left[key, phase, when] < 1:
             return False
         self._left[key, phase, when] -= 1
@@ -89,7 +89,7 @@ class Runner:
         )
 
     def attempt(self, claimed: Claimed, handle: Handle) -> None:
-        """One attempt from its start to its settlement."""
+        """Run one attempt and settle it."""
         job = ClaimedJob(claimed, _with_schema(handle), self._worker, self._dependencies, started=not claimed.lost)
         self._loop.run(job.start())
         task = self._loop.run(job.task())
@@ -98,11 +98,11 @@ class Runner:
         outcome = self._outcome(job, handle, task)
         job.leave_phase(outcome)
         self._loop.run(self._recorder.finish(job.held))
-        # Without jitter, so that a test can say how far to move the clock.
+        # Without jitter, so that a test knows how far to move the clock.
         self._store.run(ports.jobs.settle(self._worker, [job.settlement(outcome, 0.0)]))
 
     def call_hooks(self, handles: Mapping[int, Handle]) -> None:
-        """Call the hooks that are due; those that they make due in turn included."""
+        """Call the due hooks, including those that become due meanwhile."""
         lanes = {lane: handle for lane, handle in handles.items() if handle.hooks}
         while calls := self._store.run(ports.jobs.take_hooks(list(lanes))) if lanes else []:
             jobs = {job.id: job for job in self._store.run(ports.admin.get([call.job_id for call in calls]))}
@@ -136,7 +136,7 @@ class Runner:
 
     @contextlib.contextmanager
     def _inside(self, handle: Handle, task: Task, reporter: Reporter) -> Iterator[AttemptContext]:
-        """What stands around the code of a job, as in a process of its own."""
+        """Enter the environment of a job's code, as in a process of its own."""
         resources = Resources(self._app.resources)
         if handle.definition.isolation == "process":
             self._app.enter_job(reporter)
@@ -151,7 +151,7 @@ class Runner:
 
 
 class OwnErrands:
-    """Jobs that a job asks for have it as their parent, and a key by which another attempt finds them again."""
+    """Creates jobs for a job, as its children and with a key by which a later attempt finds them again."""
 
     def __init__(self, task: Task, errands: Errands) -> None:
         self.phase = "run"
@@ -170,7 +170,7 @@ class OwnErrands:
 
 
 class AttemptReporter(OwnErrands):
-    """Keeps what an attempt says, and ends it where it is to die."""
+    """Stores reports of an attempt, and ends it where it is to crash."""
 
     def __init__(self, job: ClaimedJob, task: Task, loop: asyncio.Runner, crashes: Crashes) -> None:
         super().__init__(task, job.errands)
@@ -207,7 +207,7 @@ class AttemptReporter(OwnErrands):
 
 
 class HookReporter(OwnErrands):
-    """Hears what a hook says; only its log lines are kept, in the log of this process."""
+    """Receives reports of a hook; only its log lines are kept, in the log of this process."""
 
     def __init__(self, what: str, task: Task, errands: Errands, secrets: Scrubber) -> None:
         super().__init__(task, errands)
@@ -232,7 +232,7 @@ class HookReporter(OwnErrands):
 
 @contextlib.contextmanager
 def _kept_logs(reporter: Any, ctx: AttemptContext, definition: Definition) -> Iterator[None]:
-    """What any logger writes meanwhile is kept with the job, from the level of its definition on."""
+    """Keep the log lines of all loggers with the job, from its definition's level on."""
     root = logging.getLogger()
     level = root.level
     handler = JobRecords()
@@ -254,5 +254,5 @@ def _with_schema(handle: Handle) -> Definition:
 
 
 def _lost() -> Outcome:
-    failure = Failure("TestCrash", "The test had the attempt die here.", fingerprint="penstock-TestCrash")
+    failure = Failure("TestCrash", "The test crashed the attempt here.", fingerprint="penstock-TestCrash")
     return Outcome(Trigger.LOSE, Cause.LOST, failure=failure)

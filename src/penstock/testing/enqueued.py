@@ -1,4 +1,4 @@
-"""Which jobs a test asks for, and what it is told when they are not there."""
+"""Assertions on jobs that code enqueued, and their failure messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Wanted:
     def __init__(self, key: str, params: Mapping[str, Any] | None, options: Mapping[str, Any]) -> None:
         refuse_unknown(options, tuple(_READ), "an option to look for")
         self._key = key
-        # As the store keeps them: a date is a text there.
+        # In stored form: a date is a string there.
         stored: Any = payload.load(plain_text(dict(params or {}), "params"))
         self._params: Mapping[str, Any] = stored
         self._options = dict(options)
@@ -55,7 +55,7 @@ class Wanted:
         return " ".join(parts)
 
     def listing(self, jobs: Sequence[Job], secrets: Mapping[str, Sequence[str]]) -> str:
-        """What there is instead, one line for each job, with what was asked for."""
+        """Return the existing jobs, one a line, with the expected ones."""
         if not jobs:
             return "No job was enqueued at all."
         lines = [self._line(job, secrets.get(job.definition_key, ())) for job in jobs[:_MOST_SHOWN]]

@@ -39,24 +39,25 @@ _BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What became of the jobs that `drain` ran, in the order in which they were first run."""
+    """The jobs that `drain` ran, in the order of their first attempts."""
 
     succeeded: tuple[Job, ...]
     failed: tuple[Job, ...]
     cancelled: tuple[Job, ...]
     review_needed: tuple[Job, ...]
     waiting: tuple[Job, ...]
-    """All jobs that still wait, those included that were not run: due later, paused, or held up by a limit."""
+    """All waiting jobs, including those that were not run: due later, paused, or held by a limit."""
     attempts: int
     more: bool
-    """The limit was reached, and jobs still stand in the queue."""
+    """The limit was reached, and jobs are still queued."""
 
 
 class TestApp:
-    """An application on an empty store in memory, whose clock stands still until it is moved.
+    """An application on an empty store in memory, whose clock only moves on request.
 
-    `with TestApp(app) as kit:` swaps the store, and gives the application its own one back at the end. The clock
-    begins at `now`, or at the present; `settings` is what handlers find as `ctx.settings`.
+    `with TestApp(app) as kit:` replaces the store, and restores the application's own at the end. The clock starts at
+    `now`, by default the present; handlers get `settings` as `ctx.settings`.
+
     """
 
     __test__ = False  # for pytest, which would take it for a test because of its name
@@ -76,20 +77,21 @@ class TestApp:
 
     @property
     def now(self) -> datetime:
-        """What the store takes for the present."""
+        """The store's current time."""
         return to_datetime(self._clock.wall)
 
     def drain(self, limit: int = 1000) -> Drained:
-        """Run all jobs that are due, one after the other, until none is left or `limit` attempts were made.
+        """Run all due jobs, one after the other, until none is left or `limit` attempts were made.
 
-        Jobs that these create and retries without a delay are run too; what is due later waits for `advance`. Hooks
-        and listeners are called.
+        Jobs that these create and retries without a delay are run too; jobs that are due later wait for `advance`.
+        Hooks and listeners are called.
+
         """
         _refuse_in_a_loop()
         store = self._opened()
         ran: dict[str, None] = {}
         attempts = 0
-        # Another application on the same store does what jobs ask for: inside a job, theirs leads to no store.
+        # Another application on the same store handles requests of jobs: inside a job, the user's has no store.
         errands = StoreErrands(Penstock(store))
         with asyncio.Runner() as loop:
             handles = self._handles()
@@ -104,13 +106,14 @@ class TestApp:
         return self._drained(list(ran), attempts, attempts >= limit)
 
     async def adrain(self, limit: int = 1000) -> Drained:
-        """The same for async tests; jobs run in another thread meanwhile."""
+        """Do the same for async tests; jobs run in another thread."""
         return await asyncio.to_thread(self.drain, limit)
 
     def advance(self, seconds: Duration) -> None:
-        """Move the clock, tick schedules on the way, and queue what becomes due by that; `drain` runs it.
+        """Move the clock, tick schedules on the way, and queue jobs that become due; `drain` runs them.
 
-        Ended jobs whose time is over are announced as stale and removed, as retention does it.
+        Retention announces and deletes ended jobs whose time is over.
+
         """
         self._opened()
         duration = microseconds(seconds, "seconds")
@@ -120,15 +123,15 @@ class TestApp:
         self._tell_listeners()
 
     def crash_at(self, definition: Which, phase: str | None = None, times: int = 1) -> None:
-        """Have attempts die when they reach a phase, as if their worker had died; the job runs again a second later."""
+        """Crash attempts when they reach a phase, as if their worker had died; the job runs again a second later."""
         self._plan_crash(definition, phase, When.BEGUN, times)
 
     def crash_after(self, definition: Which, phase: str | None = None, times: int = 1) -> None:
-        """Have attempts die once the result of a phase is kept; of a plain job, once its handler has returned."""
+        """Crash attempts once the result of a phase is stored; for a plain job, once its handler has returned."""
         self._plan_crash(definition, phase, When.KEPT, times)
 
     def jobs(self, definition: Which | None = None, **which: Any) -> list[Job]:
-        """All jobs, the oldest first; the filters are those of `app.jobs()`."""
+        """Return all jobs, the oldest first; the filters are those of `app.jobs()`."""
         self._opened()
         key = None if definition is None else _key(definition)
         return list(self.app.iter_jobs(sort="createdAt", definition_key=key, **which))
@@ -136,10 +139,11 @@ class TestApp:
     def assert_enqueued(
         self, definition: Which, params: Mapping[str, Any] | None = None, *, count: int | None = None, **options: Any
     ) -> list[Job]:
-        """Fail unless there are jobs of a definition, whatever became of them; those jobs.
+        """Fail unless there are jobs of a definition, in any status; return those jobs.
 
-        They have the parameters named (and may have more) and the options named, which are those of `options()` and
+        They have the given parameters (and may have more) and the given options, which are those of `options()` and
         `status`. Without `count` there must be at least one.
+
         """
         __tracebackhide__ = True
         jobs, wanted = self.jobs(), Wanted(_key(definition), params, options)
@@ -162,7 +166,7 @@ class TestApp:
             raise Conflict("This test kit is in use already.", hint="Make another: TestApp(app).")
         store = SqliteStore(":memory:", clock=self._clock)
         self._stack.callback(store.close)
-        # Whoever closes the application meanwhile does not end the store: what is in memory would be gone.
+        # Closing the application meanwhile must not close the store: its data is in memory.
         self._stack.enter_context(self.app._on_store(Guest(store)))
         self._worker = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom).new_id()
         info = WorkerInfo(id=self._worker, name="test kit", host="", pid=os.getpid(), lanes=())
@@ -184,20 +188,20 @@ class TestApp:
         return self.app.store
 
     def _handles(self) -> dict[int, Handle]:
-        """The definitions by lane, those included that were made since."""
+        """Return the definitions by lane, including those that were declared since."""
         lanes = self.app.register()
         handles: dict[int, Handle] = {lanes[each.key, each.definition.version]: each for each in self.app.definitions}
         self.app.store.run(ports.jobs.heartbeat(self._worker, _LEASE, lanes=sorted(handles)))
         return handles
 
     def _claim(self, lanes: list[int]) -> Claimed | None:
-        """The next job to be run, if there is one."""
+        """Return the next job to run, if there is one."""
         queued = -1
         while True:
             self._promote()
             if claimed := self.app.store.run(ports.jobs.claim(self._worker, lanes, 1, limited=lanes)):
                 return claimed[0]
-            # It may only have put off a job whose rate is used up, and others stand behind that one.
+            # The claim may only have delayed a job at its rate limit; other jobs may follow it.
             if queued == (queued := self._queued()):
                 return None
 
@@ -255,7 +259,7 @@ class TestApp:
 
 
 def run(app: Penstock, *, now: datetime | None = None, settings: Mapping[str, Any] | None = None) -> TestApp:
-    """The test kit of an application, for a fixture: `with testing.run(app) as kit: yield kit`."""
+    """Return the test kit of an application, for a fixture: `with testing.run(app) as kit: yield kit`."""
     return TestApp(app, now=now, settings=settings)
 
 

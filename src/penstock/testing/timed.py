@@ -1,4 +1,4 @@
-"""What a worker would have done while a test moves the clock: ticks of schedules, retention."""
+"""Timed work while a test moves the clock: ticks of schedules, retention."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_STEPS = 10_000
 
 
 class Timed:
-    """The timed duties of an application on a store whose clock stands still."""
+    """The timed work of an application on a store whose clock only moves on request."""
 
     def __init__(self, app: Penstock, clock: ManualClock, tell: Callable[[], None]) -> None:
         self._app = app
@@ -34,14 +34,14 @@ class Timed:
         )
 
     def declare(self) -> None:
-        """Make known what the code declares by now."""
+        """Register the definitions and schedules that the code declares."""
         self._app._do(self._app._apply_schedules(self._app.declared_schedules, _ORIGIN))
 
     def advance(self, duration: int) -> None:
-        """Move the clock from tick to tick, then to the end, and have retention look once."""
+        """Move the clock from tick to tick, then to the end, and run retention once."""
         self.declare()
         _run(self._advance(duration))
-        # Before retention, which may remove what listeners have not heard of.
+        # Before retention, which may delete events that listeners have not received.
         self._tell()
         _run(self._retain())
 
@@ -56,7 +56,7 @@ class Timed:
 
     async def _move_to(self, instant: int) -> None:
         self._clock.advance(max(0, instant - self._clock.wall) / 1e6)
-        # What it has read of definitions is good for a second, by another clock.
+        # Its cache of definitions is valid for a second, by another clock.
         self._app._forget_what_was_read()
         while await self._scheduler.tick() == 0.0:
             pass
@@ -70,7 +70,7 @@ class Timed:
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
-    """Carry it out to its end; in an event loop, in another thread."""
+    """Run a coroutine to its end; inside an event loop, in another thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -115,7 +115,12 @@ class Claimer:
         resets = self._idle_resets
         messages = self._messages.take()
         try:
-            more = await self._claim(worker)
+            if self._release_due:
+                await self._requests.release_unheld(worker, self._held())
+                self._release_due = False
+            # A job that is claimed without a zygote would wait for one, while another worker may be free.
+            more = self._zygotes.present.alive and await self._fill(worker, self._pools.process)
+            more |= await self._fill(worker, self._pools.inline)
         except LeaseLost as error:
             self._lease.lose(str(error))
             return self._config.settings.poll
@@ -133,16 +138,6 @@ class Claimer:
 
     def _rest(self) -> float:
         return self._pace.rest_between_claims(self._config.settings.poll, notified=self._messages.are_pushed)
-
-    async def _claim(self, worker: str) -> bool:
-        """Claim for all free slots; True when there may be more jobs."""
-        if self._release_due:
-            await self._requests.release_unheld(worker, self._held())
-            self._release_due = False
-        # A job that is claimed without a zygote would wait for one, while another worker may be free.
-        more = self._zygotes.present.alive and await self._fill(worker, self._pools.process)
-        more |= await self._fill(worker, self._pools.inline)
-        return more
 
     async def _fill(self, worker: str, pool: Pool) -> bool:
         """Claim what the pool has room for; True when there may be more jobs."""

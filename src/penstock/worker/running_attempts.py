@@ -89,16 +89,13 @@ class RunningAttempts:
                 self._unstarted.return_from(pool)
             return
         for job in pool.take():
-            self._start(pool, job)
+            self.by_job[job.held] = attempt = Attempt(job, self._zygotes.present, self._environment)
+            pool.running.add(job)
+            self._tasks.add(self._run(pool, attempt))
             if pool.is_left_alone:
                 # The others would wait for its end, held by this worker, while another one may be free.
                 self._unstarted.return_all()
         self._unstarted.make_way(pool)
-
-    def _start(self, pool: Pool, job: ClaimedJob) -> None:
-        self.by_job[job.held] = attempt = Attempt(job, self._zygotes.present, self._environment)
-        pool.running.add(job)
-        self._tasks.add(self._run(pool, attempt))
 
     async def run_inline(self, attempt: InlineAttempt) -> None:
         """Run an inline attempt that has to wait for something."""

@@ -38,7 +38,7 @@ export function onUnauthenticated(listener: Listener): void {
 
 let sending = true;
 
-/** Say whether anything is asked at all: to somebody who is signed out it would only be refused. */
+/** Set whether requests are sent at all: without a session they would be refused. */
 export function send(allowed: boolean): void {
   sending = allowed;
 }

@@ -25,7 +25,7 @@ export class Logs {
     private readonly filter: LogFilter,
   ) {}
 
-  /** Read on behind the last line; calls at the same time become one. */
+  /** Read the lines after the last one; concurrent calls become one. */
   read(): Promise<void> {
     this.reading ??= this.readOn().finally(() => (this.reading = null));
     return this.reading;

@@ -118,14 +118,14 @@ export interface Stretch {
 export const WHOLE: Stretch = { from: 0, to: 100 };
 const CLOSEST = 0.5;
 
-/** What "20-60" says; whatever else stands there means all of it. */
+/** Parse "20-60"; any other text means the whole range. */
 export function stretch(text: string | null): Stretch {
   const found = /^([\d.]+)-([\d.]+)$/.exec(text ?? "");
   const [from, to] = [Number(found?.[1]), Number(found?.[2])];
   return found !== null && from >= 0 && to <= 100 && to - from >= CLOSEST ? { from, to } : WHOLE;
 }
 
-/** The same middle, so many times as wide. */
+/** The same centre, wider by a factor. */
 export function zoomed(view: Stretch, times: number): Stretch {
   const wide = Math.min(100, Math.max(CLOSEST, (view.to - view.from) * times));
   return within((view.from + view.to - wide) / 2, wide);

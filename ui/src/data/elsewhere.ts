@@ -11,7 +11,7 @@ export function shell(word: string): string {
 export function python(json: string): string {
   const token = /"(?:[^"\\]|\\.)*"|\b(?:true|false|null)\b/g;
   const words: Record<string, string> = { true: "True", false: "False", null: "None" };
-  // Python knows no "\/"; written anew, a string has only escapes that both know.
+  // Python knows no "\/"; encoded again, a string has only escapes that both know.
   return json.replaceAll(token, (found) => words[found] ?? JSON.stringify(JSON.parse(found)));
 }
 

@@ -1,4 +1,4 @@
-// The figures that the navigation and the overview share; read anew when something happens, at most every two seconds.
+// The figures that the navigation and the overview share; read again after events, at most every two seconds.
 import { get, path } from "../api/client";
 import type { AlertList, Stats, System } from "../api/types";
 import { live, paced } from "../live/live.svelte";

@@ -1,7 +1,7 @@
 // One job with all that belongs to it, kept up to date by its events.
 import { elements, members } from "../api/exact";
 import { ApiError, get, path, text } from "../api/client";
-import { type AttemptList, type DefinitionVersion, type Definition, ENDED, type EventList, type EventTold, type JobDetail, type JobList, type Why } from "../api/types";
+import { type AttemptList, type DefinitionVersion, type Definition, ENDED, type EventList, type ApiEvent, type JobDetail, type JobList, type Why } from "../api/types";
 import { live, paced } from "../live/live.svelte";
 
 const WAITING = new Set(["scheduled", "queued"]);
@@ -14,7 +14,7 @@ export class JobView {
   reviewData: string[] = $state.raw([]);
   attempts: AttemptList["attempts"] = $state.raw([]);
   why: Why["reasons"] = $state.raw([]);
-  events: EventTold[] = $state.raw([]);
+  events: ApiEvent[] = $state.raw([]);
   children: JobList["jobs"] = $state.raw([]);
   problem: unknown = $state.raw(null);
   gone = $state(false);

@@ -1,6 +1,6 @@
 // A list of jobs that changes under one's eyes without jumping: rows are patched by id, new ones wait to be let in.
 import { get, path } from "../api/client";
-import type { EventTold, Job, JobList } from "../api/types";
+import type { ApiEvent, Job, JobList } from "../api/types";
 import { searches } from "../components/filters";
 import { live, paced } from "../live/live.svelte";
 
@@ -23,7 +23,7 @@ export class Jobs {
   private loading = false;
   private readonly soon = paced(1000, () => this.read());
 
-  /** `calm` says whether the list may be read anew by itself: unscrolled, nothing chosen. */
+  /** `calm` says whether the list may be refreshed automatically: unscrolled, nothing selected. */
   constructor(
     private readonly query: URLSearchParams,
     private readonly sort: string,
@@ -99,7 +99,7 @@ export class Jobs {
     return get<JobList>(path("jobs"), query);
   }
 
-  private take(events: EventTold[]): void {
+  private take(events: ApiEvent[]): void {
     const changed = new Map<string, Job>();
     let gone = false;
     for (const each of events) {
@@ -110,7 +110,7 @@ export class Jobs {
     this.rows = this.patched([...changed.values()]);
     for (const [id, job] of changed) if (!this.known.has(id) && this.matches(job)) this.freshIds.add(id);
     this.fresh = this.freshIds.size;
-    // A row whose state no longer fits stays until the list is read anew: it must not vanish under the mouse.
+    // A row that no longer matches stays until the list is refreshed: it must not vanish under the mouse.
     if (this.calm()) this.soon();
   }
 

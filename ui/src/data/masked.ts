@@ -1,2 +1,2 @@
-/** Whether a payload holds what the server shows in the place of secrets; sent back, it would become the secret. */
+/** Whether a payload contains the mask of secrets; sent back, the mask would become the secret. */
 export const masked = (text: string): boolean => /:\s*"\*\*\*"/.test(text);

@@ -1,5 +1,5 @@
-// The one connection: reads the feed, comes back where it was cut off, and says how it stands.
-import type { EventTold } from "../api/types";
+// The one connection: reads the feed, resumes after a disconnect, and reports its state.
+import type { ApiEvent } from "../api/types";
 import { type Frame, Frames } from "./frames";
 import type { FromSource, Line, LineState } from "./messages";
 
@@ -11,7 +11,7 @@ const MOST_AT_ONCE = 1000;
 
 export class Connection {
   state: LineState = { line: "connecting", since: Date.now(), reconnects: 0, lastId: "", lastAt: 0 };
-  private waiting: EventTold[] = [];
+  private waiting: ApiEvent[] = [];
   private handing: ReturnType<typeof setTimeout> | undefined;
   private watching: ReturnType<typeof setTimeout> | undefined;
   private pause = FIRST_PAUSE;
@@ -64,10 +64,10 @@ export class Connection {
       if (answer.status === 400) this.state = { ...this.state, lastId: "" };
       throw new Error(`status ${answer.status}`);
     }
-    const anew = this.state.lastId === "";
+    const fresh = this.state.lastId === "";
     this.pause = FIRST_PAUSE;
     this.say("live");
-    if (anew) this.send({ say: "resync" });
+    if (fresh) this.send({ say: "resync" });
     const reader = answer.body.getReader();
     const decoder = new TextDecoder();
     const frames = new Frames();
@@ -85,11 +85,11 @@ export class Connection {
     if (frame.event === "ping") this.send({ say: "state", state: this.state });
     else if (frame.event === "bye") this.say("restarting");
     else if (frame.event === "resync") this.send({ say: "resync" });
-    else this.keep(JSON.parse(frame.data) as EventTold);
+    else this.keep(JSON.parse(frame.data) as ApiEvent);
   }
 
   /** Events are handed on a few times a second, so that a busy store does not redraw every page all the time. */
-  private keep(event: EventTold): void {
+  private keep(event: ApiEvent): void {
     if (this.waiting.length >= MOST_AT_ONCE) {
       this.waiting = [];
       this.overflow = true;

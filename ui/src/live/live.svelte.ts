@@ -1,5 +1,5 @@
-// What pages use: how the line stands, and a call for each portion of events.
-import type { EventTold } from "../api/types";
+// For pages: the state of the connection, and a callback for each portion of events.
+import type { ApiEvent } from "../api/types";
 import { base } from "../router/base";
 import { clock } from "./clock.svelte";
 import type { FromSource, LineState } from "./messages";
@@ -7,8 +7,8 @@ import { open, type Source } from "./source";
 
 export interface Listener {
   /** What happened, a few times a second at most. */
-  events?: (events: EventTold[]) => void;
-  /** Something was missed: read the state anew. */
+  events?: (events: ApiEvent[]) => void;
+  /** Events were missed: read the state again. */
   resync?: () => void;
 }
 
@@ -55,7 +55,7 @@ class Live {
 
 export const live = new Live();
 
-/** Call something at most once per so many milliseconds, and once more at the end. */
+/** Call a function at most once per interval in milliseconds, and once more at the end. */
 export function paced(milliseconds: number, call: () => unknown): () => void {
   let last = 0;
   let timer: ReturnType<typeof setTimeout> | undefined;

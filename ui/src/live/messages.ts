@@ -1,5 +1,5 @@
 // What travels between the one connection of a browser and its tabs.
-import type { EventTold } from "../api/types";
+import type { ApiEvent } from "../api/types";
 
 /** connecting: not yet; live; restarting: the server said goodbye; offline: it does not answer; closed: signed out. */
 export type Line = "connecting" | "live" | "restarting" | "offline" | "closed";
@@ -15,8 +15,8 @@ export interface LineState {
 
 export type FromSource =
   | { say: "state"; state: LineState }
-  | { say: "events"; events: EventTold[] }
-  /** Something was missed: read everything anew. */
+  | { say: "events"; events: ApiEvent[] }
+  /** Events were missed: read everything again. */
   | { say: "resync" };
 
 export type ToSource = { ask: "open"; url: string } | { ask: "again" } | { ask: "leave" } | { ask: "state" };

@@ -21,7 +21,7 @@ class Keys {
 
   /** Bind keys; the answer unbinds them. In a component: `$effect(() => keys.bind([...]))`. */
   bind(bindings: Binding[]): () => void {
-    // What was bound last stands in front; untracked since effects must not depend on it.
+    // The latest binding comes first; untracked since effects must not depend on it.
     queueMicrotask(() => (this.bound = [...bindings, ...this.bound]));
     return () => queueMicrotask(() => (this.bound = this.bound.filter((each) => !bindings.includes(each))));
   }

@@ -7,14 +7,14 @@ import { base } from "../router/base";
 
 const RANK: Record<Role, number> = { viewer: 0, creator: 1, admin: 2, super_admin: 3 };
 
-/** Whoever signs in or out does so in all tabs. */
+/** Signing in or out applies to all tabs. */
 const tabs = typeof BroadcastChannel === "undefined" ? null : new BroadcastChannel(`penstock session ${base}`);
 
 class SessionState {
   known: Session | null = $state.raw(null);
   /** Why there is none. */
   problem: unknown = $state.raw(null);
-  /** Whether there was one that ended by itself: it expired, or its token was revoked. */
+  /** Whether there was a session that expired, or whose token was revoked. */
   over = $state(false);
 
   constructor() {
@@ -26,7 +26,7 @@ class SessionState {
     if (tabs !== null) tabs.onmessage = ({ data }: MessageEvent<"out" | "changed">) => (data === "out" ? this.leave() : void this.read());
   }
 
-  /** Whether the server knows nobody here, so that a token must be shown. */
+  /** Whether there is no session, so that a token is required. */
   get needsToken(): boolean {
     return this.known !== null && this.known.role === null;
   }
@@ -71,7 +71,7 @@ class SessionState {
   }
 
   async signOut(): Promise<void> {
-    // Pages go before the session does: what they ask for behind it would be refused.
+    // Pages close before the session ends: their later requests would be refused.
     this.leave();
     tabs?.postMessage("out");
     try {

@@ -1,1 +1,1 @@
-"""The routes, one file a noun: request, library call, shape."""
+"""The routes, one file a noun: read the request, call the library, return the answer."""

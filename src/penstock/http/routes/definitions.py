@@ -1,4 +1,4 @@
-"""`/v1/definitions`: what work there is, and what operators say about it."""
+"""`/v1/definitions` and `/v1/system`: list, pause, disable, retire and override definitions; pause all of them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from penstock.domain.instant import SECOND, to_datetime
 from penstock.domain.job_json import iso, listed, spliced
 from penstock.domain.retry import Backoff
 from penstock.domain.states import Status
-from penstock.http.answers import pause_facts
+from penstock.http import answers
+from penstock.http.answers import page, pause_facts
 from penstock.http.authentication import Call, Caller
-from penstock.http.paging import page
 from penstock.http.routing import Route, endpoint, json_text
 from penstock.http.schemas import definitions as shapes
 from penstock.http.schemas.base import PageLimit
@@ -34,10 +34,10 @@ async def list_definitions(
     limit: Annotated[PageLimit, Query()] = 100,
     cursor: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """The definitions that the store knows, by key, each with all its versions."""
-    surroundings = await _Surroundings.read(call)
-    keys, following = page(list(surroundings.rows), str, limit, cursor)
-    return json_text(listed("definitions", [surroundings.text(key) for key in keys], nextCursor=following))
+    """List the known definitions by key, each with all its versions."""
+    known = await _KnownDefinitions.read(call)
+    keys, following = page(list(known.rows), str, limit, cursor)
+    return json_text(listed("definitions", [known.text(key) for key in keys], nextCursor=following))
 
 
 @endpoint(
@@ -46,97 +46,99 @@ async def list_definitions(
     "/v1/definitions/{key:key}/pause",
     role=Role.ADMIN,
     answer=shapes.Definition,
-    refusals=("not_found",),
+    errors=("not_found",),
 )
-async def pause_definition(call: Call, key: str, asked: shapes.PauseAsked) -> Response:
-    """Start no job of a definition until it is resumed, or until a time; those that run go on."""
-    await call.app.apause(key, asked.reason, until=asked.until, by=call.by)
-    return await _told(call, key)
+async def pause_definition(call: Call, key: str, body: shapes.PauseRequest) -> Response:
+    """Stop starting jobs of a definition until it is resumed, or until a time; running jobs continue."""
+    await call.app.apause(key, body.reason, until=body.until, by=call.by)
+    return await _response(call, key)
 
 
 @endpoint(
     router, "POST", "/v1/definitions/{key:key}/resume", role=Role.ADMIN, answer=shapes.Definition,
-    refusals=("not_found",),
+    errors=("not_found",),
 )  # fmt: skip
 async def resume_definition(call: Call, key: str) -> Response:
-    """Let the jobs of a paused definition start again."""
+    """Resume a paused definition."""
     await call.app.aresume(key, by=call.by)
-    return await _told(call, key)
+    return await _response(call, key)
 
 
 @endpoint(
     router, "POST", "/v1/definitions/{key:key}/enable", role=Role.ADMIN, answer=shapes.Definition,
-    refusals=("not_found",),
+    errors=("not_found",),
 )  # fmt: skip
 async def enable_definition(call: Call, key: str) -> Response:
     """Allow the creation of jobs of a definition again."""
     await call.app.aenable(key, by=call.by)
-    return await _told(call, key)
+    return await _response(call, key)
 
 
 @endpoint(
     router, "POST", "/v1/definitions/{key:key}/disable", role=Role.ADMIN, answer=shapes.Definition,
-    refusals=("not_found",),
+    errors=("not_found",),
 )  # fmt: skip
 async def disable_definition(call: Call, key: str) -> Response:
-    """Refuse the creation of jobs of a definition; those that are there go on."""
+    """Refuse the creation of jobs of a definition; existing jobs continue."""
     await call.app.adisable(key, by=call.by)
-    return await _told(call, key)
+    return await _response(call, key)
 
 
 @endpoint(
     router, "POST", "/v1/definitions/{key:key}/retire", role=Role.ADMIN, answer=shapes.Definition,
-    refusals=("not_found", "conflict"),
+    errors=("not_found", "conflict"),
 )  # fmt: skip
 async def retire_definition(call: Call, key: str) -> Response:
-    """Refuse the creation of jobs of a definition that no code declares any more, and disable its code's schedules.
+    """Retire a definition that no code declares any more: refuse new jobs, and disable the schedules of its code.
 
-    Jobs that wait keep waiting, and can be cancelled. Code that declares it again, or `enable`, brings it back."""
+    Waiting jobs stay, and can be cancelled. Code that declares it again, or `enable`, reverses this.
+    """
     await call.app.aretire_definition(key, by=call.by)
-    return await _told(call, key)
+    return await _response(call, key)
 
 
 @endpoint(
     router, "DELETE", "/v1/definitions/{key:whole}", role=Role.ADMIN, answer=None, status=204,
-    refusals=("not_found", "conflict"),
+    errors=("not_found", "conflict"),
 )  # fmt: skip
 async def remove_definition(
     call: Call, key: str, version: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None
 ) -> Response:
-    """List a definition no longer, or one version of it, with the schedules of its code.
+    """Remove a definition, or one version of it, with the schedules of its code.
 
-    Its ended jobs stay readable until retention deletes them. Code that declares it again brings it back, as new."""
+    Its ended jobs stay readable until retention deletes them. Code that declares it again registers it as new.
+    """
     await call.app.aremove_definition(key, version=version, by=call.by)
     return Response(status_code=204)
 
 
 @endpoint(
     router, "PUT", "/v1/definitions/{key:key}/overrides", role=Role.ADMIN, answer=shapes.Definition,
-    refusals=("not_found",),
+    errors=("not_found",),
 )  # fmt: skip
-async def override_limits(call: Call, key: str, asked: shapes.OverridesAsked) -> Response:
-    """Hold other limits and options than the code's; what is left out returns to the code's own."""
-    rate = asked.rate_limit
+async def override_limits(call: Call, key: str, body: shapes.OverridesRequest) -> Response:
+    """Override limits and options of the code; what is left out returns to the code's value."""
+    rate = body.rate_limit
     limit = None if rate is None else RateLimit(rate.count, rate.period, rate.per_key) if rate.count else 0
     await call.app.aoverride(
-        key, concurrency=asked.concurrency, key_concurrency=asked.key_concurrency, rate_limit=limit,
-        priority=asked.priority, max_attempts=asked.max_attempts, backoff=_policy(asked.backoff), timeout=asked.timeout,
-        log_level=asked.log_level, by=call.by,
+        key, concurrency=body.concurrency, key_concurrency=body.key_concurrency, rate_limit=limit,
+        priority=body.priority, max_attempts=body.max_attempts, backoff=_policy(body.backoff), timeout=body.timeout,
+        log_level=body.log_level, by=call.by,
     )  # fmt: skip
-    return await _told(call, key)
+    return await _response(call, key)
 
 
 @endpoint(
-    router, "GET", "/v1/definitions/{key:whole}", role=Role.VIEWER, answer=shapes.Definition, refusals=("not_found",)
+    router, "GET", "/v1/definitions/{key:whole}", role=Role.VIEWER, answer=shapes.Definition, errors=("not_found",)
 )
 async def get_definition(call: Call, key: str) -> Response:
-    """One definition with all its versions. A key may hold `/`, which may be quoted as `%2F`."""
-    return await _told(call, key)
+    """Return one definition with all its versions. A key may contain `/`, which may be quoted as `%2F`."""
+    return await _response(call, key)
 
 
 @dataclass(frozen=True, slots=True)
-class _Surroundings:
-    """Everything that is told of definitions, read at about the same time."""
+class _KnownDefinitions:
+    """All data that definitions are shown with, read at about the same time."""
 
     call: Caller
     rows: Mapping[str, Sequence[DefinitionRow]]
@@ -145,20 +147,20 @@ class _Surroundings:
     """The lanes of each live worker."""
 
     @staticmethod
-    async def read(call: Caller) -> _Surroundings:
+    async def read(call: Caller) -> _KnownDefinitions:
         known, counts, workers = await asyncio.gather(
             call.app.adefinitions_known(), call.app.acounts(), call.app.aworkers()
         )
         rows: dict[str, list[DefinitionRow]] = {}
         for row in sorted(known, key=lambda row: -row.definition.version):
             rows.setdefault(row.definition.key, []).append(row)
-        return _Surroundings(call, rows, counts, [frozenset(each.lanes) for each in workers if each.live])
+        return _KnownDefinitions(call, rows, counts, [frozenset(each.lanes) for each in workers if each.live])
 
     def text(self, key: str) -> str:
-        """A definition as JSON text."""
+        """Return a definition as JSON text."""
         rows = self.rows.get(key)
         if not rows:
-            raise NotFound("definition", key, hint="Definitions come from code: a worker that has it makes it known.")
+            raise NotFound("definition", key, hint="Definitions come from code: a worker with that code registers it.")
         total: Counter[Status] = Counter()
         for row in rows:
             total.update(self.counts.get((key, row.definition.version), {}))
@@ -193,7 +195,7 @@ class _Surroundings:
             "liveWorkers": self._workers([row.lane]),
             "error": row.error,
         }
-        secrets, fields = self.call.site.settings.secrets, definition.secret_fields
+        secrets, fields = self.call.server.settings.secrets, definition.secret_fields
         texts = {
             "schema": secrets.schema(fields, definition.schema or "{}"),
             "defaultParams": secrets.mask(fields, definition.default_params),
@@ -201,14 +203,14 @@ class _Surroundings:
         return spliced(facts, texts)
 
 
-async def _told(call: Caller, key: str) -> Response:
-    return json_text((await _Surroundings.read(call)).text(key))
+async def _response(call: Caller, key: str) -> Response:
+    return json_text((await _KnownDefinitions.read(call)).text(key))
 
 
 def _policy(
-    asked: float | list[float] | shapes.ExponentialAsked | None,
+    body: float | list[float] | shapes.ExponentialBackoff | None,
 ) -> float | list[float] | Backoff | None:
-    return Backoff(asked.base, asked.max, asked.jitter) if isinstance(asked, shapes.ExponentialAsked) else asked
+    return Backoff(body.base, body.max, body.jitter) if isinstance(body, shapes.ExponentialBackoff) else body
 
 
 def _counted(counts: Mapping[Status, int]) -> dict[str, int]:
@@ -269,3 +271,27 @@ def _version_facts(definition: Definition) -> dict[str, Any]:
         "handler": definition.handler,
         "source": definition.source,
     }
+
+
+@endpoint(router, "GET", "/v1/system", role=Role.VIEWER, answer=shapes.System)
+async def get_system(call: Call) -> Response:
+    """Return whether the whole system is paused, and whether workers take jobs."""
+    return await _system_response(call)
+
+
+@endpoint(router, "POST", "/v1/system/pause", role=Role.ADMIN, answer=shapes.System)
+async def pause_system(call: Call, body: shapes.PauseRequest) -> Response:
+    """Stop starting jobs of all definitions until the system is resumed, or until a time."""
+    await call.app.apause_all(body.reason, until=body.until, by=call.by)
+    return await _system_response(call)
+
+
+@endpoint(router, "POST", "/v1/system/resume", role=Role.ADMIN, answer=shapes.System)
+async def resume_system(call: Call) -> Response:
+    """End the pause of the whole system; definitions with a pause of their own stay paused."""
+    await call.app.aresume_all(by=call.by)
+    return await _system_response(call)
+
+
+async def _system_response(call: Caller) -> Response:
+    return json_text(await answers.system(call.app))

@@ -1,4 +1,4 @@
-"""`/v1/events` and `/v1/jobs/{jobId}/events`: what happened, as a list or as a stream."""
+"""`/v1/events` and `/v1/jobs/{jobId}/events`: events as a list or as a stream."""
 
 from __future__ import annotations
 
@@ -13,15 +13,22 @@ from penstock.domain.access import Role
 from penstock.domain.errors import InvalidInput, NotFound
 from penstock.domain.ids import parse_uuid
 from penstock.domain.job_json import listed
-from penstock.http.addresses import address_of
 from penstock.http.authentication import Call, Caller
-from penstock.http.content_negotiation import wants_stream
-from penstock.http.errors import Refusal
+from penstock.http.errors import RequestError
+from penstock.http.headers import wants_stream
+from penstock.http.request_origin import address_of
 from penstock.http.routing import Route, endpoint, json_text
-from penstock.http.schemas import events as shapes
+from penstock.http.schemas import monitoring as shapes
 from penstock.http.schemas.base import PageLimit, Truth
-from penstock.http.streaming.client_streams import FeedStream, JobStream, Stream, StreamResponse, job_cursor, shares_of
-from penstock.http.streaming.event_pages import EventPage, Item, Wanted
+from penstock.http.streaming.event_pages import EventFilter, EventPage, Item
+from penstock.http.streaming.sse_streams import (
+    FeedStream,
+    JobStream,
+    Stream,
+    StreamResponse,
+    job_cursor,
+    stream_limits_of,
+)
 from penstock.operations.events import ORIGIN, patterns
 from penstock.operations.job_reading import GONE
 
@@ -36,19 +43,19 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 }
 
 Types = Annotated[
-    list[str] | None, Query(alias="type", description="Types, such as `job.failed` or `job.*`; several are possible.")
+    list[str] | None, Query(alias="type", description="Types, such as `job.failed` or `job.*`; may be repeated.")
 ]
-After = Annotated[str | None, Query(description="A cursor to go on from, or `origin` for all that is kept.")]
+After = Annotated[str | None, Query(description="The cursor to continue from, or `origin` for all stored events.")]
 LastEventId = Annotated[
-    str | None, Header(alias="Last-Event-ID", description="As `after`, in front of which it stands; browsers send it.")
+    str | None, Header(alias="Last-Event-ID", description="As `after`, and takes precedence over it; browsers send it.")
 ]
-Snapshot = Annotated[Truth, Query(description="Whether a stream begins with the jobs that have not ended.")]
-Limit = Annotated[PageLimit | None, Query(description="Of a list; 100 when not said.")]
+Snapshot = Annotated[Truth, Query(description="Whether a stream starts with the jobs that have not ended.")]
+Limit = Annotated[PageLimit | None, Query(description="Of a list; 100 by default.")]
 
 
 @endpoint(
     router, "GET", "/v1/events", role=Role.VIEWER, answer=shapes.EventList, also=_STREAM,
-    refusals=("not_acceptable", "feed_gone", "too_many_streams"),
+    errors=("not_acceptable", "feed_gone", "too_many_streams"),
 )  # fmt: skip
 async def list_events(
     request: Request,
@@ -61,8 +68,8 @@ async def list_events(
     snapshot: Snapshot = False,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """What happened: a list from the oldest event on, or a stream from now on; `after` goes on from a cursor."""
-    wanted = Wanted(
+    """List events from the oldest on, or stream them from now on; `after` continues from a cursor."""
+    wanted = EventFilter(
         None if types is None else tuple(patterns(types)),
         definition_key,
         None if job_id is None else frozenset(parse_uuid(each) for each in job_id),
@@ -70,22 +77,22 @@ async def list_events(
     streamed = wants_stream(request.headers.getlist("accept"))
     begin = _begin(request, after, last_event_id, snapshot, limit, streamed)
     if streamed:
-        return await _stream(request, call, FeedStream(call.site.streams, call.app, wanted, snapshot), begin)
-    pages = call.site.streams.pages
+        return await _stream(request, call, FeedStream(call.server.streams, call.app, wanted, snapshot), begin)
+    pages = call.server.streams.pages
     cursor = await pages.origin() if begin in (None, ORIGIN) else begin or ""
 
     async def page(cursor: str, size: int) -> EventPage:
         try:
             return await pages.after(cursor, size, wanted)
         except InvalidInput as error:
-            raise Refusal("malformed", error.message, hint=error.hint) from None
+            raise RequestError("malformed", error.message, hint=error.hint) from None
 
     return await _list(page, cursor, limit or 100, wanted)
 
 
 @endpoint(
     router, "GET", "/v1/jobs/{jobId}/events", role=Role.VIEWER, answer=shapes.EventList, also=_STREAM,
-    refusals=("not_found", "not_acceptable", "too_many_streams"),
+    errors=("not_found", "not_acceptable", "too_many_streams"),
 )  # fmt: skip
 async def list_job_events(
     request: Request,
@@ -97,14 +104,14 @@ async def list_job_events(
     snapshot: Snapshot = False,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """What happened to one job, from its first event on; a cursor is an event's `seq` here."""
+    """List or stream the events of one job from its first on; a cursor is an event's `seq` here."""
     job_id = parse_uuid(jobId)
-    wanted = Wanted(None if types is None else tuple(patterns(types)), None, frozenset({job_id}), numbered=True)
+    wanted = EventFilter(None if types is None else tuple(patterns(types)), None, frozenset({job_id}), numbered=True)
     streamed = wants_stream(request.headers.getlist("accept"))
     begin = _begin(request, after, last_event_id, snapshot, limit, streamed)
     if streamed:
-        return await _stream(request, call, JobStream(call.site.streams, call.app, wanted, snapshot, job_id), begin)
-    pages = call.site.streams.pages
+        return await _stream(request, call, JobStream(call.server.streams, call.app, wanted, snapshot, job_id), begin)
+    pages = call.server.streams.pages
     if not (await pages.of_job(job_id, 0, 1)).items:
         raise NotFound("job", job_id, hint=GONE)
 
@@ -115,14 +122,16 @@ async def list_job_events(
 
 
 async def _stream(request: Request, call: Caller, stream: Stream, begin: str | None) -> Response:
-    shares = shares_of(call, address_of(request))
-    stream.hub.check_room(shares)
+    limits = stream_limits_of(call, address_of(request))
+    stream.hub.check_room(limits)
     await stream.open(begin)
-    return StreamResponse(stream, request, shares)
+    return StreamResponse(stream, request, limits)
 
 
-async def _list(read: Callable[[str, int], Awaitable[EventPage]], cursor: str, limit: int, wanted: Wanted) -> Response:
-    """A list of up to `limit` events that are wanted; where few are, the search goes on with the next request."""
+async def _list(
+    read: Callable[[str, int], Awaitable[EventPage]], cursor: str, limit: int, wanted: EventFilter
+) -> Response:
+    """Return up to `limit` matching events; if few match, the search continues with the next request."""
     searching = wanted.types is not None or wanted.definition is not None or (not wanted.numbered and wanted.job_ids)
     items: list[Item] = []
     more = True
@@ -147,13 +156,15 @@ def _begin(
     limit: int | None,
     streamed: bool,
 ) -> str | None:
-    """Where to begin; a client that comes back says so by the header, and its address is still the old one."""
+    """Return the cursor to start at; a client that reconnects sends the header with its old URL."""
     if len(request.headers.getlist("last-event-id")) > 1:
-        raise Refusal("malformed", "The header Last-Event-ID was sent more than once.")
+        raise RequestError("malformed", "The header Last-Event-ID was sent more than once.")
     if snapshot and after is not None:
-        raise InvalidInput("A snapshot begins now: give `after` or `snapshot`, not both.")
+        raise InvalidInput("A snapshot starts now: send `after` or `snapshot`, not both.")
     if snapshot and not streamed:
-        raise InvalidInput("Only a stream begins with a snapshot.", hint="Send the header Accept: text/event-stream.")
+        raise InvalidInput(
+            "Only a stream can start with a snapshot.", hint="Send the header Accept: text/event-stream."
+        )
     if limit is not None and streamed:
         raise InvalidInput("A stream has no `limit`.", hint="Send the header Accept: application/json for a list.")
     return last_event_id or after

@@ -1,10 +1,7 @@
-"""`/v1/jobs`: start, read and change jobs."""
+"""`/v1/jobs`: create, read and change jobs."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
-from math import ceil
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
@@ -12,7 +9,7 @@ from pydantic import BeforeValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.definitions.orders import PLAIN, Order
+from penstock.definitions.orders import Order
 from penstock.domain.access import Role
 from penstock.domain.errors import Conflict, InvalidInput
 from penstock.domain.hints import Hint
@@ -20,10 +17,8 @@ from penstock.domain.job import Created, earlier
 from penstock.domain.job_json import attempt_text, created_text, listed, log_text, reason_text, spliced
 from penstock.domain.states import Status
 from penstock.http import answers
-from penstock.http.authentication import Call, Caller
-from penstock.http.create_batching import Wanted
-from penstock.http.errors import Refusal
-from penstock.http.job_requests import wanted_job, wanted_jobs
+from penstock.http.authentication import Call
+from penstock.http.job_creation import batch_parser, check_rights, parse_job, take_allowance, with_trace_headers
 from penstock.http.routing import Route, endpoint, json_text
 from penstock.http.schemas import jobs as shapes
 from penstock.http.schemas.base import Moment, Natural, PageLimit, Truth
@@ -33,13 +28,13 @@ _TRACE = {
     "parameters": [
         {
             "name": "traceparent", "in": "header", "required": False, "schema": {"type": "string"},
-            "description": "The span that the jobs are created in (W3C Trace Context). A malformed one is ignored, and "
-            "jobs whose body has a `traceparent` go by that.",
+            "description": "The span that the jobs are created in (W3C Trace Context). A malformed one is ignored; "
+            "a `traceparent` in the body takes precedence.",
         },
         {
             "name": "tracestate", "in": "header", "required": False, "schema": {"type": "string"},
-            "description": "What tracing systems add to the header `traceparent`: up to 32 members and 512 characters. "
-            "A malformed one is ignored, and so is one without that header.",
+            "description": "State of tracing systems for `traceparent`: up to 32 members and 512 characters. "
+            "Ignored if malformed, or without that header.",
         },
     ]
 }  # fmt: skip
@@ -47,14 +42,14 @@ _START = {
     **_TRACE,
     "requestBody": {
         "required": True,
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/JobAsked"}}},
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/JobRequest"}}},
     },
 }
 _START_BATCH = {
     **_TRACE,
     "requestBody": {
         "required": True,
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/BatchAsked"}}},
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/BatchRequest"}}},
     },
 }
 _SEARCH_BY_PARAMS = {
@@ -62,7 +57,7 @@ _SEARCH_BY_PARAMS = {
         {
             "name": "parameters", "x-begins": answers.PARAMS, "in": "query",
             "style": "form", "explode": True, "required": False,
-            "description": "By values of parameters: `params.orderId=7`. Texts fit as they are; numbers, true, false "
+            "description": "By parameter values: `params.orderId=7`. Strings match as they are; numbers, true, false "
             "and null as JSON writes them. The 10,000 newest jobs that the other filters select are looked through. "
             "Secret parameters cannot be searched.",
             "example": {"params.orderId": "7"},
@@ -73,70 +68,54 @@ _SEARCH_BY_PARAMS = {
         }
     ]
 }  # fmt: skip
-_TRACEPARENT = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-_NOT_FOR_EVERYBODY = {
-    "webhook_url": "webhookUrl", "priority": "priority", "max_attempts": "maxAttempts", "parent_id": "parentId",
-    "unique": "unique",
-}  # fmt: skip
-"""Options that reach others: where an answer goes, who is served first, whose job it is said to be."""
 
 
 @endpoint(
     router, "POST", "/v1/jobs", role=Role.CREATOR, answer=shapes.JobStarted, status=201, extra=_START,
-    refusals=("not_found", "conflict", "idempotency_conflict", "invalid_params"),
-    also={200: {"model": shapes.JobStarted, "description": "The key is known, or a unique job is active: that job."}},
+    errors=("not_found", "conflict", "idempotency_conflict", "invalid_params"),
+    also={200: {"model": shapes.JobStarted, "description": "The key is known, or a unique job is active."}},
 )  # fmt: skip
 async def start_job(request: Request, call: Call) -> Response:
-    """Start a job; when this answers, the job is committed."""
-    # The busiest route reads its body itself: the framework's way costs more than the commit.
-    await _allow(call, 1)
+    """Create a job; it is committed before the answer is sent."""
+    # The busiest route reads its own body: the framework's parsing costs more than the commit.
+    await take_allowance(call, 1)
     body = await request.body()
-    async with call.site.bodies.reading(body) as reading:
-        wanted = await reading.do(wanted_job, body)
-        _check_rights(call, wanted)
-        wanted = _traced(request, wanted)
-        order = await call.site.intake.order(*wanted, in_thread=reading.is_large)
-    created = await call.site.intake.create(order, call.by, call.key_scope, in_thread=reading.is_large)
+    async with call.server.bodies.reader(body) as reader:
+        wanted = await reader.do(parse_job, body)
+        check_rights(call, wanted)
+        wanted = with_trace_headers(request, wanted)
+        order = await call.server.job_creator.order(*wanted, in_thread=reader.is_large)
+    created = await call.server.job_creator.create(order, call.by, call.key_scope, in_thread=reader.is_large)
     headers = {"Location": f"{request.scope.get('root_path', '')}/v1/jobs/{created.job_id}"}
     return json_text(created_text(created), 201 if created.created else 200, headers)
 
 
 @endpoint(
     router, "POST", "/v1/jobs/batch", role=Role.CREATOR, answer=shapes.BatchStarted, status=201, extra=_START_BATCH,
-    refusals=("not_found", "conflict", "idempotency_conflict", "invalid_params"),
+    errors=("not_found", "conflict", "idempotency_conflict", "invalid_params"),
 )  # fmt: skip
 async def start_batch(request: Request, call: Call) -> Response:
-    """Start up to 10,000 jobs, all or none; an error names the index of the job that is wrong."""
-    await _allow(call, 1)
+    """Create up to 10,000 jobs, all or none; an error names the index of the wrong job."""
+    await take_allowance(call, 1)
     body = await request.body()
-    async with call.site.bodies.reading(body) as reading:
-        wanted = await reading.do(wanted_jobs(call.site.settings.max_batch), body)
-        await _allow(call, len(wanted), taken=1)
+    async with call.server.bodies.reader(body) as reader:
+        wanted = await reader.do(batch_parser(call.server.settings.max_batch), body)
+        await take_allowance(call, len(wanted), taken=1)
         for index, each in enumerate(wanted):
-            _check_rights(call, each, f"jobs[{index}].")
-        wanted = [_traced(request, each) for each in wanted]
+            check_rights(call, each, f"jobs[{index}].")
+        wanted = [with_trace_headers(request, each) for each in wanted]
         orders: list[Order] = []
         try:
-            await call.site.intake.orders(wanted, orders, in_thread=reading.is_large)
+            await call.server.job_creator.orders(wanted, orders, in_thread=reader.is_large)
         except InvalidInput as error:
             error.message = f"jobs[{len(orders)}]: {error.message}"
             raise
-    created = await call.site.intake.create_many(orders, call.by, call.key_scope, in_thread=reading.is_large)
+    created = await call.server.job_creator.create_many(orders, call.by, call.key_scope, in_thread=reader.is_large)
     return json_text(listed("jobs", [created_text(each) for each in created]), 201)
 
 
-def _traced(request: Request, wanted: Wanted) -> Wanted:
-    """A job below the span that the request's headers name; a span in the body comes first, with its own state."""
-    key, params, version, options = wanted
-    parent = request.headers.get("traceparent")
-    if parent is None or options.traceparent is not None or not _TRACEPARENT.fullmatch(parent):
-        return wanted
-    state = ",".join(request.headers.getlist("tracestate"))
-    return key, params, version, replace(options, traceparent=parent, tracestate=state)
-
-
 def _parted(given: Any) -> Any:
-    """The values of a query parameter, of which each may be several with commas in between."""
+    """Split each value of a query parameter at its commas."""
     return [part for each in given for part in each.split(",")] if isinstance(given, list) else given
 
 
@@ -147,7 +126,7 @@ async def list_jobs(
     status: Annotated[
         list[shapes.StatusName] | None,
         BeforeValidator(_parted),
-        Query(description="In one of these statuses; several are given one by one, or with commas in between."),
+        Query(description="With one of these statuses; repeat it or separate them by commas."),
     ] = None,
     job_id: Annotated[list[str] | None, Query(alias="jobId")] = None,
     definition_key: Annotated[str | None, Query(alias="definitionKey")] = None,
@@ -162,7 +141,7 @@ async def list_jobs(
     error: Annotated[
         str | None,
         Query(
-            description="With this text in the error, whatever the case of ASCII letters. The 10,000 newest jobs that "
+            description="With this text in the error, ignoring the case of ASCII letters. The 10,000 newest jobs that "
             "the other filters select are looked through; `searched` says how many."
         ),
     ] = None,
@@ -173,92 +152,92 @@ async def list_jobs(
     cursor: Annotated[str | None, Query()] = None,
     count: Annotated[Truth, Query()] = False,
 ) -> Response:
-    """One page of jobs, the newest first; the cursor holds its place whatever is created meanwhile."""
+    """List jobs, the newest first; the cursor keeps its place while jobs are created."""
     which: dict[str, Any] = {
         "job_id": job_id, "status": status, "definition_key": definition_key, "reference_type": reference_type,
         "reference_id": reference_id, "tag": tag, "schedule_id": schedule_id, "created_from": created_from,
         "created_to": created_to, "fingerprint": fingerprint, "parent_id": parent_id, "error": error,
         "params": answers.searched_params(request.query_params),
     }  # fmt: skip
-    return json_text(await answers.job_page(call.app, call.site.shaper, which, sort, limit, cursor, count=count))
+    return json_text(await answers.job_page(call.app, call.server.job_output, which, sort, limit, cursor, count=count))
 
 
 @endpoint(router, "POST", "/v1/jobs/bulk", role=Role.ADMIN, answer=shapes.BulkAnswer)
-async def change_in_bulk(call: Call, asked: shapes.BulkAsked) -> Response:
-    """Do one thing to all jobs that a filter speaks of; `dryRun` only counts."""
+async def change_in_bulk(call: Call, body: shapes.BulkRequest) -> Response:
+    """Change all jobs that a filter selects; `dryRun` only counts them."""
     done = await call.app.abulk(
-        asked.action, dry_run=asked.dry_run, limit=asked.limit, everything=asked.everything, priority=asked.priority,
-        by=call.by, **shapes.given_filter(asked.filter),
+        body.action, dry_run=body.dry_run, limit=body.limit, everything=body.everything, priority=body.priority,
+        by=call.by, **shapes.given_filter(body.filter),
     )  # fmt: skip
-    facts = {"matched": done.matched, "changed": done.changed, "skipped": done.skipped, "dryRun": asked.dry_run}
+    facts = {"matched": done.matched, "changed": done.changed, "skipped": done.skipped, "dryRun": body.dry_run}
     return json_text(spliced(facts, {}))
 
 
-@endpoint(router, "POST", "/v1/jobs/trigger", role=Role.ADMIN, answer=shapes.Triggered, refusals=("conflict",))
+@endpoint(router, "POST", "/v1/jobs/trigger", role=Role.ADMIN, answer=shapes.Triggered, errors=("conflict",))
 async def trigger(call: Call) -> Response:
-    """One dispatch cycle now, for hosts that only have cron; nothing is done while the workers are disabled."""
-    if call.site.trigger is None:
+    """Run one dispatch cycle, for hosts that only have cron; it does nothing while workers are disabled."""
+    if call.server.trigger is None:
         raise Conflict(
-            "This server has no engine of its own.",
+            "This server runs no jobs.",
             hint=Hint(
                 "Start a worker.",
                 cli="Start `penstock serve` with an application, or `penstock worker`.",
-                http="A worker runs the jobs, or a server that was started with an application.",
+                http="Workers run the jobs, or a server that was started with an application.",
             ),
         )
-    done = await call.site.trigger()
+    done = await call.server.trigger()
     return json_text(spliced({"processed": done.processed, "errors": done.errors}, {}))
 
 
-@endpoint(router, "GET", "/v1/jobs/{jobId}", role=Role.VIEWER, answer=shapes.JobDetail, refusals=("not_found",))
+@endpoint(router, "GET", "/v1/jobs/{jobId}", role=Role.VIEWER, answer=shapes.JobDetail, errors=("not_found",))
 async def get_job(call: Call, jobId: str) -> Response:
-    """One job with its phases and reviews."""
-    return json_text(await call.site.shaper.detail(jobId))
+    """Return one job with its phases and reviews."""
+    return json_text(await call.server.job_output.detail(jobId))
 
 
 @endpoint(
-    router, "PATCH", "/v1/jobs/{jobId}", role=Role.ADMIN, answer=shapes.JobChanged, refusals=("not_found", "conflict")
+    router, "PATCH", "/v1/jobs/{jobId}", role=Role.ADMIN, answer=shapes.JobChanged, errors=("not_found", "conflict")
 )
-async def patch_job(call: Call, jobId: str, asked: shapes.JobPatch) -> Response:
-    """Give a job that waits another priority or another time."""
-    if asked.priority is None and asked.run_at is None and asked.delay is None:
+async def patch_job(call: Call, jobId: str, body: shapes.JobPatch) -> Response:
+    """Change the priority or the time of a waiting job."""
+    if body.priority is None and body.run_at is None and body.delay is None:
         raise InvalidInput(
-            "Nothing is to be changed.",
+            "No change was given.",
             hint=Hint(
                 "Give priority, run_at or delay.",
                 cli="Give --run-at, --delay or --priority.",
                 http="Send `priority`, `runAt` or `delay`.",
             ),
         )
-    if asked.run_at is not None or asked.delay is not None:
+    if body.run_at is not None or body.delay is not None:
         await call.app.areschedule_job(
-            jobId, run_at=asked.run_at, delay=asked.delay or 0, priority=asked.priority, by=call.by
+            jobId, run_at=body.run_at, delay=body.delay or 0, priority=body.priority, by=call.by
         )
-    elif asked.priority is not None:
-        await call.app.areprioritise_job(jobId, asked.priority, by=call.by)
+    elif body.priority is not None:
+        await call.app.areprioritise_job(jobId, body.priority, by=call.by)
     job = await call.app.aread_job(jobId)
     return _changed(job.id, job.status)
 
 
 @endpoint(
-    router, "DELETE", "/v1/jobs/{jobId}", role=Role.ADMIN, answer=None, status=204, refusals=("not_found", "conflict")
+    router, "DELETE", "/v1/jobs/{jobId}", role=Role.ADMIN, answer=None, status=204, errors=("not_found", "conflict")
 )
 async def delete_job(call: Call, jobId: str) -> Response:
-    """Remove an ended job and everything that belongs to it."""
+    """Delete an ended job and everything that belongs to it."""
     await call.app.adelete_job(jobId, by=call.by)
     return Response(status_code=204)
 
 
 @endpoint(
-    router, "GET", "/v1/jobs/{jobId}/attempts", role=Role.VIEWER, answer=shapes.AttemptList, refusals=("not_found",)
+    router, "GET", "/v1/jobs/{jobId}/attempts", role=Role.VIEWER, answer=shapes.AttemptList, errors=("not_found",)
 )
 async def list_attempts(call: Call, jobId: str) -> Response:
-    """The attempts at a job that have ended and are kept, the first one first."""
+    """List the ended attempts at a job that are kept, the first one first."""
     found = await call.app.aattempts(jobId)
     return json_text(listed("attempts", [attempt_text(each) for each in found], earlier=earlier(found)))
 
 
-@endpoint(router, "GET", "/v1/jobs/{jobId}/logs", role=Role.VIEWER, answer=shapes.LogList, refusals=("not_found",))
+@endpoint(router, "GET", "/v1/jobs/{jobId}/logs", role=Role.VIEWER, answer=shapes.LogList, errors=("not_found",))
 async def list_logs(
     call: Call,
     jobId: str,
@@ -268,25 +247,25 @@ async def list_logs(
     after: Annotated[Natural, Query()] = 0,
     limit: Annotated[PageLimit, Query()] = 200,
 ) -> Response:
-    """What a job's attempts wrote; `level` is the lowest one shown."""
+    """List the log lines of a job's attempts; `level` is the lowest one returned."""
     lines = await call.app.alogs(jobId, after=after, limit=limit, level=level, phase=phase, attempt=attempt)
     following = lines[-1].seq if len(lines) == limit else None
     return json_text(listed("logs", [log_text(each) for each in lines], nextAfter=following))
 
 
-@endpoint(router, "GET", "/v1/jobs/{jobId}/why", role=Role.VIEWER, answer=shapes.Why, refusals=("not_found",))
+@endpoint(router, "GET", "/v1/jobs/{jobId}/why", role=Role.VIEWER, answer=shapes.Why, errors=("not_found",))
 async def why(call: Call, jobId: str) -> Response:
-    """All that keeps a job from running, or else what it does now."""
+    """List the reasons why a job is not running, or what it does now."""
     reasons = await call.app.awhy(jobId)
     return json_text(listed("reasons", [reason_text(each) for each in reasons], jobId=jobId))
 
 
 @endpoint(
     router, "POST", "/v1/jobs/{jobId}/cancel", role=Role.ADMIN, answer=shapes.JobChanged, status=202,
-    refusals=("not_found", "conflict"),
+    errors=("not_found", "conflict"),
 )  # fmt: skip
 async def cancel_job(call: Call, jobId: str) -> Response:
-    """Cancel a job; a running one is asked to stop, and killed after its grace."""
+    """Cancel a job; a running one is asked to stop, and killed after its grace period."""
     job = await call.app.aread_job(jobId)
     if job.status.terminal:
         raise Conflict(f"Job {job.id} has ended as {job.status}.", job_id=job.id, hint="There is nothing to cancel.")
@@ -295,97 +274,57 @@ async def cancel_job(call: Call, jobId: str) -> Response:
 
 @endpoint(
     router, "POST", "/v1/jobs/{jobId}/retry", role=Role.ADMIN, answer=shapes.JobChanged, status=202,
-    refusals=("not_found", "conflict"),
+    errors=("not_found", "conflict"),
 )  # fmt: skip
-async def retry_job(call: Call, jobId: str, asked: shapes.RetryAsked | None = None) -> Response:
+async def retry_job(call: Call, jobId: str, body: shapes.RetryRequest | None = None) -> Response:
     """Queue a failed, cancelled or stale job again, with all its attempts."""
-    asked = asked or shapes.RetryAsked()
-    status = await call.app.aretry_job(jobId, from_phase=asked.from_phase, fresh=asked.fresh, by=call.by)
+    body = body or shapes.RetryRequest()
+    status = await call.app.aretry_job(jobId, from_phase=body.from_phase, fresh=body.fresh, by=call.by)
     return _changed(jobId, status, 202)
 
 
 @endpoint(
     router, "POST", "/v1/jobs/{jobId}/rerun", role=Role.ADMIN, answer=shapes.JobStarted, status=201,
-    refusals=("not_found", "conflict", "invalid_params"),
+    errors=("not_found", "conflict", "invalid_params"),
     also={200: {"model": shapes.JobStarted, "description": "The idempotency key is known: that job."}},
 )  # fmt: skip
 async def rerun_job(
     request: Request,
     call: Call,
     jobId: str,
-    asked: shapes.RerunAsked | None = None,
+    body: shapes.RerunRequest | None = None,
 ) -> Response:
-    """Create the same job once more, linked to the old one, with edited parameters if given."""
-    asked = asked or shapes.RerunAsked()
+    """Create a copy of a job, linked to the original, with changed parameters if given."""
+    body = body or shapes.RerunRequest()
     named = {
-        "priority": asked.priority, "max_attempts": asked.max_attempts, "idempotency_key": asked.idempotency_key,
-        "run_at": asked.run_at, "delay": asked.delay,
+        "priority": body.priority, "max_attempts": body.max_attempts, "idempotency_key": body.idempotency_key,
+        "run_at": body.run_at, "delay": body.delay,
     }  # fmt: skip
     options = {name: value for name, value in named.items() if value is not None}
-    made = await call.app.arerun_job(jobId, asked.params, by=call.by, **options)
+    made = await call.app.arerun_job(jobId, body.params, by=call.by, **options)
     headers = {"Location": f"{request.scope.get('root_path', '')}/v1/jobs/{made.id}"}
     return json_text(created_text(Created(made.id, made.status, made.created)), 201 if made.created else 200, headers)
 
 
 @endpoint(
     router, "POST", "/v1/jobs/{jobId}/approve", role=Role.ADMIN, answer=shapes.JobChanged,
-    refusals=("not_found", "conflict"),
+    errors=("not_found", "conflict"),
 )  # fmt: skip
-async def approve_job(call: Call, jobId: str, asked: shapes.ApproveAsked | None = None) -> Response:
-    """Say yes to a review: the job goes on, or has succeeded when no phase is left."""
-    asked = asked or shapes.ApproveAsked()
-    result = asked.result if "result" in asked.model_fields_set else ...
-    return _changed(jobId, await call.app.aapprove_job(jobId, by=call.by, note=asked.note, result=result))
+async def approve_job(call: Call, jobId: str, body: shapes.ApproveRequest | None = None) -> Response:
+    """Approve a review: the job continues, or has succeeded if no phase is left."""
+    body = body or shapes.ApproveRequest()
+    result = body.result if "result" in body.model_fields_set else ...
+    return _changed(jobId, await call.app.aapprove_job(jobId, by=call.by, note=body.note, result=result))
 
 
 @endpoint(
     router, "POST", "/v1/jobs/{jobId}/reject", role=Role.ADMIN, answer=shapes.JobChanged,
-    refusals=("not_found", "conflict"),
+    errors=("not_found", "conflict"),
 )  # fmt: skip
-async def reject_job(call: Call, jobId: str, asked: shapes.RejectAsked | None = None) -> Response:
-    """Say no to a review: the job has failed, with the note as its error."""
-    note = None if asked is None else asked.note
+async def reject_job(call: Call, jobId: str, body: shapes.RejectRequest | None = None) -> Response:
+    """Reject a review: the job fails, with the note as its error."""
+    note = None if body is None else body.note
     return _changed(jobId, await call.app.areject_job(jobId, by=call.by, note=note))
-
-
-async def _allow(call: Caller, count: int, *, taken: int = 0) -> None:
-    """Take from the allowance that all servers share; the refusal says when there is room again.
-
-    A request takes one before its body is read, so that bodies are not free where jobs are not.
-    """
-    settings = call.site.settings
-    limit = settings.creation_limit_of(anonymous=call.is_anonymous)
-    if not limit or count == taken:
-        return
-    if count > limit:
-        raise InvalidInput(
-            f"{count} jobs in one request are more than the {limit} that may be created in "
-            f"{settings.creation_period:g} s.",
-            hint="Create them in batches of fewer jobs.",
-        )
-    wait = await call.app.atake_allowance(f"create:{call.bucket}", limit, settings.creation_period, count - taken)
-    if wait is not None:
-        raise Refusal(
-            "rate_limited",
-            f"{limit} jobs may be created in {settings.creation_period:g} s.",
-            hint="Come back later, or create them in fewer requests of fewer jobs.",
-            headers={"Retry-After": str(max(1, ceil(wait)))},
-        )
-
-
-def _check_rights(call: Caller, wanted: Wanted, where: str = "") -> None:
-    """Refuse what a caller that may create jobs only because everybody may cannot ask for."""
-    options = wanted[3]
-    if options is PLAIN or not call.is_anonymous:
-        return
-    for name, field in _NOT_FOR_EVERYBODY.items():
-        if getattr(options, name) != getattr(PLAIN, name):
-            raise Refusal(
-                "forbidden",
-                f"{where}{field} needs a token with the role {Role.CREATOR}.",
-                hint="Leave it out, or send such a token.",
-                details={"field": f"{where}{field}", "role": Role.CREATOR},
-            )
 
 
 def _changed(job_id: str, status: Status, code: int = 200) -> Response:

@@ -1,4 +1,4 @@
-"""`/v1/webhooks`: who is told of what, and what became of it."""
+"""`/v1/webhooks`: endpoints that receive events, and their deliveries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.domain.job_json import iso, listed, spliced
 from penstock.domain.webhook import endpoint as rules
 from penstock.domain.webhook.url import without_path
 from penstock.http.authentication import Call, Caller
-from penstock.http.revisions import TAGGED, Expected, etag
+from penstock.http.headers import TAGGED, Expected, etag
 from penstock.http.routing import Route, endpoint, json_text
 from penstock.http.schemas import webhooks as shapes
 from penstock.http.schemas.base import PageLimit
@@ -25,12 +25,12 @@ _MOST_TRIES = 20
 
 
 @endpoint(
-    router, "POST", "/v1/webhooks", role=Role.ADMIN, answer=shapes.WebhookMade, status=201, also={201: TAGGED},
-    refusals=("conflict",),
+    router, "POST", "/v1/webhooks", role=Role.ADMIN, answer=shapes.CreatedWebhook, status=201, also={201: TAGGED},
+    errors=("conflict",),
 )  # fmt: skip
-async def create_webhook(request: Request, call: Call, asked: shapes.WebhookAsked) -> Response:
-    """Make an endpoint; its secret is in this answer and nowhere else."""
-    made = await call.app.asave_webhook(**_said(asked), secret=asked.secret, by=call.by)
+async def create_webhook(request: Request, call: Call, body: shapes.WebhookRequest) -> Response:
+    """Create an endpoint; only this answer contains its secret."""
+    made = await call.app.asave_webhook(**_fields(body), secret=body.secret, by=call.by)
     location = f"{request.scope.get('root_path', '')}/v1/webhooks/{made.endpoint.id}"
     facts = {**_facts(call, made.endpoint), "secret": made.secret}
     return json_text(spliced(facts, {}), 201, {**etag(made.endpoint.revision), "Location": location})
@@ -38,7 +38,7 @@ async def create_webhook(request: Request, call: Call, asked: shapes.WebhookAske
 
 @endpoint(router, "GET", "/v1/webhooks", role=Role.VIEWER, answer=shapes.WebhookList)
 async def list_webhooks(call: Call) -> Response:
-    """All endpoints, without their secrets."""
+    """List all endpoints, without their secrets."""
     return json_text(listed("webhooks", [spliced(_facts(call, each), {}) for each in await call.app.awebhooks()]))
 
 
@@ -53,7 +53,7 @@ async def list_deliveries(
     limit: Annotated[PageLimit, Query()] = 50,
     cursor: Annotated[str | None, Query()] = None,
 ) -> Response:
-    """What was sent or waits to be, the newest first."""
+    """List deliveries, sent and waiting, the newest first."""
     page = await call.app.adeliveries(webhook_id=webhook_id, job_id=job_id, status=status, limit=limit, cursor=cursor)
     texts = [spliced(_delivery_facts(call, each), {}) for each in page.deliveries]
     return json_text(listed("deliveries", texts, nextCursor=page.next_cursor))
@@ -61,125 +61,124 @@ async def list_deliveries(
 
 @endpoint(
     router, "GET", "/v1/webhooks/deliveries/{deliveryId}", role=Role.VIEWER, answer=shapes.DeliveryDetail,
-    refusals=("not_found",),
+    errors=("not_found",),
 )  # fmt: skip
 async def get_delivery(call: Call, deliveryId: str) -> Response:
-    """One delivery with what is sent and all its tries."""
-    return _delivery_told(call, await call.app.aget_delivery(deliveryId))
+    """Return one delivery with its body and all its tries."""
+    return _delivery_response(call, await call.app.aget_delivery(deliveryId))
 
 
 @endpoint(
     router, "POST", "/v1/webhooks/deliveries/{deliveryId}/redeliver", role=Role.ADMIN, answer=shapes.DeliveryDetail,
-    status=202, refusals=("not_found", "conflict"),
+    status=202, errors=("not_found", "conflict"),
 )  # fmt: skip
 async def redeliver(call: Call, deliveryId: str) -> Response:
-    """Send a delivery again, under the same id and with the same body."""
-    return _delivery_told(call, await call.app.aredeliver(deliveryId, by=call.by), 202)
+    """Send a delivery again, with the same id and body."""
+    return _delivery_response(call, await call.app.aredeliver(deliveryId, by=call.by), 202)
 
 
 @endpoint(
     router, "GET", "/v1/webhooks/{webhookId}", role=Role.VIEWER, answer=shapes.Webhook, also={200: TAGGED},
-    refusals=("not_found",),
+    errors=("not_found",),
 )  # fmt: skip
 async def get_webhook(call: Call, webhookId: str) -> Response:
-    """One endpoint, without its secrets."""
-    return _told(call, await call.app.aget_webhook(webhookId))
+    """Return one endpoint, without its secrets."""
+    return _response(call, await call.app.aget_webhook(webhookId))
 
 
 @endpoint(
     router, "PUT", "/v1/webhooks/{webhookId}", role=Role.ADMIN, answer=shapes.Webhook, also={200: TAGGED},
-    refusals=("not_found", "revision_conflict"),
+    errors=("not_found", "revision_conflict"),
 )  # fmt: skip
 async def replace_webhook(
     call: Call,
     webhookId: str,
-    asked: shapes.WebhookReplaced,
+    body: shapes.WebhookReplacement,
     expected: Expected,
 ) -> Response:
-    """Replace all that an endpoint says; its secret stays."""
-    saved = await call.app.asave_webhook(**_said(asked), webhook_id=webhookId, revision=expected, by=call.by)
-    return _told(call, saved.endpoint)
+    """Replace all fields of an endpoint; its secret stays."""
+    saved = await call.app.asave_webhook(**_fields(body), webhook_id=webhookId, revision=expected, by=call.by)
+    return _response(call, saved.endpoint)
 
 
 @endpoint(
     router, "PATCH", "/v1/webhooks/{webhookId}", role=Role.ADMIN, answer=shapes.Webhook, also={200: TAGGED},
-    refusals=("not_found", "revision_conflict"),
+    errors=("not_found", "revision_conflict"),
 )  # fmt: skip
 async def change_webhook(
     call: Call,
     webhookId: str,
-    asked: shapes.WebhookPatch,
+    body: shapes.WebhookPatch,
     expected: Expected,
 ) -> Response:
-    """Change some of what an endpoint says."""
-    if not asked.model_fields_set:
+    """Change some fields of an endpoint."""
+    if not body.model_fields_set:
         raise InvalidInput(
-            "Nothing is to be changed.",
+            "No change was given.",
             hint=Hint(
                 "Give url, events, definition_keys, description or enabled.",
                 cli="Give --url, --event, --definition-key or --enabled.",
                 http="Send `url`, `events`, `definitionKeys`, `description` or `enabled`.",
             ),
         )
-    changes = {name: getattr(asked, name) for name in asked.model_fields_set}
+    changes = {name: getattr(body, name) for name in body.model_fields_set}
     for left in reversed(range(_MOST_TRIES)):
         stored = await call.app.aget_webhook(webhookId)
         facts = {
             "url": stored.url, "events": list(stored.events), "definition_keys": list(stored.definition_keys),
             "description": stored.description, "enabled": stored.enabled,
         }  # fmt: skip
-        merged = shapes.WebhookReplaced.model_construct(None, **{**facts, **changes})
-        # What was not said is what was just read: nobody else's change to it may be lost.
+        merged = shapes.WebhookReplacement.model_construct(None, **{**facts, **changes})
+        # Fields that were not sent come from the read, so a concurrent change to them must not be lost.
         revision = stored.revision if expected is None else expected
         try:
-            saved = await call.app.asave_webhook(**_said(merged), webhook_id=webhookId, revision=revision, by=call.by)
+            saved = await call.app.asave_webhook(**_fields(merged), webhook_id=webhookId, revision=revision, by=call.by)
         except RevisionConflict:
             if expected is not None or not left:
                 raise
         else:
-            return _told(call, saved.endpoint)
+            return _response(call, saved.endpoint)
     raise AssertionError("the last try raises")
 
 
-@endpoint(
-    router, "DELETE", "/v1/webhooks/{webhookId}", role=Role.ADMIN, answer=None, status=204, refusals=("not_found",)
-)
+@endpoint(router, "DELETE", "/v1/webhooks/{webhookId}", role=Role.ADMIN, answer=None, status=204, errors=("not_found",))
 async def delete_webhook(call: Call, webhookId: str) -> Response:
-    """Forget an endpoint; what waits for it is not sent any more."""
+    """Delete an endpoint; its waiting deliveries are dropped."""
     await call.app.adelete_webhook(webhookId, by=call.by)
     return Response(status_code=204)
 
 
 @endpoint(
-    router, "POST", "/v1/webhooks/{webhookId}/rotate", role=Role.ADMIN, answer=shapes.WebhookMade, also={200: TAGGED},
-    refusals=("not_found",),
+    router, "POST", "/v1/webhooks/{webhookId}/rotate", role=Role.ADMIN, answer=shapes.CreatedWebhook,
+    also={200: TAGGED},
+    errors=("not_found",),
 )  # fmt: skip
-async def rotate_secret(call: Call, webhookId: str, asked: shapes.RotateAsked | None = None) -> Response:
-    """Sign with a new secret, which is in this answer and nowhere else, and for a while with the old one, too."""
-    asked = asked or shapes.RotateAsked()
-    made = await call.app.arotate_webhook_secret(webhookId, secret=asked.secret, overlap=asked.overlap, by=call.by)
+async def rotate_secret(call: Call, webhookId: str, body: shapes.RotateRequest | None = None) -> Response:
+    """Replace the secret, which only this answer contains; the old one signs too for a while."""
+    body = body or shapes.RotateRequest()
+    made = await call.app.arotate_webhook_secret(webhookId, secret=body.secret, overlap=body.overlap, by=call.by)
     facts = {**_facts(call, made.endpoint), "secret": made.secret}
     return json_text(spliced(facts, {}), headers=etag(made.endpoint.revision))
 
 
 @endpoint(
     router, "POST", "/v1/webhooks/{webhookId}/test", role=Role.ADMIN, answer=shapes.DeliveryDetail, status=202,
-    refusals=("not_found", "conflict"),
+    errors=("not_found", "conflict"),
 )  # fmt: skip
 async def test_webhook(call: Call, webhookId: str) -> Response:
-    """Send an endpoint a message of the type `webhook.test`; its delivery tells what came back."""
-    return _delivery_told(call, await call.app.atest_webhook(webhookId, by=call.by), 202)
+    """Send an endpoint a message of type `webhook.test`; its delivery has the receiver's answer."""
+    return _delivery_response(call, await call.app.atest_webhook(webhookId, by=call.by), 202)
 
 
-def _said(asked: shapes.WebhookReplaced) -> dict[str, Any]:
-    """An endpoint in the library's words."""
+def _fields(body: shapes.WebhookReplacement) -> dict[str, Any]:
+    """Return an endpoint's fields by their names in Python."""
     return {
-        "url": asked.url, "events": asked.events, "definition_keys": asked.definition_keys,
-        "description": asked.description, "enabled": asked.enabled,
+        "url": body.url, "events": body.events, "definition_keys": body.definition_keys,
+        "description": body.description, "enabled": body.enabled,
     }  # fmt: skip
 
 
-def _told(call: Caller, found: rules.Endpoint) -> Response:
+def _response(call: Caller, found: rules.Endpoint) -> Response:
     return json_text(spliced(_facts(call, found), {}), headers=etag(found.revision))
 
 
@@ -204,7 +203,7 @@ def _facts(call: Caller, found: rules.Endpoint) -> dict[str, Any]:
     }
 
 
-def _delivery_told(call: Caller, found: rules.DeliveryDetail, status: int = 200) -> Response:
+def _delivery_response(call: Caller, found: rules.DeliveryDetail, status: int = 200) -> Response:
     tries = [
         {
             "number": each.number, "at": iso(each.at), "duration": each.duration, "statusCode": each.status_code,
@@ -234,5 +233,5 @@ def _delivery_facts(call: Caller, found: rules.Delivery) -> dict[str, Any]:
 
 
 def _shown(call: Caller, url: str) -> str:
-    """A URL as this caller may see it: whole for those who could change it."""
+    """Return the full URL to callers that may change it, otherwise without its path."""
     return url if call.role is not None and call.role.covers(Role.ADMIN) else without_path(url)

@@ -1,1 +1,1 @@
-"""What goes over the wire, by noun: these models check requests and describe answers in the OpenAPI document."""
+"""The JSON shapes of requests and answers, one file a subject."""

@@ -1,4 +1,4 @@
-"""What all shapes share: camelCase names, nothing unknown, nothing converted silently."""
+"""Base classes and field types of all shapes: camelCase names, no unknown fields, no silent conversion."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?([Zz]|[+
 _WHOLE = re.compile(r"-?\d{1,18}", re.ASCII)
 
 
-class Asked(BaseModel):
-    """A request's body: unknown fields are refused, and a text is not taken for a number."""
+class RequestModel(BaseModel):
+    """The body of a request: unknown fields are refused, and a string is not accepted as a number."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel, populate_by_name=False, extra="forbid", strict=True
     )
 
 
-class ChangeAsked(Asked):
-    """The body of a change: a field that is left out keeps its value, so that the document has no default for it."""
+class PatchModel(RequestModel):
+    """The body of a change: a field that is left out keeps its value, so the document has no default for it."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -37,13 +37,13 @@ class ChangeAsked(Asked):
         return schema
 
 
-class Told(BaseModel):
-    """An answer's body: exactly these fields."""
+class ResponseModel(BaseModel):
+    """The body of an answer: exactly these fields."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="forbid", defer_build=True
     )
-    """Answers are described and not validated: what would validate them is not made at the start of a server."""
+    """Answers are documented, not validated, so their validators are not built at start-up."""
 
 
 def _moment(value: Any) -> Any:
@@ -52,18 +52,18 @@ def _moment(value: Any) -> Any:
     if not isinstance(value, str) or not _TIME.fullmatch(value):
         raise ValueError("must be a time with its offset from UTC, such as 2026-01-31T12:00:00Z")
     text = value.upper().replace(",", ".")
-    # Python reads at most six digits behind the second.
+    # Python reads at most six digits of a second's fraction.
     text = re.sub(r"(\.\d{6})\d+", r"\1", text)
     try:
         moment = datetime.fromisoformat(text)
         from_datetime(moment, "it")
     except (ValueError, InvalidInput):
-        raise ValueError("is no time that the calendar has, or is out of range") from None
+        raise ValueError("is not a valid time, or is out of range") from None
     return moment
 
 
 def integer(value: Any) -> Any:
-    """A whole number as it stands in a query or path; what is no text is left to others."""
+    """Convert an integer in a query or path; other values are left to the next validator."""
     if isinstance(value, str):
         if not _WHOLE.fullmatch(value):
             raise ValueError("must be an integer")
@@ -86,28 +86,28 @@ Moment = Annotated[
 ]
 """A time with its offset, as ISO 8601."""
 Integer = Annotated[int, BeforeValidator(integer)]
-"""A whole number in a query or path."""
+"""An integer in a query or path."""
 Natural = Annotated[int, Field(ge=0), BeforeValidator(integer)]
-"""One that is not negative. Bounds stand here: behind the conversion, the document would not tell them."""
+"""An integer that is not negative. The bound comes before the conversion, so that the document contains it."""
 PageLimit = Annotated[int, Field(ge=1, le=500), BeforeValidator(integer)]
-"""How much a page of a list may have."""
+"""The number of entries of a page."""
 Truth = Annotated[bool, BeforeValidator(_truth)]
 """`true` or `false` in a query."""
-Payload = Annotated[Any, WithJsonSchema({"description": "Any JSON value, exactly as it was given."})]
+Payload = Annotated[Any, WithJsonSchema({"description": "Any JSON value, exactly as it was sent."})]
 PayloadObject = Annotated[dict[str, Any], Field(description="A JSON object.")]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
-class Problem(Told):
-    """What went wrong."""
+class Problem(ResponseModel):
+    """An error."""
 
     code: str = Field(description="Stable name of the kind of error.")
     message: str
-    hint: str = Field(description="What to do about it; may be empty.")
+    hint: str = Field(description="What to do; may be empty.")
     details: dict[str, Any]
 
 
-class ProblemAnswer(Told):
+class ProblemAnswer(ResponseModel):
     """The body of every error."""
 
     error: Problem

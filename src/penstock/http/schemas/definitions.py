@@ -1,4 +1,4 @@
-"""Definitions and the whole system on the wire."""
+"""Shapes of definitions and of the whole system."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from penstock.http.schemas.base import Asked, Moment, Payload, Told
+from penstock.http.schemas.base import Moment, Payload, RequestModel, ResponseModel
 from penstock.http.schemas.jobs import StatusName
 
 _MOST = 2**31 - 1
 _LONGEST = 30 * 86_400
-_LATER = "For jobs that are created later and choose none."
+_LATER = "For jobs created later without a value of their own."
 
 
-class PauseAsked(Asked):
-    """Why something shall stand still, and until when at most."""
+class PauseRequest(RequestModel):
+    """The reason of a pause, and its end."""
 
     reason: str = Field(min_length=1, max_length=500)
     until: Moment | None = None
 
 
-class RateLimitAsked(Asked):
+class RateLimitRequest(RequestModel):
     """At most `count` starts in each `period` of seconds; 0: no limit."""
 
     count: int = Field(ge=0, le=_MOST)
@@ -29,12 +29,12 @@ class RateLimitAsked(Asked):
     per_key: bool = False
 
 
-class ExponentialAsked(Asked):
-    """The pause doubles from `base` seconds up to `max`, with up to `jitter` of it on top."""
+class ExponentialBackoff(RequestModel):
+    """The pause doubles from `base` seconds up to `max`; a random part of up to `jitter` is added."""
 
     base: float = Field(5, ge=0, le=_LONGEST, strict=False, description="Seconds of the first pause.")
     max: float = Field(3600, ge=0, le=_LONGEST, strict=False, description="Seconds of the longest pause.")
-    jitter: float = Field(0.2, ge=0, le=1, strict=False, description="The part of a pause that chance adds to it.")
+    jitter: float = Field(0.2, ge=0, le=1, strict=False, description="The random part of a pause, relative to it.")
 
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -42,27 +42,25 @@ _Seconds = Annotated[float, Field(ge=0, le=_LONGEST, strict=False)]
 _Pauses = Annotated[list[_Seconds], Field(min_length=1, max_length=1000)]
 
 
-class OverridesAsked(Asked):
-    """What holds in place of what the code says; null or left out: the code's own. A limit or a timeout of 0: none."""
+class OverridesRequest(RequestModel):
+    """Overrides of the code's values; null or left out: the code's value. A limit or a timeout of 0: none."""
 
     concurrency: int | None = Field(None, ge=0, le=_MOST)
     key_concurrency: int | None = Field(None, ge=0, le=_MOST)
-    rate_limit: RateLimitAsked | None = None
+    rate_limit: RateLimitRequest | None = None
     priority: int | None = Field(None, ge=0, le=20, description=_LATER)
     max_attempts: int | None = Field(None, ge=1, le=1000, description=_LATER)
-    backoff: _Seconds | _Pauses | ExponentialAsked | None = Field(
-        None, description="For attempts that begin later: seconds, seconds for each pause in turn, or a doubling pause."
+    backoff: _Seconds | _Pauses | ExponentialBackoff | None = Field(
+        None, description="For later attempts: seconds, a list of seconds for successive pauses, or a doubling pause."
     )
     timeout: float | None = Field(
-        None, ge=0, le=10**9, strict=False, description="Seconds, for attempts that begin later; 0: no limit."
+        None, ge=0, le=10**9, strict=False, description="Seconds, for later attempts; 0: no limit."
     )
-    log_level: LogLevel | None = Field(
-        None, description="The lowest level of lines kept, of attempts that begin later."
-    )
+    log_level: LogLevel | None = Field(None, description="The lowest level of log lines kept, for later attempts.")
 
 
-class Pause(Told):
-    """Why something stands still, who said so, and until when (null: until it is resumed)."""
+class Pause(ResponseModel):
+    """A pause: its reason, its actor, and its end (null: until it is resumed)."""
 
     reason: str
     by: str
@@ -70,14 +68,14 @@ class Pause(Told):
     until: Moment | None
 
 
-class Retirement(Told):
-    """Who said that no code declares a definition any more, and when."""
+class Retirement(ResponseModel):
+    """Who retired a definition, and when."""
 
     by: str
     at: Moment
 
 
-class RateLimit(Told):
+class RateLimit(ResponseModel):
     """At most `count` starts in each `period` of seconds; 0: no limit."""
 
     count: int
@@ -85,8 +83,8 @@ class RateLimit(Told):
     per_key: bool
 
 
-class Overrides(Told):
-    """What an operator wants in place of what the code says; null: the code's own. A limit or a timeout of 0: none."""
+class Overrides(ResponseModel):
+    """Overrides of the code's values; null: the code's value. A limit or a timeout of 0: none."""
 
     concurrency: int | None
     key_concurrency: int | None
@@ -95,11 +93,11 @@ class Overrides(Told):
     max_attempts: int | None
     backoff: dict[str, Any] | None
     timeout: float | None
-    log_level: LogLevel | None = Field(description="The lowest level of lines kept; null: the code's own.")
+    log_level: LogLevel | None = Field(description="The lowest level of log lines kept; null: the code's value.")
 
 
-class DefinitionVersion(Told):
-    """What the code of one version declares; times are in seconds."""
+class DefinitionVersion(ResponseModel):
+    """One version of a definition as its code declares it; times are in seconds."""
 
     version: int
     description: str
@@ -130,41 +128,41 @@ class DefinitionVersion(Told):
     secret_environment: list[str]
     reach: Literal["own", "any"] = Field(description="Which other jobs its code may read and cancel.")
     log_level: LogLevel = Field(description="The lowest level of lines kept.")
-    handler: str = Field(description="Module and function; of a pipeline those of its first phase.")
-    source: str = Field(description="The file that the handler is in.")
+    handler: str = Field(description="Module and function; for several phases, of the first one.")
+    source: str = Field(description="The file of the handler.")
     registered_at: Moment
-    updated_at: Moment = Field(description="When its code was last declared otherwise than before.")
-    declared_at: Moment = Field(description="When code last declared it, to the hour: at a start, or in a live worker.")
+    updated_at: Moment = Field(description="When its declaration last changed.")
+    declared_at: Moment = Field(description="When code last declared it, to the hour: at a start, or by a live worker.")
     counts: dict[StatusName, int]
-    live_workers: int = Field(description="How many live workers have it loaded.")
-    error: str | None = Field(description="Why what the store has of it cannot be read.")
+    live_workers: int = Field(description="Number of live workers that have it loaded.")
+    error: str | None = Field(description="Why the stored definition cannot be read.")
 
 
-class Definition(Told):
-    """A definition with all its versions, the newest first, and what operators said about it."""
+class Definition(ResponseModel):
+    """A definition with all its versions, the newest first, and the settings of operators."""
 
     key: str
     enabled: bool
     pause: Pause | None
-    retired: Retirement | None = Field(description="Set: no job of it can be created until code declares it again.")
+    retired: Retirement | None = Field(description="If set, its jobs cannot be created until code declares it again.")
     overrides: Overrides
-    counts: dict[StatusName, int] = Field(description="How many of its jobs stand where; those with none are left out.")
-    live_workers: int = Field(description="How many live workers have any version loaded.")
+    counts: dict[StatusName, int] = Field(description="Its jobs by status; statuses without jobs are left out.")
+    live_workers: int = Field(description="Number of live workers that have any version loaded.")
     versions: list[DefinitionVersion]
 
 
-class DefinitionList(Told):
+class DefinitionList(ResponseModel):
     """One page of definitions, by key."""
 
     definitions: list[Definition]
     next_cursor: str | None
 
 
-class System(Told):
-    """What holds for all definitions."""
+class System(ResponseModel):
+    """State that holds for all definitions."""
 
     pause: Pause | None
-    workers_enabled: bool = Field(description="Whether the worker configuration lets workers take jobs.")
+    workers_enabled: bool = Field(description="Whether the worker configuration allows workers to take jobs.")
     store: Literal["sqlite", "postgres"]
     now: Moment = Field(description="The store's time.")
-    version: str = Field(description="Of penstock.")
+    version: str = Field(description="The version of penstock.")

@@ -1,4 +1,4 @@
-"""Jobs on the wire."""
+"""Shapes of jobs."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import FailFast, Field, model_validator
 
-from penstock.http.schemas.base import Asked, ChangeAsked, Moment, Payload, PayloadObject, Seconds, Told
+from penstock.http.schemas.base import Moment, PatchModel, Payload, PayloadObject, RequestModel, ResponseModel, Seconds
 
 StatusName = Literal[
     "scheduled", "queued", "running", "cancelling", "review_needed", "succeeded", "failed", "cancelled", "stale"
 ]
 
 
-class ReferenceAsked(Asked):
-    """What in the caller's world a job is about."""
+class ReferenceRequest(RequestModel):
+    """The object in the caller's application that a job is about."""
 
     type: str
     id: str
 
 
-class JobAsked(Asked):
-    """A job to be started."""
+class JobRequest(RequestModel):
+    """A job to create."""
 
     definition_key: str
     definition_version: int | None = None
@@ -31,11 +31,11 @@ class JobAsked(Asked):
     idempotency_key: str | None = None
     run_at: Moment | None = None
     delay: Seconds | None = Field(None, description="Seconds from now.")
-    reference: ReferenceAsked | None = None
+    reference: ReferenceRequest | None = None
     tags: Annotated[list[str], FailFast()] = Field(default_factory=list)
     webhook_url: str | None = None
     unique: bool | str | None = Field(
-        None, description="true: one active job with these parameters; a text: one active job with this key."
+        None, description="true: one active job with these parameters; a string: one active job with this key."
     )
     concurrency_key: str | None = None
     parent_id: str | None = None
@@ -43,42 +43,42 @@ class JobAsked(Asked):
     tracestate: str | None = None
 
 
-class BatchAsked(Asked):
-    """Jobs to be started, all or none."""
+class BatchRequest(RequestModel):
+    """Jobs to create, all or none."""
 
-    jobs: list[JobAsked]
+    jobs: list[JobRequest]
 
 
-class JobStarted(Told):
-    """The answer to a start; `created` is false when a known key or a unique job answered."""
+class JobStarted(ResponseModel):
+    """The created job; `created` is false if a known key or a unique job answered."""
 
     job_id: str
     status: StatusName
     created: bool
 
 
-class BatchStarted(Told):
-    """The answer to a batch, in the order asked."""
+class BatchStarted(ResponseModel):
+    """The created jobs, in the order of the request."""
 
     jobs: list[JobStarted]
 
 
-class Reference(Told):
-    """What in the caller's world a job is about."""
+class Reference(ResponseModel):
+    """The object in the caller's application that a job is about."""
 
     type: str
     id: str
 
 
-class JobError(Told):
+class JobError(ResponseModel):
     """Why a job's newest attempt did not succeed."""
 
     type: str | None
     message: str | None
 
 
-class Job(Told):
-    """A job as it can be read."""
+class Job(ResponseModel):
+    """A job."""
 
     job_id: str
     definition_key: str
@@ -115,7 +115,7 @@ class Job(Told):
     started_at: Moment | None
     finished_at: Moment | None
     duration: float | None = Field(
-        description="Seconds that the latest attempt took, without waiting; null while it runs and when none has begun."
+        description="Seconds that the latest attempt took, without waiting; null while it runs or before it begins."
     )
     updated_at: Moment
     stale_at: Moment | None
@@ -123,33 +123,33 @@ class Job(Told):
     worker_id: str | None
 
 
-class _AnyPhase(Told):
+class _AnyPhase(ResponseModel):
     name: str
     position: int
     progress: float
     message: str | None
     started_at: Moment | None
-    completed_at: Moment | None = Field(description="When it was completed; null when it ended otherwise.")
+    completed_at: Moment | None = Field(description="When it was completed; null if it ended otherwise.")
     finished_at: Moment | None = Field(description="When it ended, completed or not.")
     error: str | None
     fence: int = Field(description="The fence of the attempt that began it last.")
 
 
 class Phase(_AnyPhase):
-    """A named part of a job, as the last attempt at it left it."""
+    """A phase of a job, as the last attempt left it."""
 
     status: Literal["pending", "running", "completed", "failed", "cancelled"]
     result: Payload
 
 
 class AttemptPhase(_AnyPhase):
-    """A phase that one attempt began; `interrupted` when the attempt ended without an error before the phase did."""
+    """A phase that one attempt began; `interrupted` if the attempt ended without an error before the phase did."""
 
     status: Literal["completed", "failed", "cancelled", "interrupted"]
 
 
-class Review(Told):
-    """What a handler asked a person, and what the person said."""
+class Review(ResponseModel):
+    """A handler's question to a person, and the person's decision."""
 
     fence: int
     note: str | None
@@ -168,29 +168,29 @@ class JobWithPhases(Job):
 
 
 class JobDetail(JobWithPhases):
-    """A job with its phases, its reviews and the lease that it is run under."""
+    """A job with its phases, its reviews and its worker's lease."""
 
     reviews: list[Review]
     heartbeat_at: Moment | None
     lease_expires_at: Moment | None
 
 
-class JobList(Told):
+class JobList(ResponseModel):
     """One page of jobs; `nextCursor` is null on the last one."""
 
     jobs: list[Job]
     next_cursor: str | None
-    count: int | None = Field(None, description="How many there are in all, when `count=true` was asked for.")
-    count_capped: bool | None = Field(None, description="Not all were looked at: there may be more.")
+    count: int | None = Field(None, description="The total number, if `count=true` was sent.")
+    count_capped: bool | None = Field(None, description="Not all jobs were counted: there may be more.")
     searched: int | None = Field(
         None,
-        description="How many jobs a search by `error` or `params.…` looked through for this page; when `nextCursor` "
-        "is there, further jobs were not looked through.",
+        description="Jobs that a search by `error` or `params.…` examined for this page; if `nextCursor` "
+        "is set, further jobs were not examined.",
     )
 
 
-class Attempt(Told):
-    """One try at a job that has ended."""
+class Attempt(ResponseModel):
+    """One ended attempt at a job."""
 
     fence: int
     number: int
@@ -210,15 +210,15 @@ class Attempt(Told):
     phases: list[AttemptPhase] = Field(description="The phases that it began, in their order.")
 
 
-class AttemptList(Told):
-    """The attempts at a job that have ended and are kept."""
+class AttemptList(ResponseModel):
+    """The ended attempts at a job that are kept."""
 
     attempts: list[Attempt]
-    earlier: int = Field(description="How many attempts before these are no longer kept.")
+    earlier: int = Field(description="Number of earlier attempts that are no longer kept.")
 
 
-class LogLine(Told):
-    """One line that an attempt wrote."""
+class LogLine(ResponseModel):
+    """One log line of an attempt."""
 
     seq: int
     fence: int
@@ -230,15 +230,15 @@ class LogLine(Told):
     duration: float | None = Field(description="Seconds.")
 
 
-class LogList(Told):
-    """Lines in order; `nextAfter` goes on behind them, null when there were no more."""
+class LogList(ResponseModel):
+    """Log lines in order; `nextAfter` continues after them, null if there are no more."""
 
     logs: list[LogLine]
     next_after: int | None
 
 
-class Reason(Told):
-    """One thing that keeps a job from running, or what it does now."""
+class Reason(ResponseModel):
+    """One reason why a job is not running, or what it does now."""
 
     code: str
     message: str
@@ -246,37 +246,37 @@ class Reason(Told):
     by: str | None
 
 
-class Why(Told):
-    """All that keeps a job from running, or what it does now."""
+class Why(ResponseModel):
+    """The reasons why a job is not running, or what it does now."""
 
     job_id: str
     reasons: list[Reason]
 
 
-class JobChanged(Told):
-    """The status that a job has now."""
+class JobChanged(ResponseModel):
+    """The new status of a job."""
 
     job_id: str
     status: StatusName
 
 
-class JobPatch(ChangeAsked):
-    """Another priority or time for a job that waits."""
+class JobPatch(PatchModel):
+    """Another priority or time for a waiting job."""
 
     priority: int | None = None
     run_at: Moment | None = None
     delay: Seconds | None = None
 
 
-class RetryAsked(Asked):
-    """How to retry; finished phases are kept unless said otherwise."""
+class RetryRequest(RequestModel):
+    """How to retry; finished phases are kept by default."""
 
     from_phase: str | None = None
     fresh: bool = False
 
 
-class RerunAsked(Asked):
-    """Parameters that stand in front of the old ones, and other options for the new job."""
+class RerunRequest(RequestModel):
+    """Parameters that replace the original ones by name, and options of the new job."""
 
     params: PayloadObject | None = None
     priority: int | None = None
@@ -286,21 +286,21 @@ class RerunAsked(Asked):
     delay: Seconds | None = None
 
 
-class ApproveAsked(Asked):
-    """A yes; `result` stands in for what the handler gave."""
+class ApproveRequest(RequestModel):
+    """An approval; `result` replaces the handler's result."""
 
     note: str | None = None
     result: Payload = None
 
 
-class RejectAsked(Asked):
-    """A no."""
+class RejectRequest(RequestModel):
+    """A rejection."""
 
     note: str | None = None
 
 
-class FilterAsked(Asked):
-    """Which jobs a change in bulk speaks of: the filters of the list."""
+class FilterRequest(RequestModel):
+    """Selects the jobs of a bulk change: the filters of the list."""
 
     job_id: list[str] | None = None
     status: list[StatusName] | None = None
@@ -319,25 +319,25 @@ class FilterAsked(Asked):
     def _refuse_search(cls, asked: Any) -> Any:
         if isinstance(asked, dict) and any(name in ("error", "params") or name.startswith("params.") for name in asked):
             raise ValueError(
-                "changes in bulk cannot search by error or params; list the jobs with GET /v1/jobs, and send their ids "
+                "bulk changes cannot search by error or params; list the jobs with GET /v1/jobs, and send their ids "
                 "as jobId"
             )
         return asked
 
 
-class BulkAsked(Asked):
-    """One change for all jobs that a filter speaks of."""
+class BulkRequest(RequestModel):
+    """One change for all jobs that a filter selects."""
 
     action: Literal["cancel", "retry", "delete", "reprioritise"]
-    filter: FilterAsked = Field(default_factory=FilterAsked)
+    filter: FilterRequest = Field(default_factory=FilterRequest)
     everything: bool = Field(False, description="Must be true when the filter is empty.")
     dry_run: bool = False
     priority: int | None = None
     limit: int = 100_000
 
 
-class BulkAnswer(Told):
-    """What came of it."""
+class BulkAnswer(ResponseModel):
+    """The result of a bulk change."""
 
     matched: int
     changed: int
@@ -345,15 +345,15 @@ class BulkAnswer(Told):
     dry_run: bool
 
 
-class Triggered(Told):
-    """What one dispatch cycle did."""
+class Triggered(ResponseModel):
+    """The result of one dispatch cycle."""
 
     processed: int
     errors: int
 
 
-def given_filter(asked: FilterAsked) -> dict[str, Any]:
-    """The filter in the library's words."""
+def given_filter(asked: FilterRequest) -> dict[str, Any]:
+    """Return the filter's fields by their names in Python."""
     return {
         "job_id": asked.job_id, "status": asked.status, "definition_key": asked.definition_key,
         "reference_type": asked.reference_type, "reference_id": asked.reference_id, "tag": asked.tag,

@@ -1,4 +1,4 @@
-"""Schedules on the wire."""
+"""Shapes of schedules."""
 
 from __future__ import annotations
 
@@ -6,19 +6,28 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from penstock.http.schemas.base import Asked, ChangeAsked, Moment, Payload, PayloadObject, Seconds, Told, integer
+from penstock.http.schemas.base import (
+    Moment,
+    PatchModel,
+    Payload,
+    PayloadObject,
+    RequestModel,
+    ResponseModel,
+    Seconds,
+    integer,
+)
 from penstock.http.schemas.definitions import Pause
 
 KindName = Literal["once", "interval", "cron"]
 MissedName = Literal["skip", "latest", "all"]
 OverlapName = Literal["allow", "skip", "queue_one"]
 PreviewCount = Annotated[int, Field(ge=1, le=100), BeforeValidator(integer)]
-"""How many ticks a preview shows, in a query."""
+"""The number of ticks of a preview, in a query."""
 _EXPRESSION = "cron: `0 3 * * *`; interval: `90s`, `1h30m`, `7d from 2027-01-04T08:00:00Z`; once: an instant."
 
 
-class ScheduleReplaced(Asked):
-    """All that a schedule says; what is left out has its default."""
+class ScheduleReplacement(RequestModel):
+    """All fields of a schedule; what is left out gets its default."""
 
     definition_key: str
     definition_version: int | None = None
@@ -36,14 +45,14 @@ class ScheduleReplaced(Asked):
     enabled: bool = True
 
 
-class ScheduleAsked(ScheduleReplaced):
-    """A schedule to be made."""
+class ScheduleRequest(ScheduleReplacement):
+    """A schedule to create."""
 
     key: str
 
 
-class SchedulePatch(ChangeAsked):
-    """What shall be different; what is left out stays. Another kind needs another expression."""
+class SchedulePatch(PatchModel):
+    """Fields to change; what is left out stays. Another kind needs another expression."""
 
     definition_version: int | None = None
     kind: KindName | None = None
@@ -60,8 +69,8 @@ class SchedulePatch(ChangeAsked):
     enabled: bool = True
 
 
-class PreviewAsked(Asked):
-    """An expression of which nobody has made a schedule yet."""
+class PreviewRequest(RequestModel):
+    """An expression to preview."""
 
     kind: KindName
     expression: str = Field(description=_EXPRESSION)
@@ -69,8 +78,8 @@ class PreviewAsked(Asked):
     count: int = Field(10, ge=1, le=100)
 
 
-class Schedule(Told):
-    """A schedule as it can be read; times are in seconds."""
+class Schedule(ResponseModel):
+    """A schedule; times are in seconds."""
 
     key: str
     definition_key: str
@@ -95,33 +104,33 @@ class Schedule(Told):
     created_at: Moment
     updated_at: Moment
     revision: int
-    error: str | None = Field(description="Why what the store has of it cannot be read.")
+    error: str | None = Field(description="Why the stored schedule cannot be read.")
 
 
-class ScheduleList(Told):
+class ScheduleList(ResponseModel):
     """One page of schedules, by key."""
 
     schedules: list[Schedule]
     next_cursor: str | None
 
 
-class Fire(Told):
-    """One tick to come."""
+class Fire(ResponseModel):
+    """One future tick."""
 
     at: Moment
-    local: str = Field(description="On the wall clock of the schedule's zone.")
-    relative: str = Field(description="From now, in words.")
+    local: str = Field(description="The local time in the schedule's zone.")
+    relative: str = Field(description="The time from now, in words.")
 
 
-class Preview(Told):
-    """When a schedule ticks next, and what it says in English."""
+class Preview(ResponseModel):
+    """The next ticks of a schedule, and its expression in English."""
 
     sentence: str
     fires: list[Fire]
 
 
-class Tick(Told):
-    """What became of one instant of a schedule."""
+class Tick(ResponseModel):
+    """The result of one tick of a schedule."""
 
     scheduled_for: Moment
     verdict: Literal["made", "skipped", "missed"]
@@ -130,7 +139,7 @@ class Tick(Told):
     at: Moment
 
 
-class TickList(Told):
+class TickList(ResponseModel):
     """The newest ticks first."""
 
     ticks: list[Tick]

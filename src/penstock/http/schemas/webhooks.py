@@ -1,4 +1,4 @@
-"""Webhook endpoints and deliveries on the wire."""
+"""Shapes of webhook endpoints and deliveries."""
 
 from __future__ import annotations
 
@@ -7,30 +7,32 @@ from typing import Literal
 from pydantic import Field
 
 from penstock.domain.webhook.endpoint import DEFAULT_EVENTS
-from penstock.http.schemas.base import Asked, ChangeAsked, Moment, Payload, Told
+from penstock.http.schemas.base import Moment, PatchModel, Payload, RequestModel, ResponseModel
 
 DeliveryStatus = Literal["waiting", "delivered", "failed"]
 _EVENTS = "Event types, patterns such as `job.*`, or `onStart`, `onSuccess`, `onFail`, `onEnd`."
 
 
-class WebhookReplaced(Asked):
-    """All that an endpoint says; its secret stays."""
+class WebhookReplacement(RequestModel):
+    """All fields of an endpoint; its secret stays."""
 
     url: str
     events: list[str] = Field(list(DEFAULT_EVENTS), min_length=1, max_length=100, description=_EVENTS)
-    definition_keys: list[str] = Field([], max_length=100, description="Only of jobs of these; empty: of all.")
+    definition_keys: list[str] = Field(
+        [], max_length=100, description="Only for jobs of these definitions; empty: all."
+    )
     description: str = Field("", max_length=500)
     enabled: bool = True
 
 
-class WebhookAsked(WebhookReplaced):
-    """An endpoint to be made; without a secret it gets a new one."""
+class WebhookRequest(WebhookReplacement):
+    """An endpoint to create; without a secret it gets a new one."""
 
     secret: str | None = Field(None, description="`whsec_` and the base64 of 24 to 64 bytes.")
 
 
-class WebhookPatch(ChangeAsked):
-    """What shall be different; what is left out stays."""
+class WebhookPatch(PatchModel):
+    """Fields to change; what is left out stays."""
 
     url: str = ""
     events: list[str] = Field([], min_length=1, max_length=100, description=_EVENTS)
@@ -39,14 +41,14 @@ class WebhookPatch(ChangeAsked):
     enabled: bool = True
 
 
-class RotateAsked(Asked):
-    """Another secret, and for how many seconds the old one signs, too."""
+class RotateRequest(RequestModel):
+    """A new secret, and the seconds for which the old one signs too."""
 
     secret: str | None = None
     overlap: float = Field(default=86_400.0, ge=0, le=30 * 86_400, strict=False)
 
 
-class Webhook(Told):
+class Webhook(ResponseModel):
     """An endpoint; of its secrets only the last four characters are shown."""
 
     webhook_id: str
@@ -58,8 +60,8 @@ class Webhook(Told):
     secret_hints: list[str]
     previous_secret_until: Moment | None
     disabled_reason: str | None
-    failures: int = Field(description="Tries in a row that failed.")
-    open_until: Moment | None = Field(description="Until when nothing is sent to it, for it failed too often.")
+    failures: int = Field(description="Failed tries in a row.")
+    open_until: Moment | None = Field(description="Until when nothing is sent to it, because it failed too often.")
     last_success_at: Moment | None
     last_failure_at: Moment | None
     created_at: Moment
@@ -67,20 +69,20 @@ class Webhook(Told):
     revision: int
 
 
-class WebhookMade(Webhook):
-    """An endpoint with the secret that it has just been given: nobody can read that again."""
+class CreatedWebhook(Webhook):
+    """An endpoint with its new secret, which cannot be read again."""
 
     secret: str
 
 
-class WebhookList(Told):
+class WebhookList(ResponseModel):
     """All endpoints, the oldest first."""
 
     webhooks: list[Webhook]
 
 
-class Delivery(Told):
-    """One event on its way to one receiver."""
+class Delivery(ResponseModel):
+    """One event for one receiver."""
 
     delivery_id: str = Field(description="The `webhook-id` of every try.")
     webhook_id: str = Field(description="The endpoint, or `global`, or `job`.")
@@ -96,8 +98,8 @@ class Delivery(Told):
     error: str | None
 
 
-class Try(Told):
-    """What came back of one try."""
+class Try(ResponseModel):
+    """The result of one try."""
 
     number: int
     at: Moment
@@ -108,13 +110,13 @@ class Try(Told):
 
 
 class DeliveryDetail(Delivery):
-    """A delivery with what is sent and all its tries."""
+    """A delivery with its body and all its tries."""
 
     body: Payload
     history: list[Try]
 
 
-class DeliveryList(Told):
+class DeliveryList(ResponseModel):
     """One page of deliveries, the newest first."""
 
     deliveries: list[Delivery]

@@ -1,4 +1,4 @@
-"""Workers and their configuration on the wire."""
+"""Shapes of workers and their configuration."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from penstock.http.schemas.base import Asked, ChangeAsked, Moment, PayloadObject, Told
+from penstock.http.schemas.base import Moment, PatchModel, PayloadObject, RequestModel, ResponseModel
 
 _YEAR = 365 * 86_400
 _MOST = 2**53
-_AGEING = "Waiting for so long is worth one step of priority; 0: priorities are strict."
+_AGEING = "Seconds of waiting that raise a job's priority by one; 0: priorities are strict."
 
 
-class Loaded(Told):
+class Loaded(ResponseModel):
     """A definition that a worker has loaded."""
 
     key: str
     version: int
 
 
-class Duty(Told):
-    """How it goes with one thing that a worker does again and again."""
+class Duty(ResponseModel):
+    """The state of one periodic task of a worker."""
 
     name: str
-    last_success_age: float | None = Field(description="Seconds; null: it never went well.")
+    last_success_age: float | None = Field(description="Seconds; null: it never succeeded.")
     errors: int
     last_error: str | None
 
 
-class Worker(Told):
-    """A worker as the store sees it."""
+class Worker(ResponseModel):
+    """A worker."""
 
     worker_id: str
     name: str
@@ -47,8 +47,8 @@ class Worker(Told):
     duties: list[Duty]
 
 
-class WorkerList(Told):
-    """The workers that the store knows, those that ended not long ago included."""
+class WorkerList(ResponseModel):
+    """The known workers, including those that ended recently."""
 
     workers: list[Worker]
 
@@ -72,15 +72,15 @@ _Ageing = Annotated[float, Field(ge=0, le=_YEAR, description=_AGEING)]
 _Custom = Annotated[PayloadObject, Field(description="Handlers see it as `ctx.settings`.")]
 
 
-class RetentionAsked(Asked):
-    """How long ended jobs are kept where their definition says nothing, in seconds."""
+class RetentionRequest(RequestModel):
+    """How long ended jobs are kept if their definition does not say, in seconds."""
 
     stale_after: _Kept | None
     delete_after: _Kept | None
 
 
-class AlertsAsked(Asked):
-    """From when on something is worth an alert; times are in seconds."""
+class AlertsRequest(RequestModel):
+    """Thresholds of alerts; times are in seconds."""
 
     failure_rate: _Rate
     window: _Window
@@ -90,8 +90,8 @@ class AlertsAsked(Asked):
     endpoint_failures: _Count
 
 
-class LimitsAsked(Asked):
-    """What an attempt may use where its definition says nothing."""
+class LimitsRequest(RequestModel):
+    """Limits of an attempt if its definition does not set them."""
 
     memory: _Memory | None
     cpu: _Positive | None
@@ -100,8 +100,8 @@ class LimitsAsked(Asked):
     processes: _Positive | None
 
 
-class WorkerConfigAsked(Asked):
-    """All that shall hold for every worker; null: the worker's own setting. Times are in seconds."""
+class WorkerConfigRequest(RequestModel):
+    """The configuration of all workers; null: the worker's own setting. Times are in seconds."""
 
     enabled: bool
     slots: _Slots | None
@@ -112,21 +112,21 @@ class WorkerConfigAsked(Asked):
     drain: _Drain | None
     cancel_grace: _Drain | None
     ageing: _Ageing
-    retention: RetentionAsked
-    alerts: AlertsAsked
-    limits: LimitsAsked
+    retention: RetentionRequest
+    alerts: AlertsRequest
+    limits: LimitsRequest
     custom: _Custom
 
 
-class RetentionPatch(ChangeAsked):
-    """What shall be different of how long ended jobs are kept."""
+class RetentionPatch(PatchModel):
+    """Changes of how long ended jobs are kept."""
 
     stale_after: _Kept | None = None
     delete_after: _Kept | None = None
 
 
-class AlertsPatch(ChangeAsked):
-    """What shall be different of the thresholds of alerts."""
+class AlertsPatch(PatchModel):
+    """Changes of the thresholds of alerts."""
 
     failure_rate: _Rate = 0
     window: _Window = 60
@@ -136,8 +136,8 @@ class AlertsPatch(ChangeAsked):
     endpoint_failures: _Count = 1
 
 
-class LimitsPatch(ChangeAsked):
-    """What shall be different of what an attempt may use."""
+class LimitsPatch(PatchModel):
+    """Changes of the limits of attempts."""
 
     memory: _Memory | None = None
     cpu: _Positive | None = None
@@ -146,8 +146,8 @@ class LimitsPatch(ChangeAsked):
     processes: _Positive | None = None
 
 
-class WorkerConfigPatch(ChangeAsked):
-    """What shall be different for every worker; what is left out stays, and `custom` is replaced as a whole."""
+class WorkerConfigPatch(PatchModel):
+    """Changes of the configuration of all workers; what is left out stays, and `custom` is replaced as a whole."""
 
     enabled: bool = True
     slots: _Slots | None = None
@@ -164,15 +164,15 @@ class WorkerConfigPatch(ChangeAsked):
     custom: _Custom = Field(default_factory=dict)
 
 
-class Retention(Told):
-    """How long ended jobs are kept where their definition says nothing, in seconds."""
+class Retention(ResponseModel):
+    """How long ended jobs are kept if their definition does not say, in seconds."""
 
     stale_after: float | None
     delete_after: float | None
 
 
-class AlertThresholds(Told):
-    """From when on something is worth an alert; times are in seconds."""
+class AlertThresholds(ResponseModel):
+    """Thresholds of alerts; times are in seconds."""
 
     failure_rate: float
     window: float
@@ -182,8 +182,8 @@ class AlertThresholds(Told):
     endpoint_failures: int
 
 
-class Limits(Told):
-    """What an attempt may use where its definition says nothing; null: no limit."""
+class Limits(ResponseModel):
+    """Limits of an attempt if its definition does not set them; null: no limit."""
 
     memory: int | None
     cpu: int | None
@@ -192,8 +192,8 @@ class Limits(Told):
     processes: int | None
 
 
-class WorkerConfig(Told):
-    """What holds for every worker; null: the worker's own setting."""
+class WorkerConfig(ResponseModel):
+    """The configuration of all workers; null: the worker's own setting."""
 
     enabled: bool
     slots: int | None

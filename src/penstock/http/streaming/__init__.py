@@ -1,1 +1,1 @@
-"""Server-sent events: the hub, the streams of clients, the pages of events."""
+"""Server-sent events: one reader of the feed for all streams, the streams of clients, and pages of events."""

@@ -1,4 +1,4 @@
-"""Events as they go out: pages of them, each event with its job as it is now."""
+"""Pages of events as JSON, each event with its current job."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from dataclasses import dataclass
 from penstock.app import Penstock
 from penstock.domain.event import DELETED, Event
 from penstock.domain.job import Job
-from penstock.http.job_output import Shaper
+from penstock.http.job_output import JobOutput
 from penstock.http.streaming.sse import event_data, message
 from penstock.operations.event_listeners import Pattern
 from penstock.storage.commands import admin, feed
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which events a client asked for; None: all."""
+class EventFilter:
+    """The events that a client asked for; None: all."""
 
     types: tuple[Pattern, ...] | None = None
     definition: str | None = None
     job_ids: frozenset[str] | None = None
     numbered: bool = False
-    """Whether the cursor of an event is its number, as among the events of one job."""
+    """Whether the cursor of an event is its number, as for the events of one job."""
 
-    def may_want(self, event: Event) -> bool:
-        """As far as can be told without the job."""
+    def may_match(self, event: Event) -> bool:
+        """Return whether the event matches, as far as that is known without its job."""
         if self.job_ids is not None and event.job_id not in self.job_ids:
             return False
         return self.types is None or any(each.fits(event) for each in self.types)
 
-    def wants(self, item: Item) -> bool:
-        return self.may_want(item.event) and self.definition in (None, item.definition)
+    def matches(self, item: Item) -> bool:
+        return self.may_match(item.event) and self.definition in (None, item.definition)
 
 
-EVERYTHING = Wanted()
+ALL_EVENTS = EventFilter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Item:
 
     event: Event
     cursor: str
-    """Of a reader that has come just behind it."""
+    """The cursor after this event."""
     definition: str | None
     text: str
 
@@ -54,20 +54,20 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """What was wanted of one read, and how far the read came."""
+    """The matching events of one read, and the cursor after it."""
 
     items: list[Item]
     cursor: str
     more: bool
-    """There was more than fitted: read again at once."""
+    """More events exist: read again immediately."""
 
 
 class EventPages:
-    """Reads events together with their jobs: one read for the events of a page, one for all of its jobs."""
+    """Reads events with their jobs: one read for the events of a page, one for all its jobs."""
 
-    def __init__(self, app: Penstock, shaper: Shaper) -> None:
+    def __init__(self, app: Penstock, job_output: JobOutput) -> None:
         self._app = app
-        self._shaper = shaper
+        self._job_output = job_output
 
     async def tip(self) -> str:
         return await self._app.store.arun(feed.tip())
@@ -75,26 +75,26 @@ class EventPages:
     async def origin(self) -> str:
         return await self._app.store.arun(feed.origin())
 
-    async def after(self, cursor: str, limit: int, wanted: Wanted = EVERYTHING) -> EventPage:
-        """A page of the feed of all events."""
+    async def after(self, cursor: str, limit: int, wanted: EventFilter = ALL_EVENTS) -> EventPage:
+        """Return a page of the feed of all events."""
         news = await self._app.store.arun(feed.read(cursor, limit))
         items = await self._items(list(feed.with_cursors(cursor, news)), wanted)
         return EventPage(items, news.cursor, news.more)
 
-    async def of_job(self, job_id: str, after: int, limit: int, wanted: Wanted = EVERYTHING) -> EventPage:
-        """A page of the events of one job, behind a number."""
+    async def of_job(self, job_id: str, after: int, limit: int, wanted: EventFilter = ALL_EVENTS) -> EventPage:
+        """Return a page of the events of one job, after a number."""
         events = await self._app.store.arun(feed.of_job(job_id, after, limit))
         items = await self._items([(event, str(event.seq)) for event in events], wanted)
         return EventPage(items, str(events[-1].seq if events else after), len(events) == limit)
 
     async def jobs(self, jobs: Sequence[Job]) -> list[str]:
-        """Jobs as they may be shown."""
-        await self._shaper.learn(jobs)
-        phases = await self._shaper.phases(jobs)
-        return [self._shaper.job(each, phases=phases[each.id]) for each in jobs]
+        """Return jobs as JSON text with secrets masked."""
+        await self._job_output.learn(jobs)
+        phases = await self._job_output.phases(jobs)
+        return [self._job_output.job(each, phases=phases[each.id]) for each in jobs]
 
-    async def _items(self, found: Sequence[tuple[Event, str]], wanted: Wanted) -> list[Item]:
-        chosen = [each for each in found if wanted.may_want(each[0])]
+    async def _items(self, found: Sequence[tuple[Event, str]], wanted: EventFilter) -> list[Item]:
+        chosen = [each for each in found if wanted.may_match(each[0])]
         ids = dict.fromkeys(event.job_id for event, _ in chosen if event.job_id is not None)
         jobs = await self._app.store.arun(admin.get(list(ids))) if ids else []
         texts = dict(zip((each.id for each in jobs), await self.jobs(jobs), strict=True))
@@ -111,35 +111,35 @@ def _item(event: Event, cursor: str, keys: dict[str, str], texts: dict[str, str]
     return Item(event, cursor, definition, event_data(event, texts.get(job_id)))
 
 
-class Batch:
-    """Events that go to all clients at once; clients that want the same share the bytes."""
+class EventBatch:
+    """Events for all clients; clients with the same filter share the bytes."""
 
     def __init__(self, items: Iterable[Item], cursor: str) -> None:
         self.items: tuple[Item, ...] = tuple(items)
         self.cursor = cursor
         self._job_ids = {each.event.job_id for each in self.items}
-        self._portions: dict[Wanted, Portion] = {}
+        self._portions: dict[EventFilter, Portion] = {}
 
-    def portion(self, wanted: Wanted) -> Portion:
-        """What one client gets of it."""
+    def portion(self, wanted: EventFilter) -> Portion:
+        """Return the part for one client."""
         if wanted.job_ids is not None and wanted.job_ids.isdisjoint(self._job_ids):
             return Portion((), b"", self.cursor)
         found = self._portions.get(wanted)
         if found is None:
-            found = portion_of((each for each in self.items if wanted.wants(each)), self.cursor, wanted)
+            found = portion_of((each for each in self.items if wanted.matches(each)), self.cursor, wanted)
             self._portions[wanted] = found
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Events for one client, and where it stands behind them."""
+    """Events for one client, and the cursor after them."""
 
     items: tuple[Item, ...]
     frames: bytes
     cursor: str
 
 
-def portion_of(items: Iterable[Item], cursor: str, wanted: Wanted) -> Portion:
+def portion_of(items: Iterable[Item], cursor: str, wanted: EventFilter) -> Portion:
     chosen = tuple(items)
     return Portion(chosen, b"".join(each.frame(wanted.numbered) for each in chosen), cursor)

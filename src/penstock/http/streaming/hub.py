@@ -1,9 +1,9 @@
-"""The hub: one reader of the feed for all event streams of a server, and a box of bounded size for each of them.
+"""The hub: one reader of the feed for all event streams of a server, and a bounded buffer for each stream.
 
-A stream reads what it has missed from the store by itself, up to some moment. From then on it is served by the hub. It
-joins where the hub stands behind all of a moment that covers the stream's own: what lies between the two it reads from
-the store, and what comes after is put into its box. So nothing is missed and nothing doubled, although numbers of
-events are not committed in their order.
+A stream catches up from the store on its own, up to some moment, and is then served by the hub. It joins when the hub's
+position covers the stream's: events between the two positions are read from the store, and later ones are put into the
+stream's buffer. So no event is missed or sent twice, although event numbers are not committed in order.
+
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from penstock.app import Penstock
 from penstock.config.server_settings import WebSettings
 from penstock.domain.errors import FeedGone, StoreUnavailable
 from penstock.domain.ports.store import Doorbell
-from penstock.http.errors import Refusal
-from penstock.http.streaming.event_pages import Batch, EventPages, Portion, Wanted
+from penstock.http.errors import RequestError
+from penstock.http.streaming.event_pages import EventBatch, EventFilter, EventPages, Portion
 from penstock.storage.commands import feed
 
 FIRST_LOOK = 0.02
 LONGEST_LOOK = 0.25
-"""Seconds between two looks at the feed: right after something happened, and when nothing does."""
+"""Seconds between two reads of the feed: after an event, and when nothing happens."""
 PAGE = 200
 
 _CHECK_EVERY = 2.0
@@ -38,34 +38,34 @@ _log = logging.getLogger("penstock.streams")
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
-    """How many streams one token or one address may have."""
+class StreamLimit:
+    """The number of streams that one token or one address may have."""
 
     name: str
     what: str
     most: int
 
 
-class Box:
-    """What waits for one client, up to a bound; and whether its stream is to go on."""
+class StreamBuffer:
+    """Events that wait for one client, up to a limit, and the state of its stream."""
 
     def __init__(
-        self, wanted: Wanted, most: int, caller: Hashable, allowed: Callable[[], Awaitable[bool]],
-        shares: Sequence[Share] = (),
+        self, wanted: EventFilter, most: int, caller: Hashable, allowed: Callable[[], Awaitable[bool]],
+        limits: Sequence[StreamLimit] = (),
     ) -> None:  # fmt: skip
         self.wanted = wanted
         self.caller = caller
         """Streams with the same caller are checked together."""
-        self.shares: tuple[Share, ...] = tuple(shares)
-        """What the stream counts for."""
+        self.limits: tuple[StreamLimit, ...] = tuple(limits)
+        """The limits that the stream counts towards."""
         self.allowed = allowed
         self.ended: bool = False
         self.lost: bool = False
-        """Whether events are gone that nobody has read."""
-        self.behind: str = ""
-        """The cursor behind all that was put here."""
+        """Whether events were deleted before they were read."""
+        self.cursor: str = ""
+        """The cursor after all events that were put here."""
         self.cut: Callable[[], object] = lambda: None
-        """Ends the stream at once, also while something is being sent."""
+        """Ends the stream immediately, even while something is sent."""
         self._most = most
         self._portions: deque[Portion] = deque()
         self._count = self._bytes = 0
@@ -75,10 +75,10 @@ class Box:
     def empty(self) -> bool:
         return not self._portions
 
-    def put(self, batch: Batch) -> bool:
-        """Take what the client wants of a batch; False when it has not come for too much already."""
+    def put(self, batch: EventBatch) -> bool:
+        """Add the client's part of a batch; return False if the buffer is full."""
         portion = batch.portion(self.wanted)
-        self.behind = batch.cursor
+        self.cursor = batch.cursor
         if not portion.items:
             return True
         count, size = self._count + len(portion.items), self._bytes + len(portion.frames)
@@ -90,7 +90,7 @@ class Box:
         return True
 
     async def take(self, seconds: float) -> Portion | None:
-        """The next portion; None when the time is over, or when there is something else to look at."""
+        """Return the next portion; None after the timeout, or when the stream's state has changed."""
         if not self._portions and not self.ended and not self.lost:
             self._woken.clear()
             with contextlib.suppress(TimeoutError):
@@ -103,38 +103,37 @@ class Box:
         self._bytes -= len(portion.frames)
         return portion
 
-    def empty_out(self) -> None:
-        """Forget what waits: the client reads on from the store."""
+    def clear(self) -> None:
+        """Drop what waits: the stream continues from the store."""
         self._portions.clear()
         self._count = self._bytes = 0
         self.lost = False
 
-    def lose(self) -> None:
-        """Say that events are gone that nobody has read."""
+    def mark_lost(self) -> None:
+        """Record that events were deleted before they were read."""
         self.lost = True
         self._woken.set()
 
     def end(self) -> None:
-        """Let the stream say goodbye."""
+        """Let the stream send its final message and end."""
         self.ended = True
         self._woken.set()
 
 
 class Hub:
-    """Serves the event streams of one server; it reads while there are streams, and holds no thread or connection
-    when there are none."""
+    """Serves the event streams of one server; without streams it does not read, and holds no thread or connection."""
 
     def __init__(self, app: Penstock, pages: EventPages, settings: WebSettings) -> None:
         self.settings = settings
         self.pages = pages
         self.page: int = max(1, min(PAGE, settings.stream_buffer // 2))
         self.reading: asyncio.Semaphore = asyncio.Semaphore(_READERS)
-        """For streams that read from the store by themselves: not all of them at once."""
+        """Limits the streams that read from the store at the same time."""
         self._app = app
-        self._boxes: set[Box] = set()
-        self._shares: Counter[str] = Counter()
-        self._live: set[Box] = set()
-        self._joining: list[tuple[str | None, Box, asyncio.Future[str]]] = []
+        self._buffers: set[StreamBuffer] = set()
+        self._counts: Counter[str] = Counter()
+        self._live: set[StreamBuffer] = set()
+        self._joining: list[tuple[str | None, StreamBuffer, asyncio.Future[str]]] = []
         self._reader: asyncio.Task[None] | None = None
         self._running = False
         self._woken = asyncio.Event()
@@ -145,102 +144,104 @@ class Hub:
 
     @property
     def count(self) -> int:
-        """How many streams there are."""
-        return len(self._boxes)
+        """Number of streams."""
+        return len(self._buffers)
 
-    def check_room(self, shares: Iterable[Share] = ()) -> None:
-        """Refuse one more stream when the server or its caller has as many as may be, or when the server stops."""
+    def check_room(self, limits: Iterable[StreamLimit] = ()) -> None:
+        """Refuse another stream if the server or the caller has reached its limit, or if the server stops."""
         if self._closed:
-            raise Refusal("unavailable", "The server stops.", hint="Come back, perhaps to another one.", headers=_LATER)
+            raise RequestError(
+                "unavailable", "The server stops.", hint="Reconnect later, or to another server.", headers=_LATER
+            )
         if self.count >= self.settings.max_streams:
-            raise Refusal(
+            raise RequestError(
                 "too_many_streams",
-                f"This server has {self.count} open streams, and takes no more.",
-                hint="Come back later; the setting web.max_streams is the bound.",
+                f"This server has {self.count} open streams, which is its limit.",
+                hint="Reconnect later; the setting web.max_streams is the limit.",
                 headers=_LATER,
             )
 
-        for share in shares:
-            if self._shares[share.name] >= share.most:
-                raise Refusal(
+        for limit in limits:
+            if self._counts[limit.name] >= limit.most:
+                raise RequestError(
                     "rate_limited",
-                    f"This {share.what} has {share.most} open streams, and may have no more.",
-                    hint=f"End one of them; the setting web.max_streams_per_{share.what} is the bound.",
+                    f"This {limit.what} has {limit.most} open streams, which is its limit.",
+                    hint=f"End one of them; the setting web.max_streams_per_{limit.what} is the limit.",
                     headers=_LATER,
                 )
 
-    def enter(self, box: Box) -> None:
-        """Begin a stream; the first one begins the reading."""
-        self._notice_loop()
-        self.check_room(box.shares)
-        self._boxes.add(box)
-        self._shares.update(each.name for each in box.shares)
+    def enter(self, buffer: StreamBuffer) -> None:
+        """Begin a stream; the first one starts the reader."""
+        self._reset_for_new_loop()
+        self.check_room(buffer.limits)
+        self._buffers.add(buffer)
+        self._counts.update(each.name for each in buffer.limits)
         if not self._running:
             self._running = True
             self._cursor, self._pause, self._failures = "", FIRST_LOOK, 0
             checker = asyncio.create_task(self._check_callers(), name="penstock-stream-callers")
-            self._reader = asyncio.create_task(self._read_on(checker), name="penstock-streams")
+            self._reader = asyncio.create_task(self._read_feed(checker), name="penstock-streams")
 
-    def leave(self, box: Box) -> None:
-        """End a stream; with the last one the reading ends."""
-        if box in self._boxes:
-            self._shares -= Counter(each.name for each in box.shares)
-        self._boxes.discard(box)
-        self._live.discard(box)
-        self._joining = [each for each in self._joining if each[1] is not box]
-        if not self._boxes:
+    def leave(self, buffer: StreamBuffer) -> None:
+        """End a stream; the last one stops the reader."""
+        if buffer in self._buffers:
+            self._counts -= Counter(each.name for each in buffer.limits)
+        self._buffers.discard(buffer)
+        self._live.discard(buffer)
+        self._joining = [each for each in self._joining if each[1] is not buffer]
+        if not self._buffers:
             self._woken.set()
 
-    async def join(self, box: Box, cursor: str | None) -> str:
-        """Have a stream served from the next moment on that covers its whole cursor; that moment's cursor."""
+    async def join(self, buffer: StreamBuffer, cursor: str | None) -> str:
+        """Serve a stream from the next moment on that covers its cursor; return that moment's cursor."""
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._joining.append((cursor, box, future))
+        self._joining.append((cursor, buffer, future))
         self._woken.set()
         return await future
 
-    def part(self, box: Box) -> None:
-        """Serve a stream no longer: it reads on from the store."""
-        self._live.discard(box)
-        box.empty_out()
+    def detach(self, buffer: StreamBuffer) -> None:
+        """Stop serving a stream: it continues from the store."""
+        self._live.discard(buffer)
+        buffer.clear()
 
     def close(self) -> None:
-        """End all streams with a goodbye, and take no more; to be called in the server's event loop."""
+        """End all streams with a final message and refuse new ones; call it in the server's event loop."""
         self._closed = True
-        boxes = list(self._boxes)
-        for box in boxes:
-            box.end()
-        if boxes:
-            # One that does not read cannot be said goodbye to.
-            asyncio.get_running_loop().call_later(_GOODBYE, _cut_all, boxes)
+        buffers = list(self._buffers)
+        for buffer in buffers:
+            buffer.end()
+        if buffers:
+            # A client that does not read cannot get the final message.
+            asyncio.get_running_loop().call_later(_GOODBYE, _cut_all, buffers)
 
     async def wait_closed(self) -> None:
-        """Until nothing is read from the store any more; after `close()`."""
+        """Wait until nothing is read from the store any more; call `close()` first."""
         if self._reader is not None:
             await asyncio.wait({self._reader})
 
-    def _notice_loop(self) -> None:
-        """Whoever was served in an event loop that has ended is gone without a goodbye."""
+    def _reset_for_new_loop(self) -> None:
+        """Forget the streams of an event loop that has ended."""
         if self._reader is not None and self._reader.get_loop() is not asyncio.get_running_loop():
             self._reader, self._running = None, False
-            self._boxes, self._live, self._joining, self._shares = set(), set(), [], Counter()
+            self._buffers, self._live, self._joining, self._counts = set(), set(), [], Counter()
             self._woken, self.reading = asyncio.Event(), asyncio.Semaphore(_READERS)
 
-    async def _read_on(self, checker: asyncio.Task[None]) -> None:
+    async def _read_feed(self, checker: asyncio.Task[None]) -> None:
         bell = self._app.store.doorbell()
         try:
-            while self._boxes:
-                pause = await self._look()
-                self._let_join()
+            while self._buffers:
+                pause = await self._read_page()
+                self._attach_waiting()
                 if pause:
-                    await self._rest(bell, pause)
+                    await self._wait(bell, pause)
         finally:
-            # At once: whoever enters from here on begins anew.
+            # First: a stream that enters from here on starts a new reader.
             self._running = False
             checker.cancel()
             await bell.aclose()
 
-    async def _look(self) -> float:
-        """Read one page and hand it out; how long to wait before the next."""
+    async def _read_page(self) -> float:
+        """Read one page and distribute it; return the seconds until the next read."""
         try:
             if not self._cursor:
                 self._cursor = await self.pages.tip()
@@ -249,42 +250,42 @@ class Hub:
             _log.warning("Streams have missed events: %s", error)
             self._cursor = ""
             lost, self._live = self._live, set()
-            for box in lost:
-                box.lose()
+            for buffer in lost:
+                buffer.mark_lost()
             return 0.0
         except Exception as error:
             self._failures += 1
-            self._complain(error)
+            self._log_failure(error)
             return min(_LONGEST_PAUSE, 0.1 * 2.0 ** min(self._failures, 10))
         self._failures = 0
         self._cursor = page.cursor
-        self._hand_out(Batch(page.items, page.cursor))
+        self._distribute(EventBatch(page.items, page.cursor))
         if page.more:
             return 0.0
-        # Where something happens, more will happen soon: endings of jobs ring no bell.
+        # After an event read again soon: the end of a job does not ring the doorbell.
         self._pause = FIRST_LOOK if page.items else min(LONGEST_LOOK, self._pause * 1.5)
         return self._pause
 
-    def _hand_out(self, batch: Batch) -> None:
-        for box in list(self._live):
-            if not box.put(batch):
-                _log.info("A client that does not read its stream is dropped.")
-                self._live.discard(box)
-                box.cut()
+    def _distribute(self, batch: EventBatch) -> None:
+        for buffer in list(self._live):
+            if not buffer.put(batch):
+                _log.info("Dropped a client that does not read its stream.")
+                self._live.discard(buffer)
+                buffer.cut()
 
-    def _let_join(self) -> None:
+    def _attach_waiting(self) -> None:
         if not self._cursor or not feed.is_whole(self._cursor):
             return
         waiting, self._joining = self._joining, []
-        for cursor, box, future in waiting:
+        for cursor, buffer, future in waiting:
             if cursor is not None and not feed.covers(self._cursor, cursor):
-                self._joining.append((cursor, box, future))
+                self._joining.append((cursor, buffer, future))
             elif not future.done():
-                box.behind = self._cursor
-                self._live.add(box)
+                buffer.cursor = self._cursor
+                self._live.add(buffer)
                 future.set_result(self._cursor)
 
-    async def _rest(self, bell: Doorbell, seconds: float) -> None:
+    async def _wait(self, bell: Doorbell, seconds: float) -> None:
         ring = asyncio.ensure_future(bell.wait(seconds))
         woken = asyncio.ensure_future(self._woken.wait())
         try:
@@ -296,33 +297,33 @@ class Hub:
         self._woken.clear()
 
     async def _check_callers(self) -> None:
-        """End the streams of those who may not read any more: a token was revoked, or has expired."""
+        """End the streams of callers that may not read any more: their token was revoked or has expired."""
         while True:
             await asyncio.sleep(_CHECK_EVERY)
-            by_caller: dict[Hashable, list[Box]] = {}
-            for box in self._boxes:
-                by_caller.setdefault(box.caller, []).append(box)
-            for boxes in by_caller.values():
-                if not await _is_allowed(boxes[0]):
-                    _cut_all(boxes)
+            by_caller: dict[Hashable, list[StreamBuffer]] = {}
+            for buffer in self._buffers:
+                by_caller.setdefault(buffer.caller, []).append(buffer)
+            for buffers in by_caller.values():
+                if not await _is_allowed(buffers[0]):
+                    _cut_all(buffers)
 
-    def _complain(self, error: Exception) -> None:
+    def _log_failure(self, error: Exception) -> None:
         if not isinstance(error, StoreUnavailable):
             _log.error("The feed cannot be read.", exc_info=error)
         elif self._failures == 1 or self._failures % 20 == 0:
-            _log.warning("Streams are silent, for the store does not answer: %s", error)
+            _log.warning("Streams are silent because the store does not answer: %s", error)
 
 
-async def _is_allowed(box: Box) -> bool:
-    """Whether the caller of a stream may still read; a check that fails says no, and the next caller has its own."""
+async def _is_allowed(buffer: StreamBuffer) -> bool:
+    """Return whether the caller of a stream may still read; a failed check counts as no."""
     try:
-        return await box.allowed()
+        return await buffer.allowed()
     except Exception:
         _log.exception("A caller of streams could not be checked, so its streams end.")
         return False
 
 
-def _cut_all(boxes: list[Box]) -> None:
-    for box in boxes:
-        box.end()
-        box.cut()
+def _cut_all(buffers: list[StreamBuffer]) -> None:
+    for buffer in buffers:
+        buffer.end()
+        buffer.cut()

@@ -1,6 +1,7 @@
-"""The doctor: looks at a store, at the work in it and at this host, and says of each finding what to do.
+"""The doctor: checks a store, its jobs and this host, and gives a hint for each finding.
 
-Nothing is changed by looking. What cannot be looked at because something else is broken is left out.
+Nothing is changed. Checks that depend on something broken are skipped.
+
 """
 
 from __future__ import annotations
@@ -10,29 +11,28 @@ from penstock.domain.finding import Finding, Level, error
 from penstock.domain.hints import hint_for
 from penstock.domain.ports.store import Store
 from penstock.maintenance import integrity
-from penstock.maintenance.doctor import files, servers, work
-from penstock.maintenance.doctor.host import Host, host_findings
-from penstock.maintenance.doctor.limits import Limits
+from penstock.maintenance.doctor import servers, work
+from penstock.maintenance.doctor.host import Host, Limits, file_findings, host_findings
 
 
 def examine(store: Store, *, host: Host | None = None, limits: Limits | None = None) -> list[Finding]:
-    """All findings, those included that say that something is well."""
+    """Return all findings, including those without a problem."""
     host, limits = host or Host(), limits or Limits()
     found = [*host_findings(host, limits)]
     if store.dialect == "sqlite":
-        found += files.file_findings(store, host, limits)
+        found += file_findings(store, host, limits)
     found += integrity.schema(store)
     if any(each.level is Level.ERROR and each.check in ("store.reachable", "store.schema") for each in found):
         if store.dialect == "postgres":
-            found = servers.explained(found, store)
+            found = servers.with_pooler_hints(found, store)
         return found
     try:
         if store.dialect == "postgres":
             found += servers.server_findings(store, limits)
-        with servers.told(store, found) as told:
-            found += [work.clock_finding(told, host, limits), *work.work_findings(told, limits)]
+        with servers.reachable_store(store, found) as reachable:
+            found += [work.clock_finding(reachable, host, limits), *work.work_findings(reachable, limits)]
     except PenstockError as problem:
         found.append(
-            error("store.reachable", problem.message, hint_for("cli", problem.hint) or "See that it may be reached.")
+            error("store.reachable", problem.message, hint_for("cli", problem.hint) or "Check that it is reachable.")
         )
     return found

@@ -1,4 +1,4 @@
-"""The PostgreSQL server of a store: whether news come through, whether it clears up behind us."""
+"""The PostgreSQL server of a store: NOTIFY, autovacuum, bloat and old transactions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.domain.finding import Finding, Level, error, fine, warning
-from penstock.maintenance.doctor.limits import Limits
+from penstock.maintenance.doctor.host import Limits
 from penstock.storage import POOLER_HINT, migrations
 
 if TYPE_CHECKING:
@@ -17,12 +17,10 @@ if TYPE_CHECKING:
 _HEARD_WITHIN = 2.0
 
 
-def explained(found: list[Finding], store: Any) -> list[Finding]:
-    """The same findings; one that a pooler is to blame for says so."""
+def with_pooler_hints(found: list[Finding], store: Any) -> list[Finding]:
+    """Replace findings that a pooler caused."""
     return [
-        error(
-            "postgres.pooler", f"A pooler stands in front of the database and refuses us: {each.message}", POOLER_HINT
-        )
+        error("postgres.pooler", f"A pooler refuses the connection: {each.message}", POOLER_HINT)
         if "unsupported startup parameter" in each.message
         else each
         for each in found
@@ -42,30 +40,30 @@ def server_findings(store: Any, limits: Limits) -> list[Finding]:
 
 
 @contextmanager
-def told(store: Any, found: list[Finding]) -> Iterator[Any]:
-    """The store for what is looked at next: behind a pooler that nobody spoke of, as if somebody had."""
+def reachable_store(store: Any, found: list[Finding]) -> Iterator[Any]:
+    """Return the store for further checks; if NOTIFY does not work, with the settings for a pooler."""
     if not any(each.check == "postgres.listen" and each.level is not Level.OK for each in found):
         yield store
         return
-    behind = type(store)(store.url, schema=store.schema, pooler=True)
+    pooled = type(store)(store.url, schema=store.schema, pooler=True)
     try:
-        yield behind
+        yield pooled
     finally:
-        behind.close()
+        pooled.close()
 
 
 def _listen(store: Any, connection: Connection) -> Finding:
     if store.pooled:
-        return fine("postgres.listen", "Behind a pooler nobody is woken; workers look for jobs every poll.")
+        return fine("postgres.listen", "With a pooler workers are not notified; they poll for jobs.")
     channel = f"penstock_doctor_{secrets.token_hex(8)}"
     with store.connect() as listener:
         listener.execute(f"LISTEN {channel}".encode())
         connection.execute("SELECT pg_notify(%s, '')", (channel,))
         heard = any(True for _ in listener.notifies(timeout=_HEARD_WITHIN, stop_after=1))
     if not heard:
-        message = "NOTIFY does not come through: a pooler in transaction mode stands in front of the database."
+        message = "NOTIFY does not arrive: the connection goes through a pooler in transaction mode."
         return warning("postgres.listen", message, POOLER_HINT)
-    return fine("postgres.listen", "NOTIFY comes through.")
+    return fine("postgres.listen", "NOTIFY arrives.")
 
 
 def _autovacuum(connection: Connection, schema: str) -> list[Finding]:
@@ -99,7 +97,7 @@ def _bloat(connection: Connection, schema: str, limits: Limits) -> list[Finding]
     return [
         warning(
             "postgres.bloat",
-            f"The table {name!r} holds {dead:,} dead rows beside {live:,} live ones; last vacuumed: {when}.",
+            f"The table {name!r} has {dead:,} dead rows and {live:,} live ones; last vacuumed: {when}.",
             f"Look for old transactions, then run: VACUUM (ANALYZE) {migrations.quoted(schema)}.{name};",
         )
         for name, dead, live, when in connection.execute(text, (schema, limits.dead_rows)).fetchall()
@@ -107,7 +105,7 @@ def _bloat(connection: Connection, schema: str, limits: Limits) -> list[Finding]
 
 
 def _old_transactions(connection: Connection, limits: Limits) -> list[Finding]:
-    """Whoever keeps a transaction open keeps vacuum from removing what has died since."""
+    """Report transactions that prevent vacuum from removing dead rows."""
     active = (
         "SELECT pid, coalesce(nullif(application_name, ''), usename, ''), coalesce(state, ''), "
         "extract(epoch FROM clock_timestamp() - xact_start)::float8 FROM pg_stat_activity "
@@ -124,7 +122,7 @@ def _old_transactions(connection: Connection, limits: Limits) -> list[Finding]:
             "postgres.old_transactions",
             f"Process {pid} ({name}, {state}) has had a transaction open for {age / 60:,.1f} min: "
             "vacuum cannot remove what died since.",
-            f"End it where it was begun, or run: SELECT pg_terminate_backend({pid});",
+            f"End it in its program, or run: SELECT pg_terminate_backend({pid});",
         )
         for pid, name, state, age in connection.execute(active, (limits.transaction,)).fetchall()
     ]

@@ -1,4 +1,4 @@
-"""The work in a store: whether somebody does it, and whether all of it can be read."""
+"""The jobs in a store: whether workers run them, and whether all rows are readable."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from penstock.domain.finding import Finding, error, fine, warning
 from penstock.domain.instant import SECOND, to_datetime
 from penstock.domain.ports.store import Store
 from penstock.domain.worker import WorkerRow
-from penstock.maintenance.doctor.host import Host
-from penstock.maintenance.doctor.limits import Limits
+from penstock.maintenance.doctor.host import Host, Limits
 from penstock.storage.commands import admin, clock_marks, schedules
 
 _SHOWN = 5
 
 
 def clock_finding(store: Store, host: Host, limits: Limits) -> Finding:
-    """How far the clock of this host is from the store's."""
+    """Report the difference between the clocks of this host and the store."""
     store.run(admin.clock())
     began = time.monotonic()
-    before, told = host.now(), store.run(admin.clock()) / 1e6
+    before, store_time = host.now(), store.run(admin.clock()) / 1e6
     on_the_way = time.monotonic() - began
-    skew = max(0.0, abs(before + on_the_way / 2 - told) - on_the_way / 2)
+    skew = max(0.0, abs(before + on_the_way / 2 - store_time) - on_the_way / 2)
     if skew > limits.skew:
         return error(
             "clock.skew",
@@ -50,21 +49,19 @@ def _workers(store: Store, limits: Limits) -> list[Finding]:
     lost = [row for row in rows if row.ended == "lost" and row.heartbeat_at >= since]
     found = []
     if silent:
-        message = f"Nobody has heard of {_named(silent)}, and nobody has freed the jobs of a dead worker."
+        message = f"{_named(silent)} sent no heartbeat, and no process has freed its jobs."
         found.append(
             error("workers.dead", message, "Start a worker, or `penstock serve`: it frees them within seconds.")
         )
     if lost:
         message = f"{len(lost)} worker(s) died within the last {limits.lost / 3600:g} h: {_named(lost)}."
-        found.append(
-            warning("workers.lost", message, "See why: killed for want of memory, a host that went away, kill -9.")
-        )
+        found.append(warning("workers.lost", message, "Find the cause: out of memory, a lost host, kill -9."))
     found += [
         warning(
             "workers.duties",
             f"{duty.name!r} of worker {row.name} has not succeeded for {_length(duty.last_success_age)}: "
-            f"{duty.last_error or 'no error was told'}.",
-            "Look at its log; when it does not come back by itself, start the worker anew.",
+            f"{duty.last_error or 'no error was reported'}.",
+            "Check its log; if it does not recover, restart the worker.",
         )
         for row in live
         for duty in row.duties
@@ -76,7 +73,7 @@ def _workers(store: Store, limits: Limits) -> list[Finding]:
 def _unserved(store: Store) -> list[Finding]:
     waiting = store.run(admin.unserved())
     if not waiting:
-        return [fine("jobs.unserved", "Every job that waits has a worker that can run it.")]
+        return [fine("jobs.unserved", "Every waiting job has a worker that can run it.")]
     names = ", ".join(f"{key} version {version} ({count})" for key, version, count in waiting[:_SHOWN])
     return [
         warning(
@@ -88,7 +85,7 @@ def _unserved(store: Store) -> list[Finding]:
 
 
 def _undeclared(store: Store, limits: Limits) -> list[Finding]:
-    """Definitions that no live worker has had loaded, and no code has made known, for long."""
+    """Report definitions that have had no worker and no declaration for long."""
     since = store.run(admin.clock()) - round(limits.undeclared * SECOND)
     newest: dict[str, int] = {}
     for row in store.run(admin.definitions()):
@@ -109,7 +106,7 @@ def _undeclared(store: Store, limits: Limits) -> list[Finding]:
 
 
 def _unreadable(store: Store) -> list[Finding]:
-    """Rows that are passed over because they cannot be read."""
+    """Report rows that are skipped because they cannot be read."""
     bad: list[tuple[str, Any, str]] = [
         ("definition", f"{row.definition.key} version {row.definition.version}", row.error)
         for row in store.run(admin.definitions())
@@ -117,8 +114,8 @@ def _unreadable(store: Store) -> list[Finding]:
     ]
     bad += [("schedule", row.schedule.key, row.error) for row in store.run(schedules.all()) if row.error]
     repair = {
-        "definition": "Register it anew: start a worker with its code.",
-        "schedule": "Save it anew or remove it; it does not tick until then.",
+        "definition": "Register it again: start a worker with its code.",
+        "schedule": "Save it again or delete it; it does not tick until then.",
     }
     return [
         error("rows.unreadable", f"The {kind} {name} cannot be read: {problem}", repair[kind])
@@ -127,11 +124,11 @@ def _unreadable(store: Store) -> list[Finding]:
 
 
 def _ahead_of_the_clock(store: Store) -> list[Finding]:
-    """What waits for instants that were written while the clock was wrong; schedules first."""
+    """Report times that were written while the clock was ahead and that block work; schedules first."""
     marks: dict[str, list[ClockMark]] = {}
     for mark in store.run(clock_marks.marks_ahead()):
         marks.setdefault(mark.kind, []).append(mark)
-    hint = "See that the clock is right, then run `penstock db set-back`: it shows what it changes before it does."
+    hint = "Check that the clock is right, then run `penstock db set-back`: it shows what it would change."
     return [
         warning(
             "clock.marks",
@@ -139,7 +136,7 @@ def _ahead_of_the_clock(store: Store) -> list[Finding]:
             hint,
         )
         for kind, found in marks.items()
-    ] or [fine("clock.marks", "Nothing waits for an instant that a wrong clock has written.")]
+    ] or [fine("clock.marks", "No work waits for a time that was written while the clock was ahead.")]
 
 
 def _marked(marks: list[ClockMark]) -> str:

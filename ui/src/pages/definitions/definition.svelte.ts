@@ -43,7 +43,7 @@ export class DefinitionView {
     }
   }
 
-  /** An answer that tells of the definition. */
+  /** An answer with the definition. */
   take(told: string): void {
     this.texts = elements(members(told).get("versions") ?? "[]").map((each) => {
       const parts = members(each);

@@ -53,7 +53,7 @@ export const rate = (each: Rate): string =>
 export interface Limit {
   name: string;
   code: string;
-  /** null: nobody said otherwise. */
+  /** null: not overridden. */
   operator: string | null;
 }
 

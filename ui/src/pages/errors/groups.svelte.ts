@@ -39,7 +39,7 @@ export class ErrorGroups {
     };
   }
 
-  /** Another page, and from now on it too when the list is read anew. */
+  /** Another page, which later refreshes include. */
   async next(): Promise<void> {
     this.pages++;
     await this.read();

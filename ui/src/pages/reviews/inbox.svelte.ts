@@ -2,7 +2,7 @@
 import { SvelteMap } from "svelte/reactivity";
 
 import { get, json, path } from "../../api/client";
-import type { EventTold, Job, JobChanged, JobDetail, JobList } from "../../api/types";
+import type { ApiEvent, Job, JobChanged, JobDetail, JobList } from "../../api/types";
 import { kept } from "../../data/kept";
 
 const PAGE = 50;
@@ -41,7 +41,7 @@ export class Inbox {
     }
   }
 
-  /** One that is decided, before the list is read anew. */
+  /** A decided review, before the list is refreshed. */
   forget(id: string): void {
     this.jobs = this.jobs.filter((each) => each.jobId !== id);
   }
@@ -59,14 +59,14 @@ export class Inbox {
     await Promise.all(Array.from({ length: AT_ONCE }, next));
   }
 
-  private concerns(event: EventTold): boolean {
+  private concerns(event: ApiEvent): boolean {
     if (event.type === "job.review_needed") return true;
     const id = event.jobId ?? event.deletedJobId;
     return id !== null && this.jobs.some((each) => each.jobId === id);
   }
 }
 
-/** Say yes; a result is sent as the text it is, and stands in for what the handler gave. */
+/** Approve; a result is sent as its exact text, and replaces the handler's result. */
 export function approve(id: string, note: string, result: string | null): Promise<JobChanged> {
   const told = JSON.stringify(note || null);
   const raw = result === null ? `{"note": ${told}}` : `{"note": ${told}, "result": ${result}}`;

@@ -6,7 +6,7 @@ import { type Stored, stored } from "./schedule.svelte";
 
 const PATIENCE = 250;
 
-/** All that can be said of a schedule beside its key and its definition; "" and null: nothing said. */
+/** All fields of a schedule except its key and its definition; "" and null: not set. */
 export interface Facts {
   kind: Schedule["kind"];
   expression: string;
@@ -75,12 +75,12 @@ export class Draft {
   /** What is not as it was read. */
   get changed(): (keyof Facts)[] {
     const names = NAMES.filter((each) => !same(each, this.facts, this.base));
-    // A kind is told together with its expression.
+    // A kind is sent together with its expression.
     if (names.includes("kind") && !names.includes("expression")) names.push("expression");
     return names;
   }
 
-  /** Ask what the expression says, once nobody types any more. */
+  /** Preview the expression after the last keystroke. */
   look(): void {
     const { kind, expression, timezone } = this.facts;
     const mine = ++this.asked;
@@ -101,7 +101,7 @@ export class Draft {
     return json("POST", path("schedules"), { raw: written(this.facts, NAMES, { key, definitionKey }) });
   }
 
-  /** Write what was changed; false when somebody else was faster, and `conflict` tells of it. */
+  /** Save the changes; false after a concurrent change, which `conflict` describes. */
   async save(): Promise<boolean> {
     const key = this.key as string;
     try {

@@ -26,12 +26,12 @@ export const MISSED: Record<Schedule["missed"], string> = {
   all: "Make up for all",
 };
 export const OVERLAP: Record<Schedule["overlap"], string> = {
-  allow: "Make another job beside it",
+  allow: "Create another job in parallel",
   skip: "Make none",
   queue_one: "Make one if none waits yet",
 };
 
-/** What becomes of ticks that nobody was there for. */
+/** The policy for missed ticks. */
 export function missedPolicy(schedule: Schedule): string {
   if (schedule.missed === "skip") return "they are passed over";
   const window = schedule.missedWindow === null ? "" : `, if it is no older than ${span(schedule.missedWindow)}`;
@@ -39,7 +39,7 @@ export function missedPolicy(schedule: Schedule): string {
 }
 
 export const overlapPolicy = (schedule: Schedule): string =>
-  ({ allow: "another job is made beside it", skip: "the tick makes none", queue_one: "one more may wait, the others make none" })[schedule.overlap];
+  ({ allow: "another job is created in parallel", skip: "the tick makes none", queue_one: "one more may wait, the others make none" })[schedule.overlap];
 
 export const own = (): string => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
 

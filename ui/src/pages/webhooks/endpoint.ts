@@ -1,4 +1,4 @@
-// How an endpoint stands, and which events it can ask for.
+// The state of an endpoint, and the events it can receive.
 import type { IconName } from "../../components/Icon.svelte";
 import type { Delivery, Webhook } from "../../api/types";
 import type { Tone } from "../../data/words";
@@ -63,7 +63,7 @@ export const KINDS: readonly (readonly [string, readonly Kind[]])[] = [
 export const USUAL = ["job.succeeded", "job.failed", "job.retrying", "job.cancelled", "job.stale"];
 const LISTED = new Set(KINDS.flatMap(([, kinds]) => kinds.map((each) => each.name)));
 
-/** Those that no box stands for, such as "job.*". */
+/** Events without a checkbox, such as "job.*". */
 export const unlisted = (events: readonly string[]) => events.filter((each) => !LISTED.has(each));
 
 /** Words that are separated by spaces, commas or lines. */

@@ -5,7 +5,7 @@ import type { WorkerConfig } from "../../api/types";
 import { duration } from "../../data/times";
 
 export interface Field {
-  /** Where it stands: "slots", "alerts.depth". */
+  /** Its path: "slots", "alerts.depth". */
   name: string;
   label: string;
   unit: "" | "seconds" | "bytes" | "share";
@@ -60,8 +60,8 @@ export const SECTIONS: readonly { title: string; unset: string; fields: readonly
     fields: [
       { name: "alerts.failureRate", label: "Failure rate", unit: "share", least: 0, most: 1, needed: true, help: "Of the jobs of one definition: 0.1 is one in ten." },
       { name: "alerts.window", label: "Counted over", unit: "seconds", least: 60, most: 86_400, needed: true },
-      { name: "alerts.leastSample", label: "Least number", unit: "", least: 1, most: 1_000_000, whole: true, needed: true, help: "So many jobs must have ended before their failures are called a rate." },
-      { name: "alerts.depth", label: "Queue", unit: "", least: 0, most: MOST, whole: true, needed: true, help: "So many jobs may wait." },
+      { name: "alerts.leastSample", label: "Least number", unit: "", least: 1, most: 1_000_000, whole: true, needed: true, help: "The number of ended jobs that a failure rate requires." },
+      { name: "alerts.depth", label: "Queue", unit: "", least: 0, most: MOST, whole: true, needed: true, help: "The number of jobs that may wait." },
       { name: "alerts.stuck", label: "Stuck", unit: "seconds", least: 0, most: YEAR, needed: true, help: "So much longer than usual a job may run or be silent." },
       { name: "alerts.endpointFailures", label: "Endpoint failures", unit: "", least: 1, most: 1_000_000, whole: true, needed: true, help: "Tries in a row." },
     ],

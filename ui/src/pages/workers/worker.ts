@@ -1,4 +1,4 @@
-// How a worker stands.
+// The state of a worker.
 import type { IconName } from "../../components/Icon.svelte";
 import type { Worker } from "../../api/types";
 import type { Tone } from "../../data/words";
