@@ -27,7 +27,7 @@ _BLOCK = 512
 
 _HEADER = bytes.__basicsize__
 _EVERY = 1900
-"""Fewer than the blocks of a MiB: every so many blocks one is kept, so that no MiB is given back early."""
+"""Fewer than the blocks of a MiB: one block of each such number is kept, so that no MiB is given back early."""
 
 _libc = ctypes.CDLL(None)
 

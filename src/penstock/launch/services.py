@@ -33,7 +33,7 @@ _RESCUE_EVERY = 1.0
 _IN_TOUCH = 5.0
 """A process that has waited for longer for an answer, or was stopped for longer, may have missed an outage."""
 _AFTER_OUTAGE = 15.0
-"""For so many seconds after an outage of the store its workers may not have reconnected either."""
+"""Seconds after an outage of the store in which its workers may not have reconnected either."""
 
 
 @dataclass(frozen=True, slots=True)

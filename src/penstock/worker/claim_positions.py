@@ -18,7 +18,7 @@ _FRONT_EVERY = 1.0
 """Seconds for which a worker goes on from its last position before it claims from the front again."""
 
 _MANY = 5_000
-"""So many entries of claimed jobs at the front are worth stepping around."""
+"""The number of entries of claimed jobs at the front that are worth stepping around."""
 
 _CLEARED_AFTER = 180.0
 """Seconds after which a database has usually removed the entries of claimed jobs."""

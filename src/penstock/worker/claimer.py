@@ -109,7 +109,7 @@ class Claimer:
             return self._config.settings.poll
         if (pause := self._paused_until - self._clock()) > 0:
             return pause
-        if self._settler.behind:
+        if self._settler.is_overloaded:
             return _REFILL_SECONDS
         self._pools.close(not self.enabled)
         resets = self._idle_resets

@@ -91,8 +91,8 @@ class Settler:
         return [job.held for _, _, job in self._waiting if job is not None]
 
     @property
-    def behind(self) -> bool:
-        """Whether so many endings wait that nothing more should begin: all of them run again if this worker dies."""
+    def is_overloaded(self) -> bool:
+        """Whether too many endings wait for more jobs to begin: all of them run again if this worker dies."""
         return len(self._waiting) > _MOST_WAITING
 
     def wake(self) -> None:
