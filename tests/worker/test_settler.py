@@ -93,12 +93,12 @@ def test_nothing_is_begun_while_too_much_waits_to_be_settled(quiet_stage: Stage)
         desk = Desk(quiet_stage.app.store)
         for _ in range(5000):
             desk.add(kit.new_id())
-        assert not desk.settler.behind
+        assert not desk.settler.is_overloaded
         desk.add(kit.new_id())
-        assert desk.settler.behind
+        assert desk.settler.is_overloaded
         await desk.settler.tick()
         await desk.close()
-        assert not desk.settler.behind
+        assert not desk.settler.is_overloaded
         assert sum(len(report.refused) for report in desk.reports) == len(desk.done) == 5001
 
     asyncio.run(settle())
