@@ -42,7 +42,7 @@ def signature(function: Callable[..., Any], name: str, *, bound: bool = True) ->
 
 
 def annotation(value: Any) -> str:
-    """A type as it stands in the source."""
+    """Return a type as the source writes it."""
     if isinstance(value, str):
         return value
     return value.__name__ if isinstance(value, type) else str(value)
