@@ -1,1 +1,1 @@
-"""Timed work that any process may do: promote, rescue, schedule, retire, archive, alert, deliver."""
+"""Duties, timed work that any process may do, one file a duty: promote, rescue, schedule, retire, alert, deliver."""
