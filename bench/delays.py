@@ -98,7 +98,7 @@ def _prepared(url: str) -> tuple[Penstock, int]:
     @app.job("delayed", isolation="inline")
     async def delayed() -> None: ...
 
-    return app, app.register()["delayed", 1]
+    return app, app.definitions.register()["delayed", 1]
 
 
 def _create(app: Penstock, lane: int, dues: list[int]) -> None:

@@ -81,7 +81,7 @@ class Draining(AbstractContextManager["Draining"]):
         self.app = Penstock(url, migrate=True)
         for number in range(definitions):
             self.app.job(f"nothing_{number}", isolation="inline")(_nothing)
-        self.lanes = [self.app.register()[f"nothing_{number}", 1] for number in range(definitions)]
+        self.lanes = [self.app.definitions.register()[f"nothing_{number}", 1] for number in range(definitions)]
 
     def __enter__(self) -> Self:
         return self
@@ -115,11 +115,11 @@ class Draining(AbstractContextManager["Draining"]):
         `together`: nobody begins before all workers are there.
         """
         if together:
-            self.app.pause_all("until all are there")
+            self.app.definitions.pause_all("until all are there")
         with self.working(workers, command) as (started, tally):
             if together:
                 self.until_registered(started)
-                self.app.resume_all()
+                self.app.definitions.resume_all()
             self._until(lambda: _size(tally) > 0, started, PATIENCE)
             began, before = time.perf_counter(), _size(tally)
             first = meter(started) if meter else {}

@@ -132,7 +132,7 @@ class _Stores(AbstractContextManager["_Stores"]):
             url = self._server.create_database()
             self._stack.callback(self._server.drop_database, url)
         draining = self._stack.enter_context(Draining(place, url, definitions=2))
-        draining.app.pause("nothing_1", "measured")
+        draining.app.definitions.pause("nothing_1", "measured")
         return draining
 
     def spent(self, workers: Sequence[Worker]) -> Mapping[str, float]:

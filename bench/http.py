@@ -123,7 +123,7 @@ def _prepare(url: str) -> None:
     @app.job("noop")
     def noop(name: str = "", number: int = 0) -> None: ...
 
-    app.register()
+    app.definitions.register()
     app.close()
 
 

@@ -141,7 +141,7 @@ def _penstock(folder: Path, url: str, key: str, count: int, slots: int) -> float
     """Drain a queue; measured from the first ending to the last, so that the start of the worker does not count."""
     app = Penstock(url, migrate=True)
     app.job(key)(_nothing)
-    app.enqueue_many([app.definitions[0].order() for _ in range(count)])
+    app.enqueue_many([app.definitions.declared[0].order() for _ in range(count)])
     worker = _worker(folder, url, slots)
     try:
         until_done(app, count, 300)

@@ -27,7 +27,7 @@ _handles |= {name: app.job(name, isolation="inline")(stamp) for name in counting
 
 
 def prepare(fresh: bool) -> None:
-    app.register()
+    app.definitions.register()
 
 
 def single(jobs: Sequence[Job]) -> None:
@@ -45,4 +45,4 @@ def bulk(batches: Sequence[Sequence[Job]]) -> None:
 
 
 def left() -> int:
-    return app.count_jobs(status=[each for each in Status if each != Status.SUCCEEDED], cap=1_000_000).value
+    return app.jobs.count(status=[each for each in Status if each != Status.SUCCEEDED], cap=1_000_000).value

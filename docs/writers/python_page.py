@@ -10,9 +10,31 @@ from typing import Any, get_overloads
 import penstock
 import penstock.testing
 from docs.writers.inspected import code, doc, fields_of, public_members, signature, table
+from penstock.surface.audit import Audit
+from penstock.surface.definitions import Definitions
+from penstock.surface.events import Events
+from penstock.surface.jobs import Jobs
+from penstock.surface.monitoring import Monitoring
+from penstock.surface.schedules import Schedules
+from penstock.surface.tokens import Tokens
+from penstock.surface.webhooks import Webhooks
+from penstock.surface.workers import Workers
 
 # The async calls whose name is not the sync one's with an "a" in front.
-_TWINS = {"awaited": "wait", "await_for": "wait_for"}
+_TWINS = {"awaited": "wait"}
+
+_GROUPS = {
+    "app.jobs": Jobs,
+    "app.definitions.declared": Definitions,
+    "app.schedules": Schedules,
+    "app.workers": Workers,
+    "app.webhooks": Webhooks,
+    "app.tokens": Tokens,
+    "app.events": Events,
+    "app.monitoring": Monitoring,
+    "app.audit": Audit,
+}
+"""The groups of calls of an application and of a client."""
 
 _ALIASES = {
     "JsonObject": "A type, the same as `dict[str, JsonValue]`: a JSON object.",
@@ -26,13 +48,13 @@ def write() -> str:
     errors = {name: each for name, each in things.items() if issubclass(each, BaseException)}
     others = {name: each for name, each in things.items() if name not in errors}
     verdicts = {name: errors.pop(name) for name in list(errors) if not issubclass(errors[name], penstock.PenstockError)}
-    first = ("Penstock", "DefinitionHandle", "JobHandle")
-    ordered = [*first, *(name for name in others if name not in first)]
+    first = {"Penstock": others.pop("Penstock"), **_GROUPS, "Client": others.pop("Client")}
+    first |= {name: others.pop(name) for name in ("DefinitionHandle", "JobHandle")}
     return "\n\n".join(
         [
             "# Python",
             "Every public name of `penstock`. A call that begins with `a` is the same call for an event loop.",
-            *(_section(name, others[name]) for name in ordered),
+            *(_section(name, each) for name, each in {**first, **others}.items()),
             *(f"## {name}\n\n{_ALIASES[name]}" for name in aliases),
             *(_verdict(name, each) for name, each in verdicts.items()),
             "## penstock.testing",

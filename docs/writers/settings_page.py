@@ -38,7 +38,7 @@ def write() -> str:
     parts += [
         "## Stored for all workers",
         "These are kept in the store and reach running workers with their next heartbeat: change them by "
-        "`penstock config set`, `PATCH /v1/worker/config` or `app.set_worker_config`. Null leaves it to the worker.",
+        "`penstock config set`, `PATCH /v1/worker/config` or `app.workers.configure`. Null leaves it to the worker.",
         table(("setting", "default", "what it is"), _live()),
     ]
     return "\n\n".join(parts)

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from penstock.app import Penstock
     from penstock.client.client import Client
-    from penstock.definitions.handles import DefinitionHandle, JobHandle
-    from penstock.definitions.orders import Order
+    from penstock.definitions.handles import DefinitionHandle
     from penstock.domain.access import NewToken, Role, Token
     from penstock.domain.actor import Actor
     from penstock.domain.context import Context, Decision
@@ -46,12 +45,14 @@ if TYPE_CHECKING:
     from penstock.domain.retry import Backoff
     from penstock.domain.states import Status
     from penstock.domain.why import Reason
-    from penstock.operations.bulk import Bulk
-    from penstock.operations.events import AsyncEvents, Events
+    from penstock.surface.events import AsyncEventStream, EventStream
+    from penstock.surface.job_handle import JobHandle
+    from penstock.surface.jobs import Bulk
+    from penstock.surface.orders import Order
 
 __all__ = [
     "Actor",
-    "AsyncEvents",
+    "AsyncEventStream",
     "Backoff",
     "Bulk",
     "Cancelled",
@@ -61,7 +62,7 @@ __all__ = [
     "Decision",
     "DefinitionHandle",
     "Event",
-    "Events",
+    "EventStream",
     "Fail",
     "FeedGone",
     "Forbidden",
@@ -105,7 +106,6 @@ __all__ = [
 
 _HOMES = {
     "app": "Penstock",
-    "operations.bulk": "Bulk",
     "client.client": "Client",
     "domain.access": "NewToken Role Token",
     "domain.actor": "Actor",
@@ -121,9 +121,11 @@ _HOMES = {
     "domain.states": "Status",
     "domain.control_exceptions": "Cancelled Fail NeedsReview Retry Snooze",
     "domain.why": "Reason",
-    "operations.events": "AsyncEvents Events",
-    "definitions.handles": "DefinitionHandle JobHandle",
-    "definitions.orders": "Order",
+    "surface.events": "AsyncEventStream EventStream",
+    "surface.job_handle": "JobHandle",
+    "surface.jobs": "Bulk",
+    "surface.orders": "Order",
+    "definitions.handles": "DefinitionHandle",
 }
 """The public names of each module."""
 _MODULES = {name: module for module, names in _HOMES.items() for name in names.split()}

@@ -3,47 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Unpack
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
-from penstock.definitions import enqueue_options as given
-from penstock.definitions.handles import JobHandle
-from penstock.definitions.orders import EnqueueOptions, Order, OrderMaker
-from penstock.definitions.schedule_options import tick_options
-from penstock.definitions.signature import Validator, plain_text
-from penstock.domain import payload
-from penstock.domain.context import Errands
-from penstock.domain.errors import Conflict, InvalidInput, NotFound
-from penstock.domain.ids import IdSource
+from penstock.config.store_address import Address
+from penstock.definitions.decorator import Classes
+from penstock.definitions.handles import ContextDefinitionHandle, Definer, DefinitionHandle
+from penstock.definitions.phases import Named
+from penstock.domain.context import Context, Errands
+from penstock.domain.definition import RateLimit
+from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import Duration
-from penstock.domain.job import Alike, Created, Draft, Job
+from penstock.domain.job import Created, Job
 from penstock.domain.ports.store import Queue, Store
-from penstock.domain.schedule.schedule import Schedule
-from penstock.operations.access import Access
-from penstock.operations.alerts import Alerting
-from penstock.operations.declared import Defining, Routes
-from penstock.operations.definitions import Operating
-from penstock.operations.event_listeners import Listeners
-from penstock.operations.events import Following
-from penstock.operations.job_changes import Control
-from penstock.operations.schedules import Scheduling
-from penstock.operations.session import Conversation, Errand, Talk, not_inside_a_job, on
-from penstock.operations.webhooks import Webhooking
-from penstock.operations.worker_config import Configuring
-from penstock.runtime import tracing
-from penstock.storage.commands import admin, jobs
+from penstock.domain.retry import RetryPolicy
+from penstock.operations import creation
+from penstock.operations.connections import Connections
+from penstock.operations.event_listeners import Listener
+from penstock.operations.events import pattern
+from penstock.operations.session import ApplicationSession, not_inside_a_job
+from penstock.operations.table import OPERATIONS
+from penstock.surface.audit import Audit
+from penstock.surface.definitions import Definitions
+from penstock.surface.enqueue_options import enqueue_options
+from penstock.surface.events import Events
+from penstock.surface.job_handle import JobHandle
+from penstock.surface.jobs import Jobs
+from penstock.surface.monitoring import Monitoring
+from penstock.surface.orders import Order
+from penstock.surface.schedules import Schedules
+from penstock.surface.tokens import Tokens
+from penstock.surface.webhooks import Webhooks
+from penstock.surface.workers import Workers
 
 if TYPE_CHECKING:
     from penstock.launch.embedded import EmbeddedWorker, WorkerOptions
 
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
-class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Configuring, Alerting, Webhooking):
+Hook = Callable[..., Any]
+
+
+class Penstock:
     """Durable background jobs, kept in the store that the URL names.
 
     `sqlite:///file.db` is one file, `sqlite://` is memory, `postgresql://…` a PostgreSQL database; `migrate=True`
@@ -61,16 +67,121 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
         pooler: bool = False,
         queue: Queue | str | None = None,
     ) -> None:
-        Defining.__init__(self)
-        Control.__init__(self, store, migrate=migrate, schema=schema, pooler=pooler, queue=queue)
-        self._ids = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom)
-        self._listeners = Listeners(lambda: self.store)
-        self._forget_what_was_read()
+        connections = Connections(store, migrate=migrate, schema=schema, pooler=pooler, queue=queue)
+        self.session: ApplicationSession = ApplicationSession(connections, OPERATIONS)
+        """Carries the operations of the groups out."""
+        self.jobs: Jobs = Jobs(self.session)
+        self.definitions: Definitions[DefinitionHandle[Any, Any]] = Definitions(self.session)
+        self.schedules: Schedules = Schedules(self.session)
+        self.workers: Workers = Workers(self.session)
+        self.webhooks: Webhooks = Webhooks(self.session)
+        self.tokens: Tokens = Tokens(self.session)
+        self.events: Events = Events(self.session)
+        self.monitoring: Monitoring = Monitoring(self.session)
+        self.audit: Audit = Audit(self.session)
 
-    def close(self) -> None:
-        """Close the connections of this process; they open again when they are needed."""
-        self._forget_what_was_read()
-        super().close()
+    @overload
+    def job(self, key: Callable[Concatenate[Context, P], R], /) -> ContextDefinitionHandle[P, R]: ...
+
+    @overload
+    def job(
+        self,
+        key: str | None = None,
+        /,
+        *,
+        version: int = 1,
+        description: str | None = None,
+        priority: int = 10,
+        max_attempts: int = 3,
+        backoff: float | Sequence[float] | RetryPolicy | None = None,
+        retry_on: Classes = (),
+        fatal_on: Classes = (),
+        timeout: Duration | None = 3600,
+        cancel_grace: Duration = 10,
+        isolation: str = "process",
+        phases: Sequence[Named] = (),
+        concurrency: int = 0,
+        concurrency_key: str | Callable[[Mapping[str, Any]], str | None] | None = None,
+        key_concurrency: int | None = None,
+        rate_limit: RateLimit | str | None = None,
+        default_params: Mapping[str, Any] | None = None,
+        secret: Sequence[str] = (),
+        stale_after: Duration = 7 * 86_400,
+        delete_after: Duration = 7 * 86_400,
+        memory: int | str | None = None,
+        cpu: Duration | None = None,
+        files: int | None = None,
+        file_size: int | str | None = None,
+        processes: int | None = None,
+        environment: Sequence[str] = (),
+        secret_environment: Sequence[str] = (),
+        reach: str = "own",
+        log_level: str = "info",
+        on_start: Hook | None = None,
+        on_success: Hook | None = None,
+        on_fail: Hook | None = None,
+        on_end: Hook | None = None,
+        on_retry: Hook | None = None,
+        on_cancel: Hook | None = None,
+        on_stale: Hook | None = None,
+        on_delete: Hook | None = None,
+        schedule: str | Duration | datetime | None = None,
+        timezone: str = "UTC",
+        missed: str = "latest",
+        missed_max: int = 100,
+        missed_window: Duration | None = None,
+        overlap: str = "allow",
+        jitter: Duration = 0,
+    ) -> Definer: ...
+
+    @overload
+    def job(self, key: Callable[P, R], /) -> DefinitionHandle[P, R]: ...
+
+    def job(self, key: Any = None, /, **options: Any) -> Any:
+        """Make a function a definition: `@app.job` or `@app.job("key", priority=15, …)`.
+
+        The function stays callable; `.enqueue(...)` takes the same arguments and makes a job of them. The key defaults
+        to module and function name. `concurrency` limits how many jobs run at once in the whole fleet;
+        `concurrency_key` names a parameter (or computes a text from them), and at most `key_concurrency` (1) jobs of
+        each value run at once. `rate_limit` is a `RateLimit` or a text such as `"10/s"`, `"100/m"`. `phases` are
+        functions that run before this one, each once; they take any of its parameters, by name. `schedule` creates its
+        jobs at times: a cron expression, a number of seconds, or a datetime; it takes the options of
+        `app.schedules.declare`.
+        """
+        declare = self.session.declarations.job
+        if key is not None and not isinstance(key, str):
+            return declare(self, key, None, options)
+        return lambda function: declare(self, function, key, options)
+
+    def pipeline(self, key: str, /, *phases: Named, **options: Any) -> DefinitionHandle[..., Any]:
+        """Make a definition of several functions that run one after the other, each a phase of its own.
+
+        A phase is a function or a pair (name, function). The job's parameters are those of the first function, and the
+        others take any of them by name. The options are those of `@app.job`.
+        """
+        return self.session.declarations.pipeline(self, key, phases, options)
+
+    @overload
+    def resource(self, name: str, factory: F) -> F: ...
+
+    @overload
+    def resource(self, name: str) -> Callable[[F], F]: ...
+
+    def resource(self, name: str, factory: Any = None) -> Any:
+        """Name something that handlers use, as `ctx.resources[name]`; also as a decorator: `@app.resource("db")`.
+
+        The factory makes it at its first use in a process. Its value is closed when the process ends: a generator
+        goes on after its one `yield`, a context manager is left, anything else with a `close()` is closed.
+        """
+        if factory is None:
+            return lambda function: self.resource(name, function)
+        self.session.declarations.resource(name, factory)
+        return factory
+
+    @property
+    def resources(self) -> Mapping[str, Callable[[], Any]]:
+        """The factories of the resources, by name."""
+        return MappingProxyType(self.session.declarations.resources)
 
     def enqueue(
         self,
@@ -81,7 +192,11 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
         **options: Any,
     ) -> JobHandle[Any]:
         """Create a job of a definition that this process need not have; the options are those of `options()`."""
-        return self._do(self._enqueue(definition_key, params, definition_version, options))
+        chosen = enqueue_options(options)
+        (created,) = self.session.hold(
+            creation.enqueue(self.session, definition_key, params, definition_version, chosen)
+        )
+        return JobHandle(self.jobs, created)
 
     async def aenqueue(
         self,
@@ -91,21 +206,43 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
         definition_version: int | None = None,
         **options: Any,
     ) -> JobHandle[Any]:
-        return await self._ado(self._enqueue(definition_key, params, definition_version, options))
+        chosen = enqueue_options(options)
+        (created,) = await self.session.ahold(
+            creation.enqueue(self.session, definition_key, params, definition_version, chosen)
+        )
+        return JobHandle(self.jobs, created)
 
     def enqueue_many(self, orders: Sequence[Order], *, connection: Any = None) -> list[JobHandle[Any]]:
         """Create jobs from `handle.order(...)`, all or none, with one commit."""
-        return self._do(self._enqueue_many(orders, connection))
+        created = self.session.hold(creation.create(self.session, orders, connection))
+        return [JobHandle(self.jobs, each) for each in created]
 
     async def aenqueue_many(self, orders: Sequence[Order], *, connection: Any = None) -> list[JobHandle[Any]]:
-        return await self._ado(self._enqueue_many(orders, connection))
+        created = await self.session.ahold(creation.create(self.session, orders, connection))
+        return [JobHandle(self.jobs, each) for each in created]
 
     def get(self, job_id: str) -> JobHandle[Any]:
         """A job by its id; `NotFound` when there is none."""
-        return self._handle(self.read_job(job_id))
+        return _handle(self.jobs, self.jobs.read(job_id))
 
     async def aget(self, job_id: str) -> JobHandle[Any]:
-        return self._handle(await self.aread_job(job_id))
+        return _handle(self.jobs, await self.jobs.aread(job_id))
+
+    def on(self, type: str, function: Listener) -> Callable[[], None]:
+        """Have a function called with each event of a type from now on; call the returned function to end that.
+
+        `"job.*"` means all types that begin so, `"*"` every type. The function is called in this process, in a thread
+        of penstock's, whichever process caused the event. Its exceptions are logged. A forked child has no listeners
+        until it calls `on` itself; `close()` ends all listening.
+        """
+        if self.session.errands is not None:
+            raise not_inside_a_job("app.on")
+        if not callable(function) or asyncio.iscoroutinefunction(function):
+            raise InvalidInput(
+                f"A listener is a plain function that takes an event, not {function!r:.80}.",
+                hint="In an event loop, iterate over app.events.afollow().",
+            )
+        return self.session.listeners.add(pattern(type), function)
 
     def consume(
         self, message: Any, *, within: Duration = 600, acknowledge: Callable[[], Any] | None = None
@@ -137,240 +274,51 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
         made: EmbeddedWorker = import_module("penstock.launch.embedded").EmbeddedWorker(self, settings)
         return made
 
-    def rerun_job(
-        self, job_id: str, params: Mapping[str, Any] | None = None, *, by: str | None = None, **options: Any
-    ) -> JobHandle[Any]:
-        """Create the same job once more, linked to the old one; `params` stand in front of the old parameters.
+    @property
+    def address(self) -> Address | None:
+        """What another process needs to open the same store; None when no URL was given."""
+        return self.session.connections.address
 
-        Priority, attempts, reference, tags and webhook are the old job's, where the options do not say otherwise.
-        """
-        return self._do(self._rerun_job(job_id, params, by, options))
+    @property
+    def extras(self) -> Mapping[str, Any]:
+        """Facts for a worker about this application, other than definitions and schedules."""
+        return {}
 
-    async def arerun_job(
-        self, job_id: str, params: Mapping[str, Any] | None = None, *, by: str | None = None, **options: Any
-    ) -> JobHandle[Any]:
-        return await self._ado(self._rerun_job(job_id, params, by, options))
+    @property
+    def store(self) -> Store:
+        """The store, opened at its first use."""
+        return self.session.store
 
-    def register(self) -> dict[tuple[str, int], int]:
-        """Make all definitions known to the store now, not with their first job; the lane of each."""
-        return self._do(self._register())
+    @property
+    def queue(self) -> Queue:
+        """The queue that carries job ids to workers; the store's own, when none was given."""
+        return self.session.connections.queue
 
-    async def aregister(self) -> dict[tuple[str, int], int]:
-        return await self._ado(self._register())
+    @property
+    def guarded_queue(self) -> Queue:
+        """The same; an adapter that fails, or cannot be made, is a line in the log and no error for the caller."""
+        return self.session.connections.guarded_queue
 
-    def _enqueue(
-        self, key: str, params: Mapping[str, Any] | None, version: int | None, options: Mapping[str, Any]
-    ) -> Talk[JobHandle[Any]]:
-        order = yield from self._order(key, params, version, given.enqueue_options(options))
-        handles = yield from self._enqueue_many([order], None)
-        return handles[0]
+    @property
+    def has_own_queue(self) -> bool:
+        """Whether an adapter was given, so that messages go through it and not through the store."""
+        return self.session.connections.has_own_queue
 
-    def _enqueue_many(self, orders: Sequence[Order], connection: Any) -> Talk[list[JobHandle[Any]]]:
-        created = yield from self._create(orders, connection)
-        return [JobHandle(self, each) for each in created]
+    def enter_job(self, errands: Errands) -> None:
+        """From now on this process runs a job: calls go to its worker, from any thread, and never to the store."""
+        self.session.errands = errands
 
-    def _rerun_job(
-        self, job_id: str, params: Mapping[str, Any] | None, by: str | None, options: Mapping[str, Any]
-    ) -> Talk[JobHandle[Any]]:
-        if params is not None and not isinstance(params, Mapping):
-            raise InvalidInput(f"Parameters must be a mapping by name, not {params!r:.80}.")
-        job = yield from self._stored_job(job_id)
-        chosen = given.enqueue_options({**given.as_before(job, same=not params), **options})
-        old = job.params
-        order = yield from self._order(job.definition_key, {**old, **(params or {})}, job.definition_version, chosen)
-        (created,) = yield from self._create([order], rerun_of=job.id, actor=given.actor(by))
-        return JobHandle(self, created)
+    def leave_job(self) -> None:
+        """The job has ended; calls go to the store again."""
+        self.session.errands = None
 
-    def _order(
-        self, key: str, params: Mapping[str, Any] | None, version: int | None, options: EnqueueOptions
-    ) -> Talk[Order]:
-        """An order by name: checked by the code, or by what the store knows of the definition."""
-        if not isinstance(key, str) or not isinstance(version, int | None):
-            raise InvalidInput(
-                f"A definition is named by a text and an integer, not by {key!r:.80} and {version!r:.80}."
-            )
-        if params is not None and not isinstance(params, Mapping):
-            raise InvalidInput(f"Parameters of {key!r} must be a mapping by name, not {params!r:.80}.")
-        if self._errands is not None and self._own_handle(key, version) is None:
-            text = plain_text(dict(params or {}), f"parameters of {key}")
-            return Order(key, version or 0, text, options, checked=False)
-        maker = yield from self._order_maker(key, version)
-        return maker.order(params or {}, options)
+    def close(self) -> None:
+        """Close the connections of this process; they open again when they are needed."""
+        self.session.close()
 
-    def _order_maker(self, key: str, version: int | None) -> Talk[OrderMaker]:
-        """What makes orders of a definition: the code, or what the store knows of it."""
-        own = self._own_handle(key, version)
-        if own is not None:
-            return own._order_maker
-        row = yield from self._definition(key, version)
-        definition = row.definition
-        validator = self._validators.get((key, definition.schema))
-        if validator is None:
-            validator = Validator(key, definition.schema, definition.secret_fields)
-            self._validators[key, definition.schema] = validator
-        return OrderMaker(key, definition.version, validator, definition.default_params, definition.concurrency_key)
-
-    def _schedule_order(self, schedule: Schedule, due: int | None) -> Talk[Order]:
-        """The order for the job of a schedule that is due at an instant, or now."""
-        params: Any = payload.load(schedule.params_text)
-        options = tick_options(schedule, due)
-        return (yield from self._order(schedule.definition_key, params, schedule.definition_version, options))
-
-    def _create(self, orders: Sequence[Order], connection: Any = None, **facts: str | None) -> Talk[list[Created]]:
-        """Create jobs and tell the workers, unless it is the caller's commit that makes the jobs."""
-        if not orders:
-            return []
-        connection = _one_connection(orders, connection)
-        first = orders[0].options
-        seen = tracing.enqueue([order.key for order in orders], first.traceparent, first.tracestate)
-        if seen is None:
-            return (yield from self._create_unseen(orders, connection, facts))
-        created: list[Created] = []
-        try:
-            traced = [order.below(seen.traceparent, seen.tracestate) for order in orders]
-            created = yield from self._create_unseen(traced, connection, facts)
-        except BaseException as error:
-            seen.fail(error)
-            raise
-        finally:
-            seen.end([each.job_id for each in created])
-        return created
-
-    def _create_unseen(
-        self, orders: Sequence[Order], connection: Any, facts: Mapping[str, str | None]
-    ) -> Talk[list[Created]]:
-        if self._errands is not None:
-            made: list[Created] = yield _errand(self._errands, orders, connection)
-            return made
-        if False in [order.checked for order in orders]:
-            orders = yield from self._checked(orders)
-        routes, register_on = self._routes, None
-        if connection is not None and self.store.dialect == "sqlite":
-            # There is one writer, and that is the caller now. What it registers it may still roll back.
-            routes, register_on = dict(self._routes), connection
-        yield from self._route(orders, routes, register_on)
-        drafts = given.drafts(orders, routes, self._ids.many(len(orders)), **facts)
-        self._check_webhooks(drafts)
-        return (yield from self._keep_drafts(drafts, connection))
-
-    def _drafts(self, orders: Sequence[Order], **facts: str | None) -> Talk[Sequence[Draft]]:
-        """The drafts of checked orders, for whoever keeps those of several callers at once."""
-        yield from self._route(orders, self._routes, None)
-        drafts = given.drafts(orders, self._routes, self._ids.many(len(orders)), **facts)
-        self._check_webhooks(drafts)
-        return drafts
-
-    def _keep_drafts(self, drafts: Sequence[Draft], connection: Any = None) -> Talk[list[Created]]:
-        """Make jobs of drafts, all or none, and tell the workers."""
-        created = yield from self._insert(drafts, connection)
-        new = [each.job_id for each in created if each.created]
-        if new and connection is None:
-            self.guarded_queue.publish(new)
-        return created
-
-    def _checked(self, orders: Sequence[Order]) -> Talk[list[Order]]:
-        """The orders, those included that came from where their definition was not known."""
-        checked: list[Order] = []
-        for order in orders:
-            if not order.checked:
-                params: Any = payload.load(order.params)
-                order = yield from self._order(order.key, params, order.version or None, order.options)
-            checked.append(order)
-        return checked
-
-    def _check_webhooks(self, drafts: Sequence[Draft]) -> None:
-        """Refuse URLs that webhooks may not be sent to, by the rules for endpoints."""
-        # Not `isinstance`, which asks the abstract base class and takes longer.
-        urls = {drafts.first.webhook_url} if type(drafts) is Alike else {each.webhook_url for each in drafts}
-        for url in urls:
-            if url is not None:
-                self.webhook_settings.check(url)
-
-    def _create_for_job(self, orders: Sequence[Order]) -> Talk[list[Created]]:
-        """Create the jobs of orders that come from code inside a job: what they call checked is checked again."""
-        checked: list[Order] = []
-        for order in orders:
-            if order.checked:
-                order = (yield from self._order_maker(order.key, order.version)).order_from_job(order)
-            checked.append(order)
-        return (yield from self._create(checked))
-
-    def _register(self) -> Talk[dict[tuple[str, int], int]]:
-        yield from self._register_on(list(self._definitions), self._routes, None)
-        return {pair: self._routes[pair].lane for pair in self._definitions}
-
-    def _route(self, orders: Sequence[Order], routes: Routes, register_on: Any) -> Talk[None]:
-        """Learn where the jobs go; what this process has defined is registered on the way."""
-        wanted = {(order.key, order.version) for order in orders} - routes.keys()
-        if not wanted:
-            return
-        if wanted & self._definitions.keys():
-            due = self._definitions.keys() - routes.keys() if register_on is None else wanted
-            yield from self._register_on(due, routes, register_on)
-        for key, version in sorted(wanted - routes.keys()):
-            row = yield from self._definition(key, version)
-            routes[key, version] = given.routed(row.lane, row.definition)
-
-    def _register_on(self, due: Collection[tuple[str, int]], routes: Routes, connection: Any) -> Talk[None]:
-        fresh = {pair: each for pair, each in self._definitions.items() if pair in due}
-        full = [replace(each.definition, schema=each.schema) for each in fresh.values()]
-        lanes = yield on(connection, admin.register(full))
-        routes |= {pair: given.routed(lanes[pair], each.definition) for pair, each in fresh.items()}
-
-    def _insert(self, drafts: Sequence[Draft], connection: Any) -> Talk[list[Created]]:
-        try:
-            created: list[Created] = yield on(connection, jobs.create(drafts))
-        except NotFound as error:
-            if connection is None or error.kind != "definition":
-                raise
-            raise Conflict(
-                f"The transaction began before definition {error.name!r} was registered, and does not see it.",
-                hint="Roll it back and begin anew.",
-            ) from error
-        return created
-
-    def _handle(self, job: Job) -> JobHandle[Any]:
-        return JobHandle(self, Created(job.id, job.status, created=False), job)
-
-    @contextmanager
-    def _on_store(self, store: Store) -> Iterator[None]:
-        """Speak with another store for the time being; listeners hear of that one by hand."""
-        names = ("_make_store", "_queue", "_made", "_opened")
-        with self._listeners.by_hand():
-            kept = {name: getattr(self, name) for name in names}
-            self._make_store, self._queue, self._made, self._opened = lambda: store, None, {}, None
-            self._forget_what_was_read()
-            try:
-                yield
-            finally:
-                Conversation.close(self)
-                vars(self).update(kept)
-                self._forget_what_was_read()
-
-    def _forget_what_was_read(self) -> None:
-        self._routes = {}
-        self._rows = {}
-        self._known_holders = {}
-        self._validators: dict[tuple[str, str], Validator] = {}
+    async def aclose(self) -> None:
+        await self.session.aclose()
 
 
-def _one_connection(orders: Sequence[Order], connection: Any) -> Any:
-    """The connection that all of the orders are to be created on, or None."""
-    if set(map(type, orders)) != {Order}:
-        stranger = next(each for each in orders if type(each) is not Order)
-        raise InvalidInput(f"{stranger!r:.80} is no order.", hint="Make orders by handle.order(…).")
-    for options in {id(order.options): order.options for order in orders}.values():
-        wanted = options.connection
-        if wanted is not None and connection is not None and wanted is not connection:
-            raise InvalidInput("Orders for different connections cannot be created together.")
-        connection = connection if wanted is None else wanted
-    return connection
-
-
-def _errand(errands: Errands, orders: Sequence[Order], connection: Any) -> Errand:
-    """Have the worker create the jobs; what is wrong with the orders is said here, where they were written."""
-    if connection is not None:
-        raise not_inside_a_job("enqueue with connection=")
-    for order in orders:
-        given.check(order)
-    return Errand(partial(errands.create, [order.to_json() for order in orders]))
+def _handle(jobs: Jobs, job: Job) -> JobHandle[Any]:
+    return JobHandle(jobs, Created(job.id, job.status, created=False), job)

@@ -16,6 +16,7 @@ from penstock.background.scheduler import Scheduler
 from penstock.domain.instant import DAY, to_datetime
 from penstock.domain.plan import Plan, Statement, Steps
 from penstock.domain.ports.store import Store
+from penstock.operations.creation import tick_draft
 from penstock.storage import open_store, ports
 from penstock.storage.sqlite.memory import Guest
 
@@ -64,7 +65,7 @@ class Clockwork:
         self.store = TimedStore(store)
         self.app = Penstock(self.store)
         self.app.job("work")(work)
-        self.app.register()
+        self.app.definitions.register()
         self._tip = self.store.run(ports.feed.tip())
         self.made: list[str] = []
         self.steady = 0.0
@@ -78,12 +79,12 @@ class Clockwork:
     @now.setter
     def now(self, instant: int) -> None:
         # What an application has read of definitions is good for a second.
-        self.app._forget_what_was_read()
+        self.app.session.memory.forget()
         self.store.now = instant
 
     def new_scheduler(self) -> Scheduler:
         async def draft(schedule: Any, instant: int) -> Any:
-            return await self.app._ado(self.app._tick_draft(schedule, instant))
+            return await self.app.session.ahold(tick_draft(self.app.session, schedule, instant))
 
         return Scheduler(self.store, ports.schedules, ports.admin, draft, self.made.extend, steady=lambda: self.steady)
 
@@ -101,12 +102,12 @@ class Clockwork:
 
     def instants(self, key: str) -> list[int]:
         """For which instants there are jobs of a schedule, the earliest first."""
-        jobs = self.app.iter_jobs(sort="createdAt", schedule_id=key)
+        jobs = self.app.jobs.iterate(sort="createdAt", schedule_id=key)
         return sorted(micros(job.scheduled_for) for job in jobs if job.scheduled_for)
 
     def verdicts(self, key: str) -> list[tuple[int, str, int]]:
         """The newest ticks of a schedule, the earliest first: instant, verdict, how many were passed over."""
-        ticks = self.app.schedule_ticks(key, limit=1000)
+        ticks = self.app.schedules.ticks(key, limit=1000)
         return [(micros(each["scheduledFor"]), each["verdict"], each["passedOver"]) for each in reversed(ticks)]
 
     def events(self, kind: str) -> list[str]:

@@ -33,17 +33,17 @@ class Scene:
     def __init__(self, app: Penstock) -> None:
         self.app = app
         self.work = app.job("work")(shapes.plain)
-        app.register()
+        app.definitions.register()
         self.hand = Hand(app)
 
     async def look(self) -> None:
         await services.alerts(self.app, lambda: "").once()
 
     def standing(self) -> set[str]:
-        return {each.alert.id for each in self.app.alert_history(cleared=False)}
+        return {each.alert.id for each in self.app.monitoring.alert_history(cleared=False)}
 
     def set(self, **thresholds: Any) -> None:
-        self.app.set_worker_config({"alerts": thresholds})
+        self.app.workers.configure({"alerts": thresholds})
 
 
 def failing(scene: Scene) -> Undo:
@@ -81,13 +81,13 @@ def deep(scene: Scene) -> Undo:
 
 
 def disabled(scene: Scene) -> Undo:
-    scene.app.set_worker_config({"enabled": False})
-    return lambda: scene.app.set_worker_config({"enabled": True})
+    scene.app.workers.configure({"enabled": False})
+    return lambda: scene.app.workers.configure({"enabled": True})
 
 
 def paused(scene: Scene) -> Undo:
-    scene.app.pause_all("The disk is full.")
-    return scene.app.resume_all
+    scene.app.definitions.pause_all("The disk is full.")
+    return scene.app.definitions.resume_all
 
 
 def unserved(scene: Scene) -> Undo:
@@ -105,7 +105,7 @@ def missed(scene: Scene) -> Undo:
 
 
 def unreachable(scene: Scene) -> Undo:
-    scene.app.save_webhook("https://receiver.test/hook")
+    scene.app.webhooks.save("https://receiver.test/hook")
     change(scene.app.store, "UPDATE {s}receiver SET failures = 5, last_failure_at = 1")
     return lambda: change(scene.app.store, "UPDATE {s}receiver SET failures = 0")
 
@@ -145,7 +145,7 @@ async def test_an_alert_is_raised_and_cleared_once_each(
     await scene.look()
     await scene.look()
     assert scene.standing() == set()
-    assert {each.alert.id for each in app.alert_history(cleared=True)} == expected
+    assert {each.alert.id for each in app.monitoring.alert_history(cleared=True)} == expected
     events = await _events(app)
     assert sorted(events) == sorted(
         (kind, each) for kind in (kinds.ALERT_RAISED, kinds.ALERT_CLEARED) for each in expected
@@ -160,7 +160,7 @@ async def test_alerts_begin_when_the_other_duties_have_had_their_first_pass(
     app: Penstock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(app)
-    app.pause_all("x")
+    app.definitions.pause_all("x")
     caught_up = False
     duty = services.alerts(app, lambda: scene.hand.id, caught_up=lambda: caught_up)
 
@@ -199,8 +199,8 @@ async def test_a_duty_that_fails_or_has_done_its_work_keeps_no_alert_back() -> N
 
 async def test_webhooks_can_ask_for_alerts(app: Penstock) -> None:
     scene = Scene(app)
-    app.save_webhook("https://receiver.test/hook", events=["alert.*"])
-    app.pause_all("x")
+    app.webhooks.save("https://receiver.test/hook", events=["alert.*"])
+    app.definitions.pause_all("x")
 
     await scene.look()
     await app.store.arun(webhooks.spread())

@@ -16,6 +16,7 @@ from penstock.domain.outcome import Cause, Failure, Outcome
 from penstock.domain.schedule import due_ticks
 from penstock.domain.schedule.schedule import Kind, Schedule
 from penstock.domain.states import Status, Trigger
+from penstock.operations.declared_schedules import apply_schedules
 from penstock.storage import ports
 from tests.background.clockwork import KINDS, START, Clockwork, opened
 from tests.operations.hand import Hand
@@ -38,13 +39,13 @@ def quick(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clockwork]
 
 
 def test_a_tick_becomes_a_job_when_its_time_has_come(clockwork: Clockwork) -> None:
-    clockwork.app.save_schedule("hourly", "work", cron="0 * * * *", params={"x": 7}, priority=3)
+    clockwork.app.schedules.save("hourly", "work", cron="0 * * * *", params={"x": 7}, priority=3)
 
     clockwork.tick(HOURS[0] - 1)
     assert clockwork.made == []
     clockwork.tick(HOURS[0])
 
-    (job,) = clockwork.app.jobs().jobs
+    (job,) = clockwork.app.jobs.list().jobs
     assert clockwork.made == [job.id]
     assert (job.definition_key, job.params, job.priority, job.status) == ("work", {"x": 7}, 3, Status.QUEUED)
     assert (job.schedule_id, job.scheduled_for) == ("hourly", to_datetime(HOURS[0]))
@@ -55,7 +56,7 @@ def test_a_tick_becomes_a_job_when_its_time_has_come(clockwork: Clockwork) -> No
 
 def test_a_look_says_when_to_look_again(clockwork: Clockwork) -> None:
     assert clockwork.tick() == 1.0
-    clockwork.app.save_schedule("hourly", "work", every="1h")
+    clockwork.app.schedules.save("hourly", "work", every="1h")
 
     assert clockwork.tick() == 1.0
     assert clockwork.tick(HOURS[0] - SECOND // 4) == 0.25
@@ -64,8 +65,8 @@ def test_a_look_says_when_to_look_again(clockwork: Clockwork) -> None:
 
 
 def test_several_schedules_of_one_definition_tick_each_by_themselves(clockwork: Clockwork) -> None:
-    clockwork.app.save_schedule("paris", "work", cron="0 1 * * *", timezone="Europe/Paris", params={"x": 1})
-    clockwork.app.save_schedule("tokyo", "work", cron="0 13 * * *", timezone="Asia/Tokyo", params={"x": 2})
+    clockwork.app.schedules.save("paris", "work", cron="0 1 * * *", timezone="Europe/Paris", params={"x": 1})
+    clockwork.app.schedules.save("tokyo", "work", cron="0 13 * * *", timezone="Asia/Tokyo", params={"x": 2})
 
     for hour in range(25):
         clockwork.tick(START + hour * HOUR)
@@ -75,7 +76,7 @@ def test_several_schedules_of_one_definition_tick_each_by_themselves(clockwork: 
 
 
 def test_an_interval_does_not_drift_however_late_it_is_looked_at(clockwork: Clockwork) -> None:
-    clockwork.app.save_schedule("often", "work", every=timedelta(minutes=1), start=to_datetime(START + 7 * SECOND))
+    clockwork.app.schedules.save("often", "work", every=timedelta(minutes=1), start=to_datetime(START + 7 * SECOND))
 
     moment, lags = START, [3, 11, 0, 29, 1, 17]
     for number in range(12):
@@ -86,29 +87,29 @@ def test_an_interval_does_not_drift_however_late_it_is_looked_at(clockwork: Cloc
 
 
 def test_once_ticks_once_and_ends_disabled(clockwork: Clockwork) -> None:
-    clockwork.app.save_schedule("party", "work", at=to_datetime(HOURS[0]))
+    clockwork.app.schedules.save("party", "work", at=to_datetime(HOURS[0]))
 
     clockwork.tick(HOURS[0])
     clockwork.tick(HOURS[5])
 
-    row = clockwork.app.get_schedule("party")
+    row = clockwork.app.schedules.get("party")
     assert clockwork.instants("party") == [HOURS[0]]
     assert (row.schedule.enabled, row.schedule.next_run_at) == (False, None)
 
 
 def test_jitter_shifts_when_the_job_is_due_and_nothing_else(clockwork: Clockwork) -> None:
-    row = clockwork.app.save_schedule("spread", "work", every="1h", jitter=600)
+    row = clockwork.app.schedules.save("spread", "work", every="1h", jitter=600)
 
     for instant in HOURS[:6]:
         clockwork.tick(instant)
 
-    jobs = list(clockwork.app.iter_jobs(sort="createdAt"))
+    jobs = list(clockwork.app.jobs.iterate(sort="createdAt"))
     due = [due_ticks.due_at(row.schedule, instant) for instant in HOURS[:6]]
     assert clockwork.instants("spread") == HOURS[:6]
     assert sorted(job.run_at for job in jobs) == [to_datetime(each) for each in sorted(due)]
     assert {job.status for job in jobs} == {Status.SCHEDULED}
     assert len({late - instant for late, instant in zip(due, HOURS, strict=False)}) == 6
-    assert clockwork.app.get_schedule("spread").schedule.next_run_at == HOURS[6]
+    assert clockwork.app.schedules.get("spread").schedule.next_run_at == HOURS[6]
 
 
 # --- what was missed
@@ -128,7 +129,7 @@ def test_a_hundred_thousand_missed_ticks_cost_no_more_than_a_few(
     clockwork: Clockwork, facts: Any, made: list[int], passed_over: int
 ) -> None:
     for key, cron in (("long", "* * * * *"), ("short", "0 0 1 1 *")):
-        clockwork.app.save_schedule(key, "work", cron=cron, **facts)
+        clockwork.app.schedules.save(key, "work", cron=cron, **facts)
     clockwork.store.statements.clear()
 
     clockwork.tick(START + 100_000 * MINUTE + 45 * SECOND)
@@ -138,12 +139,12 @@ def test_a_hundred_thousand_missed_ticks_cost_no_more_than_a_few(
     (first, *_) = clockwork.verdicts("long")
     assert first[2] == passed_over
     assert clockwork.events("schedule.missed") == ["long"]
-    row = clockwork.app.get_schedule("long")
+    row = clockwork.app.schedules.get("long")
     assert row.schedule.next_run_at == START + 100_001 * MINUTE
 
 
 def test_skip_still_makes_the_tick_that_is_on_time(clockwork: Clockwork) -> None:
-    clockwork.app.save_schedule("hourly", "work", every="1h", missed="skip")
+    clockwork.app.schedules.save("hourly", "work", every="1h", missed="skip")
 
     clockwork.tick(HOURS[4] + 10 * SECOND)
 
@@ -152,8 +153,8 @@ def test_skip_still_makes_the_tick_that_is_on_time(clockwork: Clockwork) -> None
 
 
 def test_many_ticks_of_one_schedule_do_not_keep_the_others_waiting(quick: Clockwork) -> None:
-    quick.app.save_schedule("backlog", "work", every="1s", missed="all", missed_max=600)
-    quick.app.save_schedule("late", "work", every="10m")
+    quick.app.schedules.save("backlog", "work", every="1s", missed="all", missed_max=600)
+    quick.app.schedules.save("late", "work", every="10m")
 
     assert quick.tick(START + 10 * MINUTE) == 0.0
     assert len(quick.instants("late")) == 1
@@ -177,7 +178,7 @@ def test_many_ticks_of_one_schedule_do_not_keep_the_others_waiting(quick: Clockw
 def test_the_job_of_an_earlier_tick_is_in_the_way_or_not(
     clockwork: Clockwork, overlap: str, verdicts: list[str]
 ) -> None:
-    clockwork.app.save_schedule("often", "work", every="10s", overlap=overlap)
+    clockwork.app.schedules.save("often", "work", every="10s", overlap=overlap)
     hand = Hand(clockwork.app)
 
     clockwork.tick(START + 10 * SECOND)
@@ -195,7 +196,7 @@ def test_the_job_of_an_earlier_tick_is_in_the_way_or_not(
 
 @pytest.mark.parametrize("overlap", ["skip", "queue_one"])
 def test_a_job_between_two_attempts_is_in_the_way(clockwork: Clockwork, overlap: str) -> None:
-    clockwork.app.save_schedule("hourly", "work", every="1h", overlap=overlap)
+    clockwork.app.schedules.save("hourly", "work", every="1h", overlap=overlap)
     clockwork.tick(HOURS[0])
     hand = Hand(clockwork.app)
     failure = Failure("ValueError", "broken", "Traceback", "print")
@@ -211,12 +212,12 @@ def test_a_job_between_two_attempts_is_in_the_way(clockwork: Clockwork, overlap:
 
 
 def test_what_falls_into_a_pause_is_passed_over_when_it_is_resumed(clockwork: Clockwork) -> None:
-    clockwork.app.save_schedule("hourly", "work", every="1h", missed="all")
+    clockwork.app.schedules.save("hourly", "work", every="1h", missed="all")
     clockwork.tick(HOURS[0])
-    clockwork.app.pause_schedule("hourly", "repairs")
+    clockwork.app.schedules.pause("hourly", "repairs")
 
     clockwork.tick(HOURS[5])
-    clockwork.app.resume_schedule("hourly")
+    clockwork.app.schedules.resume("hourly")
     for instant in (HOURS[5] + MINUTE, HOURS[6]):
         clockwork.tick(instant)
 
@@ -226,8 +227,8 @@ def test_what_falls_into_a_pause_is_passed_over_when_it_is_resumed(clockwork: Cl
 
 
 def test_a_pause_that_ends_by_itself_passes_over_what_fell_into_it_and_nothing_later(clockwork: Clockwork) -> None:
-    clockwork.app.save_schedule("hourly", "work", every="1h", missed="all")
-    clockwork.app.pause_schedule("hourly", "repairs", until=to_datetime(HOURS[3] + MINUTE))
+    clockwork.app.schedules.save("hourly", "work", every="1h", missed="all")
+    clockwork.app.schedules.pause("hourly", "repairs", until=to_datetime(HOURS[3] + MINUTE))
 
     clockwork.tick(HOURS[3])
     assert clockwork.verdicts("hourly") == []
@@ -242,42 +243,42 @@ def test_a_pause_that_ends_by_itself_passes_over_what_fell_into_it_and_nothing_l
 
 
 def test_resuming_after_the_pause_was_over_keeps_the_ticks_behind_it(clockwork: Clockwork) -> None:
-    clockwork.app.save_schedule("hourly", "work", every="1h", missed="all")
-    clockwork.app.pause_schedule("hourly", "repairs", until=to_datetime(HOURS[1]))
+    clockwork.app.schedules.save("hourly", "work", every="1h", missed="all")
+    clockwork.app.schedules.pause("hourly", "repairs", until=to_datetime(HOURS[1]))
     clockwork.now = HOURS[3]
 
-    clockwork.app.resume_schedule("hourly")
+    clockwork.app.schedules.resume("hourly")
     clockwork.tick()
 
     assert clockwork.instants("hourly") == [HOURS[2], HOURS[3]]
 
 
 def test_a_look_during_a_pause_waits_for_its_end(clockwork: Clockwork) -> None:
-    clockwork.app.save_schedule("hourly", "work", every="1h")
-    clockwork.app.pause_schedule("hourly", "repairs", until=to_datetime(HOURS[3]))
+    clockwork.app.schedules.save("hourly", "work", every="1h")
+    clockwork.app.schedules.pause("hourly", "repairs", until=to_datetime(HOURS[3]))
 
     assert clockwork.tick(HOURS[3] - SECOND // 2) == 0.5
 
 
 def test_a_tick_of_once_that_falls_into_a_pause_does_not_come_back(clockwork: Clockwork) -> None:
-    clockwork.app.save_schedule("party", "work", at=to_datetime(HOURS[1]))
-    clockwork.app.pause_schedule("party", "repairs", until=to_datetime(HOURS[2]))
+    clockwork.app.schedules.save("party", "work", at=to_datetime(HOURS[1]))
+    clockwork.app.schedules.pause("party", "repairs", until=to_datetime(HOURS[2]))
 
     clockwork.tick(HOURS[3])
 
     assert clockwork.verdicts("party") == [(HOURS[1], "missed", 0)]
-    assert not clockwork.app.get_schedule("party").schedule.enabled
+    assert not clockwork.app.schedules.get("party").schedule.enabled
 
 
 def test_ticks_go_on_while_the_definition_or_everything_is_paused(clockwork: Clockwork) -> None:
-    clockwork.app.save_schedule("hourly", "work", every="1h")
-    clockwork.app.pause("work", "repairs")
+    clockwork.app.schedules.save("hourly", "work", every="1h")
+    clockwork.app.definitions.pause("work", "repairs")
     clockwork.tick(HOURS[0])
-    clockwork.app.pause_all("repairs")
+    clockwork.app.definitions.pause_all("repairs")
     clockwork.tick(HOURS[1])
 
     assert clockwork.instants("hourly") == HOURS[:2]
-    assert {job.status for job in clockwork.app.jobs().jobs} == {Status.QUEUED}
+    assert {job.status for job in clockwork.app.jobs.list().jobs} == {Status.QUEUED}
 
 
 # --- what cannot tick
@@ -287,10 +288,10 @@ def test_a_schedule_of_a_disabled_definition_rests_and_then_the_policy_decides(
     clockwork: Clockwork, caplog: pytest.LogCaptureFixture
 ) -> None:
     clockwork.app.job("other")(lambda: None)
-    clockwork.app.register()
-    clockwork.app.save_schedule("a", "work", every="1h")
-    clockwork.app.save_schedule("b", "other", every="1h")
-    clockwork.app.disable("work")
+    clockwork.app.definitions.register()
+    clockwork.app.schedules.save("a", "work", every="1h")
+    clockwork.app.schedules.save("b", "other", every="1h")
+    clockwork.app.definitions.disable("work")
 
     with caplog.at_level(logging.WARNING, "penstock.worker"):
         assert clockwork.tick(HOURS[0]) == 1.0, "what rests hurries nobody"
@@ -305,7 +306,7 @@ def test_a_schedule_of_a_disabled_definition_rests_and_then_the_policy_decides(
     clockwork.tick()
     assert clockwork.scheduler.errors == 4
 
-    clockwork.app.enable("work")
+    clockwork.app.definitions.enable("work")
     clockwork.steady += 60
     clockwork.tick(HOURS[3] + MINUTE)
 
@@ -315,8 +316,8 @@ def test_a_schedule_of_a_disabled_definition_rests_and_then_the_policy_decides(
 
 
 def test_the_longest_rest_is_a_minute(quick: Clockwork) -> None:
-    quick.app.save_schedule("a", "work", every="1h")
-    quick.app.disable("work")
+    quick.app.schedules.save("a", "work", every="1h")
+    quick.app.definitions.disable("work")
     quick.now = HOURS[0]
 
     for _ in range(10):
@@ -331,7 +332,7 @@ def test_a_change_ends_the_rest_of_a_schedule(clockwork: Clockwork) -> None:
     clockwork.tick()
     assert "broken" in clockwork.scheduler.retry_pauses
 
-    clockwork.app.change_schedule("broken", every="1h")
+    clockwork.app.schedules.change("broken", every="1h")
     clockwork.tick(HOURS[0])
 
     assert clockwork.instants("broken") == [HOURS[0]]
@@ -340,7 +341,7 @@ def test_a_change_ends_the_rest_of_a_schedule(clockwork: Clockwork) -> None:
 
 def test_a_schedule_of_an_unknown_definition_rests(clockwork: Clockwork) -> None:
     _put(clockwork, "orphan", definition_key="nowhere")
-    clockwork.app.save_schedule("a", "work", every="1h")
+    clockwork.app.schedules.save("a", "work", every="1h")
 
     clockwork.tick(HOURS[0])
 
@@ -352,7 +353,7 @@ def test_an_error_of_our_own_stops_one_schedule_only(
     quick: Clockwork, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for key in ("a", "b", "c"):
-        quick.app.save_schedule(key, "work", every="1h")
+        quick.app.schedules.save(key, "work", every="1h")
     draft = quick.scheduler._draft
 
     async def stumble(schedule: Schedule, instant: int) -> Any:
@@ -373,7 +374,7 @@ def test_a_schedule_that_is_gone_does_not_rest_for_ever(clockwork: Clockwork) ->
     clockwork.tick()
     assert list(clockwork.scheduler.retry_pauses) == ["orphan"]
 
-    clockwork.app.delete_schedule("orphan")
+    clockwork.app.schedules.delete("orphan")
     clockwork.tick()
 
     assert clockwork.scheduler.retry_pauses == {}
@@ -382,7 +383,7 @@ def test_a_schedule_that_is_gone_does_not_rest_for_ever(clockwork: Clockwork) ->
 def test_however_many_rest_the_others_tick_and_nobody_hurries(quick: Clockwork) -> None:
     for number in range(230):
         _put(quick, f"orphan-{number}", definition_key="nowhere", next_run_at=START - HOUR)
-    quick.app.save_schedule("last", "work", every="1h")
+    quick.app.schedules.save("last", "work", every="1h")
     quick.now = HOURS[0]
 
     pauses = [quick.tick() for _ in range(5)]
@@ -395,7 +396,7 @@ def test_however_many_rest_the_others_tick_and_nobody_hurries(quick: Clockwork) 
 def test_a_store_that_does_not_answer_is_no_fault_of_a_schedule(
     quick: Clockwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    quick.app.save_schedule("a", "work", every="1h")
+    quick.app.schedules.save("a", "work", every="1h")
 
     def fail(*_: Any) -> Any:
         raise StoreUnavailable("gone")
@@ -419,7 +420,7 @@ def test_code_that_comes_and_goes_makes_no_tick_twice(clockwork: Clockwork) -> N
 
     for number, instant in enumerate(HOURS[:8]):
         for code in (old, new) if number % 2 else (new, old):
-            clockwork.app._do(clockwork.app._apply_schedules(code, "app"))
+            clockwork.app.session.hold(apply_schedules(clockwork.app.session, code, "app"))
             clockwork.tick(instant)
 
     assert clockwork.instants("both") == HOURS[:8]
@@ -434,7 +435,7 @@ def test_code_that_comes_and_goes_makes_no_tick_twice(clockwork: Clockwork) -> N
 
 @pytest.mark.parametrize("jump", [HOUR, -HOUR])
 def test_a_clock_that_jumps_neither_doubles_nor_loses_a_tick(clockwork: Clockwork, jump: int) -> None:
-    clockwork.app.save_schedule("often", "work", every="5m", missed="all", missed_max=1000)
+    clockwork.app.schedules.save("often", "work", every="5m", missed="all", missed_max=1000)
 
     shift = 0
     for number in range(60):

@@ -19,6 +19,7 @@ from penstock.background.scheduler import Scheduler
 from penstock.domain.instant import MINUTE, SECOND
 from penstock.domain.schedule.recurrence import rhythm
 from penstock.domain.schedule.schedule import Kind
+from penstock.operations.creation import tick_draft
 from penstock.runtime.service import Service
 from penstock.storage import ports
 from tests.background.clockwork import SHARED_KINDS, START, Clockwork, TimedStore, micros, new_store, opened, work
@@ -44,7 +45,7 @@ def test_schedulers_at_once_make_what_the_timetable_says_and_nothing_twice(
 ) -> None:
     number, seconds = counts(ci=8, soak=200), counts(ci=12, soak=60)
     for each in range(number):
-        clockwork.app.save_schedule(f"s{each}", "work", every=RHYTHMS[each % 4], missed="all", missed_max=1000)
+        clockwork.app.schedules.save(f"s{each}", "work", every=RHYTHMS[each % 4], missed="all", missed_max=1000)
     in_step = threading.Barrier(schedulers)
     parties = [Party(new_store(kind, request, tmp_path), each, in_step) for each in range(schedulers)]
 
@@ -53,7 +54,7 @@ def test_schedulers_at_once_make_what_the_timetable_says_and_nothing_twice(
     clockwork.now = START + seconds * SECOND
     clockwork.settle()
 
-    made = Counter((job.schedule_id, micros(job.scheduled_for)) for job in clockwork.app.iter_jobs())
+    made = Counter((job.schedule_id, micros(job.scheduled_for)) for job in clockwork.app.jobs.iterate())
     assert set(made) == {(f"s{each}", instant) for each in range(number) for instant in _oracle(each, seconds)}
     assert set(made.values()) == {1}
     assert killed > 0
@@ -64,15 +65,15 @@ def test_schedulers_at_once_make_what_the_timetable_says_and_nothing_twice(
 def test_one_that_pauses_and_changes_while_others_tick_doubles_nothing(
     clockwork: Clockwork, kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    clockwork.app.save_schedule("often", "work", every="1s", missed="all", missed_max=1000)
+    clockwork.app.schedules.save("often", "work", every="1s", missed="all", missed_max=1000)
     parties = [Party(new_store(kind, request, tmp_path), seed=each) for each in range(2)]
 
     def disturb(_: int) -> int:
         for turn in range(6):
             clockwork.now += 2 * SECOND
-            clockwork.app.pause_schedule("often", f"turn {turn}")
-            clockwork.app.resume_schedule("often")
-            clockwork.app.change_schedule("often", priority=turn, by="ann")
+            clockwork.app.schedules.pause("often", f"turn {turn}")
+            clockwork.app.schedules.resume("often")
+            clockwork.app.schedules.change("often", priority=turn, by="ann")
         return 0
 
     with ThreadPoolExecutor(3) as threads:
@@ -81,7 +82,7 @@ def test_one_that_pauses_and_changes_while_others_tick_doubles_nothing(
     clockwork.settle()
 
     ticks = clockwork.verdicts("often")
-    made = Counter(micros(job.scheduled_for) for job in clockwork.app.iter_jobs())
+    made = Counter(micros(job.scheduled_for) for job in clockwork.app.jobs.iterate())
     assert set(made.values()) == {1}
     assert sum(1 + passed_over for _, _, passed_over in ticks) == 60
     assert sorted(made) == [instant for instant, verdict, _ in ticks if verdict == "made"]
@@ -93,11 +94,11 @@ async def test_by_the_clock_of_the_store_two_services_make_each_second_once(
     store = new_store(kind, request, tmp_path)
     app = Penstock(store)
     app.job("work")(work)
-    await app.asave_schedule("often", "work", every="1s")
+    await app.schedules.asave("often", "work", every="1s")
     made: list[str] = []
 
     async def draft(schedule: Any, instant: int) -> Any:
-        return await app._ado(app._tick_draft(schedule, instant))
+        return await app.session.ahold(tick_draft(app.session, schedule, instant))
 
     looks = [Scheduler(store, ports.schedules, ports.admin, draft, made.extend).tick for _ in range(2)]
     services = [Service("scheduler", look) for look in looks]
@@ -152,7 +153,7 @@ class Party:
         return killed
 
     async def _draft(self, schedule: Any, instant: int) -> Any:
-        return await self.app._ado(self.app._tick_draft(schedule, instant))
+        return await self.app.session.ahold(tick_draft(self.app.session, schedule, instant))
 
 
 def _oracle(number: int, seconds: int) -> list[int]:

@@ -27,7 +27,7 @@ app = Penstock(os.environ["PENSTOCK_TEST_STORE"], schema=os.environ["PENSTOCK_TE
 def work(word: str = "none"):
     return word
 """
-OFTEN = "app.schedule('often', work, every='1s', missed='all', params={'word': 'tick'})\n"
+OFTEN = "app.schedules.declare('often', work, every='1s', missed='all', params={'word': 'tick'})\n"
 
 
 def start(stage: Stage, text: str, folder: str = "one", *flags: str) -> WorkerProcess:
@@ -39,7 +39,7 @@ def start(stage: Stage, text: str, folder: str = "one", *flags: str) -> WorkerPr
 
 
 def made(stage: Stage, schedule: str) -> list[Job]:
-    return [job for job in stage.app.iter_jobs(schedule_id=schedule) if job.scheduled_for is not None]
+    return [job for job in stage.app.jobs.iterate(schedule_id=schedule) if job.scheduled_for is not None]
 
 
 def seconds_of(jobs: list[Job]) -> list[int]:
@@ -65,28 +65,28 @@ def test_a_worker_makes_the_ticks_of_its_application_and_a_second_one_doubles_no
 
 
 def test_a_paused_schedule_makes_nothing_until_it_is_resumed(stage: Stage) -> None:
-    start(stage, OFTEN + "app.schedule('beside', work, every='1s')\n")
+    start(stage, OFTEN + "app.schedules.declare('beside', work, every='1s')\n")
     stage.eventually(has_ticked(stage, "often", 1), "it ticks")
 
-    stage.app.pause_schedule("often", "maintenance", by="ann")
+    stage.app.schedules.pause("often", "maintenance", by="ann")
     before, beside = len(made(stage, "often")), len(made(stage, "beside"))
     stage.eventually(has_ticked(stage, "beside", beside + 3), "the other one goes on")
     assert len(made(stage, "often")) == before
 
-    stage.app.resume_schedule("often", by="ann")
+    stage.app.schedules.resume("often", by="ann")
     stage.eventually(has_ticked(stage, "often", before + 2), "it goes on")
     assert len(set(seconds_of(made(stage, "often")))) == len(made(stage, "often"))
 
 
 def test_what_the_code_of_the_same_target_does_not_declare_any_more_is_removed(stage: Stage) -> None:
-    first = start(stage, OFTEN + "app.schedule('nightly', work, cron='0 3 * * *')\n", "old")
-    stage.app.save_schedule("by hand", "work", cron="0 4 * * *", by="ann")
-    stage.app.pause_schedule("nightly", "not now", by="ann")
+    first = start(stage, OFTEN + "app.schedules.declare('nightly', work, cron='0 3 * * *')\n", "old")
+    stage.app.schedules.save("by hand", "work", cron="0 4 * * *", by="ann")
+    stage.app.schedules.pause("nightly", "not now", by="ann")
     assert first.stop() == 0
 
-    start(stage, "app.schedule('nightly', work, cron='30 3 * * *')\n", "new")
+    start(stage, "app.schedules.declare('nightly', work, cron='30 3 * * *')\n", "new")
 
-    rows = {row.schedule.key: row for row in stage.app.schedules()}
+    rows = {row.schedule.key: row for row in stage.app.schedules.list()}
     assert sorted(rows) == ["by hand", "nightly"]
     assert rows["nightly"].schedule.expression == "30 3 * * *"
     assert rows["nightly"].pause is not None, "a pause outlives a deployment"
@@ -97,7 +97,7 @@ def test_what_the_code_of_the_same_target_does_not_declare_any_more_is_removed(s
 def test_no_tick_is_lost_or_doubled_when_workers_are_killed(stage: Stage, counts: Counts, workers: int) -> None:
     number, seconds = counts(ci=10, soak=200), counts(ci=8, soak=60)
     chance = random.Random(workers)
-    text = f"for each in range({number}):\n    app.schedule(f's{{each}}', work, every='1s', missed='all')\n"
+    text = f"for each in range({number}):\n    app.schedules.declare(f's{{each}}', work, every='1s', missed='all')\n"
     running = [start(stage, text, f"w{each}") for each in range(workers)]
     begun, killed = time.monotonic(), 0
 
@@ -112,7 +112,7 @@ def test_no_tick_is_lost_or_doubled_when_workers_are_killed(stage: Stage, counts
 
     assert killed >= 2
     for each in range(number):
-        ticks = Counter(round(tick["scheduledFor"].timestamp()) for tick in stage.app.schedule_ticks(f"s{each}", 1000))
+        ticks = Counter(round(tick["scheduledFor"].timestamp()) for tick in stage.app.schedules.ticks(f"s{each}", 1000))
         jobs = Counter(seconds_of(made(stage, f"s{each}")))
         expected = set(range(min(jobs), last + 1))
         assert {instant for instant in jobs if instant <= last} == expected
@@ -126,25 +126,25 @@ def _ticked_since(stage: Stage, before: int) -> bool:
 
 def _newest(stage: Stage, schedule: str) -> int:
     """The second of its newest tick."""
-    newest = stage.app.get_schedule(schedule).last_scheduled_at
+    newest = stage.app.schedules.get(schedule).last_scheduled_at
     return 0 if newest is None else round(newest.timestamp())
 
 
 def test_a_restart_after_minutes_raises_no_alert_about_what_its_first_pass_makes_up_for(stage: Stage) -> None:
     start(stage, "").ready().stop()
     for number in range(20):
-        stage.app.save_schedule(f"late-{number}", "work", every=3600)
+        stage.app.schedules.save(f"late-{number}", "work", every=3600)
     change(stage.app.store, "UPDATE {s}schedule SET next_run_at = next_run_at - 2 * 3600000000")
-    ended = {each.id for each in stage.app.workers()}
+    ended = {each.id for each in stage.app.workers.list()}
 
     worker = start(stage, "")
 
     def looked() -> bool:
-        others = [each for each in stage.app.workers() if each.id not in ended]
+        others = [each for each in stage.app.workers.list() if each.id not in ended]
         duties = [duty for each in others for duty in each.duties]
         return any(duty.name == "alert" and duty.last_success_age is not None for duty in duties)
 
     stage.eventually(looked, "the worker has looked for alerts")
     assert all(made(stage, f"late-{number}") for number in range(20))
-    assert {each.alert.kind for each in stage.app.alert_history()} == set()
+    assert {each.alert.kind for each in stage.app.monitoring.alert_history()} == set()
     assert worker.alive

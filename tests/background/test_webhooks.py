@@ -45,7 +45,7 @@ def receiver() -> Iterator[Receiver]:
 @pytest.fixture
 def shop(stage: Stage, receiver: Receiver) -> Stage:
     """A store with a definition, whose application may send to this host."""
-    stage.app.webhook_settings = allowing(receiver)
+    stage.app.webhooks.settings = allowing(receiver)
 
     @stage.app.job("work")
     def work(n: int = 0) -> None: ...
@@ -83,14 +83,14 @@ def ended_job(stage: Stage, **options: Any) -> str:
 
 
 def deliveries(stage: Stage, job_id: str) -> list[Delivery]:
-    return stage.app.deliveries(job_id=job_id).deliveries
+    return stage.app.webhooks.deliveries(job_id=job_id).deliveries
 
 
 async def settled(stage: Stage, job_id: str, wanted: str, timeout: float = 30) -> Delivery:
     """Wait until the only delivery of a job stands so."""
 
     async def found() -> Delivery | None:
-        page = await stage.app.adeliveries(job_id=job_id)
+        page = await stage.app.webhooks.adeliveries(job_id=job_id)
         return next((each for each in page.deliveries if each.status == wanted), None)
 
     delivery = await wait_until_async(found, f"the delivery is {wanted}", timeout)
@@ -99,7 +99,7 @@ async def settled(stage: Stage, job_id: str, wanted: str, timeout: float = 30) -
 
 
 async def test_a_webhook_arrives_signed_so_that_others_can_check_it(shop: Stage, receiver: Receiver) -> None:
-    saved = await shop.app.asave_webhook(receiver.url("/hook"))
+    saved = await shop.app.webhooks.asave(receiver.url("/hook"))
     job_id = ended_job(shop, params={"n": 9007199254740993})
 
     async with dispatching(shop, receiver) as dispatcher:
@@ -113,7 +113,7 @@ async def test_a_webhook_arrives_signed_so_that_others_can_check_it(shop: Stage,
     assert receiving.verify(request.body, own, saved.secret)["id"] == delivery.id == request.id
     assert request.headers["content-type"] == "application/json"
     assert b'"n":9007199254740993' in request.body
-    assert shop.app.read_job(job_id).webhook_sent is True
+    assert shop.app.jobs.read(job_id).webhook_sent is True
     assert shop.kinds(shop.app.get(job_id))[-1] == "job.webhook.delivered"
     assert dispatcher.sent == 1
 
@@ -162,7 +162,7 @@ async def test_after_trouble_the_same_message_comes_again(shop: Stage, receiver:
 
     assert delivery.tries == len(receiver.to("/hook")) == 3
     assert len({(each.id, each.body) for each in receiver.to("/hook")}) == 1
-    tries = shop.app.get_delivery(delivery.id).tries
+    tries = shop.app.webhooks.delivery(delivery.id).tries
     assert [each.number for each in tries] == [1, 2, 3]
     assert tries[-1].excerpt == "thanks"
     assert all(each.duration >= 0 for each in tries)
@@ -196,35 +196,35 @@ async def test_an_answer_that_will_not_change_is_final_and_no_redirect_is_follow
     assert (delivery.status_code, delivery.tries) == (code, 1)
     assert [each.path for each in receiver.requests] == ["/hook"]
     assert shop.kinds(shop.app.get(job_id))[-1] == "job.webhook.failed"
-    assert shop.app.read_job(job_id).webhook_sent is False
+    assert shop.app.jobs.read(job_id).webhook_sent is False
 
 
 async def test_410_disables_the_endpoint(shop: Stage, receiver: Receiver) -> None:
-    saved = shop.app.save_webhook(receiver.answers("/hook", status(410)))
+    saved = shop.app.webhooks.save(receiver.answers("/hook", status(410)))
     job_id = ended_job(shop)
 
     async with dispatching(shop, receiver):
         await settled(shop, job_id, FAILED)
 
-    assert not shop.app.get_webhook(saved.endpoint.id).enabled
+    assert not shop.app.webhooks.get(saved.endpoint.id).enabled
 
 
 async def test_a_receiver_that_is_down_gets_its_message_when_it_is_back(shop: Stage) -> None:
     gone = Receiver()
     gone.close()
-    shop.app.webhook_settings = allowing(gone)
+    shop.app.webhooks.settings = allowing(gone)
     job_id = ended_job(shop, webhook_url=gone.url("/hook"))
 
     async with dispatching(shop, gone, retries=(0.05,) * 1000):
         await wait_until_async(lambda: any(each.tries > 2 for each in deliveries(shop, job_id)), "it was tried")
         delivery = deliveries(shop, job_id)[0]
         assert delivery.status == WAITING
-        assert "ConnectError" in (shop.app.get_delivery(delivery.id).tries[0].error or "")
+        assert "ConnectError" in (shop.app.webhooks.delivery(delivery.id).tries[0].error or "")
 
 
 async def test_a_receiver_that_is_slow_is_given_up_in_time_and_delays_no_other(shop: Stage, receiver: Receiver) -> None:
     slow = [ended_job(shop, webhook_url=receiver.answers("/slow", receiver.hold)) for _ in range(4)]
-    saved = shop.app.save_webhook(receiver.url("/quick"))
+    saved = shop.app.webhooks.save(receiver.url("/quick"))
 
     async with dispatching(shop, receiver, timeout=6.0, retries=(600.0,)):
         await asyncio.to_thread(receiver.wait, "/slow")
@@ -236,7 +236,7 @@ async def test_a_receiver_that_is_slow_is_given_up_in_time_and_delays_no_other(s
 
     assert "no answer within 6 s" in str([each.error for each in deliveries(shop, slow[0])])
     assert len(receiver.to("/slow")) <= 4
-    assert shop.app.get_webhook(saved.endpoint.id).failures == 0
+    assert shop.app.webhooks.get(saved.endpoint.id).failures == 0
 
 
 async def test_an_endless_answer_is_cut_and_its_excerpt_is_short(shop: Stage, receiver: Receiver) -> None:
@@ -245,16 +245,16 @@ async def test_an_endless_answer_is_cut_and_its_excerpt_is_short(shop: Stage, re
     async with dispatching(shop, receiver):
         delivery = await settled(shop, job_id, DELIVERED)
 
-    assert shop.app.get_delivery(delivery.id).tries[0].excerpt == "x" * 1024
+    assert shop.app.webhooks.delivery(delivery.id).tries[0].excerpt == "x" * 1024
 
 
 async def test_a_receiver_that_keeps_failing_is_left_alone(shop: Stage, receiver: Receiver) -> None:
-    saved = shop.app.save_webhook(receiver.answers("/hook", status(500)))
+    saved = shop.app.webhooks.save(receiver.answers("/hook", status(500)))
     for _ in range(20):
         ended_job(shop)
 
     async with dispatching(shop, receiver, breaker_failures=3, breaker_pause=600.0, retries=(0.05,) * 100):
-        await wait_until_async(lambda: shop.app.get_webhook(saved.endpoint.id).open_until, "it pauses")
+        await wait_until_async(lambda: shop.app.webhooks.get(saved.endpoint.id).open_until, "it pauses")
         reached = len(receiver.requests)
         other = ended_job(shop, webhook_url=receiver.url("/other"))
         await asyncio.to_thread(receiver.wait, "/other")
@@ -264,8 +264,8 @@ async def test_a_receiver_that_keeps_failing_is_left_alone(shop: Stage, receiver
 
 
 async def test_both_secrets_sign_while_one_is_replaced(shop: Stage, receiver: Receiver) -> None:
-    saved = shop.app.save_webhook(receiver.url("/hook"))
-    rotated = shop.app.rotate_webhook_secret(saved.endpoint.id)
+    saved = shop.app.webhooks.save(receiver.url("/hook"))
+    rotated = shop.app.webhooks.rotate_secret(saved.endpoint.id)
     ended_job(shop)
 
     async with dispatching(shop, receiver):
@@ -279,7 +279,7 @@ async def test_both_secrets_sign_while_one_is_replaced(shop: Stage, receiver: Re
 async def test_a_job_that_is_gone_is_told_all_the_same_and_quietly(shop: Stage, receiver: Receiver) -> None:
     job_id = ended_job(shop, webhook_url=receiver.url("/hook"))
     shop.app.store.run(ports.webhooks.spread())
-    shop.app.delete_job(job_id)
+    shop.app.jobs.delete(job_id)
 
     async with dispatching(shop, receiver):
         await settled(shop, job_id, DELIVERED)
@@ -293,7 +293,7 @@ async def test_a_redelivery_sends_the_same_again(shop: Stage, receiver: Receiver
 
     async with dispatching(shop, receiver):
         delivery = await settled(shop, job_id, FAILED)
-        await shop.app.aredeliver(delivery.id, by="anna")
+        await shop.app.webhooks.aredeliver(delivery.id, by="anna")
         await settled(shop, job_id, DELIVERED)
 
     assert len({(each.id, each.body) for each in receiver.to("/hook")}) == 1
@@ -408,7 +408,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_not_trusted(shop: Stage,
     context.load_cert_chain(certificate, key)
     secure = Receiver()
     secure._server.socket = context.wrap_socket(secure._server.socket, server_side=True)
-    shop.app.webhook_settings = allowing(secure)
+    shop.app.webhooks.settings = allowing(secure)
     job_id = ended_job(shop, webhook_url=f"https://localhost:{secure.port}/hook")
 
     async with dispatching(shop, secure, retries=(), allowed_networks=("127.0.0.0/8", "::1/128")):
@@ -420,7 +420,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_not_trusted(shop: Stage,
 
 
 async def test_two_dispatchers_send_each_message_once(shop: Stage, receiver: Receiver) -> None:
-    shop.app.save_webhook(receiver.url("/hook"))
+    shop.app.webhooks.save(receiver.url("/hook"))
     jobs = [ended_job(shop) for _ in range(30)]
 
     async with dispatching(shop, receiver), dispatching(shop, receiver):
@@ -432,7 +432,7 @@ async def test_two_dispatchers_send_each_message_once(shop: Stage, receiver: Rec
 
 def configure(stage: Stage, receiver: Receiver) -> None:
     """Let real processes send to this host, and the test create jobs that ask for it."""
-    stage.app.webhook_settings = allowing(receiver)
+    stage.app.webhooks.settings = allowing(receiver)
     (stage.folder / "penstock.toml").write_text(
         f"[webhooks]\nallow_http = true\nports = [{receiver.port}]\nallowed_networks = ['127.0.0.0/8']\n"
         "timeout = 3.0\nretries = [1.0, 0.1, 0.1, 0.1]\npoll = 0.1\n"

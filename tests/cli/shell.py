@@ -94,7 +94,7 @@ class Place(Shell):
     def ended(self, *script: Any, key: str = "script", **options: Any) -> str:
         """Start a job and let it end; its id."""
         found = self.start(*script, key=key, **options)
-        self.app.wait_for(found, PATIENCE)
+        self.app.jobs.wait(found, PATIENCE)
         return found
 
     def waiting(self, key: str = "noop", params: Any = None, **options: Any) -> str:

@@ -19,7 +19,7 @@ def closed(
 ) -> Iterator[tuple[Stage, ServerProcess, str]]:
     """A server that asks for tokens, with the text of one that may only look."""
     for stage in opened(request, tmp_path_factory.mktemp("closed"), "sqlite"):
-        text = stage.app.create_token("a viewer", "viewer").text
+        text = stage.app.tokens.create("a viewer", "viewer").text
         yield stage, serve(stage, worker=False), text
 
 

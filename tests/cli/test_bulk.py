@@ -18,7 +18,7 @@ def _made(place: Place, tag: str, count: int = 3) -> list[str]:
 
 
 def _statuses(place: Place, made: list[str]) -> set[Status]:
-    return {place.app.read_job(each).status for each in made}
+    return {place.app.jobs.read(each).status for each in made}
 
 
 def test_jobs_are_changed_by_filter(place: Place, tag: str) -> None:
@@ -69,7 +69,7 @@ def test_a_job_is_not_deleted_unasked(remote: Place, tag: str) -> None:
 
     remote.run("jobs", "delete", found, code=2)
 
-    assert remote.app.read_job(found).status == "succeeded"
+    assert remote.app.jobs.read(found).status == "succeeded"
 
 
 def test_a_filter_and_names_are_not_mixed_and_nothing_means_nothing(remote: Place, tag: str) -> None:

@@ -79,19 +79,19 @@ def test_a_store_of_the_wrong_kind_is_not_repeated(shell: Shell, tmp_path: Path)
 def test_what_holds_for_all_workers_is_changed_field_by_field(shell: Shell, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/jobs.db"
     app = Penstock(url)
-    app.set_worker_config({"poll": 2, "custom": {"a": 1}})
+    app.workers.configure({"poll": 2, "custom": {"a": 1}})
 
     done = shell.run(
         "config", "set", "slots=8", "alerts.depth=500", "custom.b=9007199254740993", "--store", url, "--json"
     )
 
-    config, revision = app.worker_config()
+    config, revision = app.workers.configuration()
     assert (config.slots, config.alerts.depth, config.poll, revision) == (8, 500, 2, 2)
     assert json.loads(config.custom) == {"a": 1, "b": 9007199254740993}
     assert json.loads(done.out)["revision"] == 2
     assert "revision 3" in shell.run("config", "set", "slots=null", "ageing=0", "--store", url).err
-    assert (app.worker_config()[0].slots, app.worker_config()[0].ageing) == (None, 0)
-    (entry, *_) = app.audit(action="setting.put")
+    assert (app.workers.configuration()[0].slots, app.workers.configuration()[0].ageing) == (None, 0)
+    (entry, *_) = app.audit.list(action="setting.put")
     assert entry.actor.startswith("cli")
     app.close()
 
@@ -105,7 +105,7 @@ def test_a_change_that_cannot_be_is_refused_and_nothing_is_stored(shell: Shell, 
     assert done.code != 0
     assert done.err.startswith("error: ")
     app = Penstock(url)
-    assert app.worker_config()[1] == 0
+    assert app.workers.configuration()[1] == 0
     app.close()
 
 

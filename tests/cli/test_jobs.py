@@ -18,7 +18,7 @@ def test_a_job_is_started_and_its_id_stands_alone_on_stdout(place: Place) -> Non
     done = place.run("enqueue", "noop", "--tag", "a", "--tag", "b", "--reference", "order:7", "--priority", "15",
                      "--delay", "1d")  # fmt: skip
 
-    job = place.app.read_job(done.out.strip())
+    job = place.app.jobs.read(done.out.strip())
     assert (job.definition_key, job.tags, job.priority, job.status) == ("noop", ("a", "b"), 15, Status.SCHEDULED)
     assert (job.reference_type, job.reference_id) == ("order", "7")
     assert "penstock jobs watch" in done.err
@@ -35,7 +35,7 @@ def test_a_started_job_is_told_as_the_api_does(place: Place) -> None:
 def test_parameters_are_json_where_they_can_be_and_text_where_the_definition_wants_text(place: Place) -> None:
     found = place.run("enqueue", "keyed", "key=123", 'script=[["return", 5]]').out.strip()
 
-    assert place.app.read_job(found).params == {"key": "123", "script": [["return", 5]]}
+    assert place.app.jobs.read(found).params == {"key": "123", "script": [["return", 5]]}
 
 
 def test_parameters_come_from_json_a_file_or_stdin(remote: Place) -> None:
@@ -45,7 +45,7 @@ def test_parameters_come_from_json_a_file_or_stdin(remote: Place) -> None:
     by_file = remote.run("enqueue", "script", "--params", "@params.json").out.strip()
     by_stdin = remote.run("enqueue", "script", "--params", "-", stdin='{"script": [["return", 1]]}').out.strip()
 
-    stored = [remote.app.read_job(each).params for each in (by_text, by_file, by_stdin)]
+    stored = [remote.app.jobs.read(each).params for each in (by_text, by_file, by_stdin)]
     assert stored == [{"script": [["return", 1]]}] * 3
 
 
@@ -179,7 +179,7 @@ def test_jobs_are_cancelled_retried_and_deleted_by_name(place: Place) -> None:
     cancelled = place.json("jobs", "cancel", found, shape="POST /v1/jobs/{jobId}/cancel 202")
     again = place.refused("jobs", "cancel", found, code=4)
     retried = place.json("jobs", "retry", found[-8:], "--fresh", shape="POST /v1/jobs/{jobId}/retry 202")
-    place.app.wait_for(found, 30)
+    place.app.jobs.wait(found, 30)
     deleted = place.run("jobs", "delete", found, "--yes").out
 
     assert (cancelled["status"], retried["status"]) == ("cancelled", "queued")
@@ -196,7 +196,7 @@ def test_what_cannot_be_done_to_one_of_several_does_not_keep_the_others_from_it(
     refused, cancelled = json.loads(done.out)
     assert refused["error"]["code"] == "conflict"
     check_shape("POST /v1/jobs/{jobId}/cancel 202", cancelled)
-    assert place.app.read_job(waiting).status == "cancelled"
+    assert place.app.jobs.read(waiting).status == "cancelled"
 
 
 def test_a_job_is_run_once_more_with_other_parameters(place: Place) -> None:
@@ -204,7 +204,7 @@ def test_a_job_is_run_once_more_with_other_parameters(place: Place) -> None:
 
     told = place.json("jobs", "rerun", found, 'script=[["return", 2]]', shape="POST /v1/jobs/{jobId}/rerun 201")
 
-    assert place.app.read_job(told["jobId"]).rerun_of == found
+    assert place.app.jobs.read(told["jobId"]).rerun_of == found
     assert place.app.get(told["jobId"]).result(30) == 2
 
 
@@ -227,7 +227,7 @@ def test_a_change_is_not_made_twice_when_a_proxy_gave_up_on_its_answer(remote: P
 
     assert "504" in problem["message"]
     assert (asked_once, len(between.handed_on)) == (1, 4)
-    assert sum(each.rerun_of == found for each in remote.app.jobs(definition_key="noop").jobs) == 2
+    assert sum(each.rerun_of == found for each in remote.app.jobs.list(definition_key="noop").jobs) == 2
 
 
 def test_a_waiting_job_gets_another_time_and_priority(place: Place) -> None:
@@ -236,7 +236,7 @@ def test_a_waiting_job_gets_another_time_and_priority(place: Place) -> None:
     told = place.json("jobs", "reschedule", found, "--delay", "2d", "--priority", "3",
                       shape="PATCH /v1/jobs/{jobId} 200")  # fmt: skip
 
-    job = place.app.read_job(found)
+    job = place.app.jobs.read(found)
     assert (told["status"], job.priority) == ("scheduled", 3)
     assert (job.run_at - job.created_at).days >= 1
 
@@ -259,7 +259,7 @@ def test_what_a_command_changed_is_known_by_who_typed_it(place: Place) -> None:
 
     place.run("jobs", "cancel", found)
 
-    actor = place.app.audit(limit=1, action="job.cancel")[0].actor
+    actor = place.app.audit.list(limit=1, action="job.cancel")[0].actor
     assert actor == "local" if "--server" in place.flags else actor.startswith("cli")
 
 
@@ -287,7 +287,7 @@ def test_the_attempts_at_a_job_are_listed(place: Place) -> None:
 def test_what_each_attempt_did_in_its_phases_is_listed(place: Place) -> None:
     scripts = {"first": [["return", 1]], "second": [["say_progress", 40, "half"], ["raise_before", 2, "no good"]]}
     found = place.app.enqueue("phased", {"scripts": scripts}, max_attempts=2).id
-    place.app.wait_for(found, 60)
+    place.app.jobs.wait(found, 60)
 
     for command in ("attempts", "show"):
         rows = [line.split() for line in place.run("jobs", command, found).out.splitlines()]
@@ -298,7 +298,7 @@ def test_what_each_attempt_did_in_its_phases_is_listed(place: Place) -> None:
 
 def test_the_time_of_the_last_attempt_is_not_said_of_a_job_with_several(place: Place) -> None:
     again = place.app.enqueue("phased", {"scripts": {"first": [["raise_before", 2, "no"]]}}, max_attempts=2).id
-    place.app.wait_for(again, 60)
+    place.app.jobs.wait(again, 60)
     once = place.ended(["return", 1])
 
     assert "(2 attempts, the last took " in place.run("jobs", "wait", again).out

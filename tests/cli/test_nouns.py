@@ -132,7 +132,7 @@ def test_a_schedule_is_made_changed_paused_triggered_and_deleted(place: Place, n
     assert (changed["params"], changed["jitter"], changed["priority"]) == ({"script": [["return", 1]]}, 60, 12)
     assert paused["pause"]["reason"] == "a test"
     assert resumed["pause"] is None
-    assert place.app.read_job(started["jobId"]).schedule_id == key
+    assert place.app.jobs.read(started["jobId"]).schedule_id == key
     assert isinstance(ticks["ticks"], list)
     assert key in [each["key"] for each in listed["schedules"]]
     assert shown["key"] == key
@@ -149,9 +149,9 @@ def test_a_mask_does_not_take_the_place_of_the_secret_when_another_parameter_is_
     place.run("schedules", "create", key, "secretive", "token=open-sesame", "script=[]", "--every", "1h")
 
     refused = place.refused("schedules", "edit", key, 'script=[["return", 1]]', code=2)
-    before = place.app.get_schedule(key).schedule.params
+    before = place.app.schedules.get(key).schedule.params
     place.run("schedules", "edit", key, 'script=[["return", 1]]', "token=shut-sesame")
-    after = place.app.get_schedule(key).schedule.params
+    after = place.app.schedules.get(key).schedule.params
 
     assert "token" in refused["message"]
     assert before == {"token": "open-sesame", "script": []}

@@ -76,16 +76,16 @@ def test_the_project_that_init_makes_runs_and_follows_its_files(tmp_path: Path, 
     prices = app.enqueue("import_prices")
 
     assert made.stdout.splitlines()[-1] == "next: cd shop && penstock dev"
-    assert app.wait_for(hello.id, PATIENCE).result == "Hello Ada"
-    ended = app.wait_for(prices.id, PATIENCE)
+    assert app.jobs.wait(hello.id, PATIENCE).result == "Hello Ada"
+    ended = app.jobs.wait(prices.id, PATIENCE)
     assert (ended.status, ended.attempts) == (Status.SUCCEEDED, 2)
-    assert [phase.fence for phase in app.phases(prices.id)] == [1, 2, 2]
+    assert [phase.fence for phase in app.jobs.phases(prices.id)] == [1, 2, 2]
     assert f"hello {hello.id}: attempt 1 of 3 returned -> succeeded" in dev.until(hello.id)
-    assert {row.schedule.key for row in app.schedules()} == {"import_prices"}
+    assert {row.schedule.key for row in app.schedules.list()} == {"import_prices"}
 
     (folder / "jobs" / "second.py").write_text("def run(ctx):\n    return 2\n")
     dev.until("reloaded: 3 definition")
-    assert app.wait_for(app.enqueue("second").id, PATIENCE).result == 2
+    assert app.jobs.wait(app.enqueue("second").id, PATIENCE).result == 2
     app.close()
     assert dev.stop() == 0, dev.output
 
@@ -136,7 +136,7 @@ def test_dev_needs_no_configuration_for_a_folder_of_jobs(tmp_path: Path, started
     dev.until(" runs 1 definition")
     app = Penstock(f"sqlite:///{tmp_path}/jobs.db")
     job = app.enqueue("one", {"secret_text": "canary"}, max_attempts=1)
-    app.wait_for(job.id, PATIENCE)
+    app.jobs.wait(job.id, PATIENCE)
     app.close()
     dev.until(r"-> failed")
     assert dev.stop() == 0

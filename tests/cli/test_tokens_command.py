@@ -40,7 +40,7 @@ def shell(file_app: Penstock, tmp_path: Path) -> Shell:
 def test_a_token_is_made_and_its_text_stands_alone_on_stdout(shell: Shell) -> None:
     out, err = shell.tokens("create", "deploy", "--role", "creator", "--expires-in", "30d")
 
-    token = shell.app.authenticate(out.removesuffix("\n"))
+    token = shell.app.tokens.authenticate(out.removesuffix("\n"))
     assert (token.name, token.role) == ("deploy", Role.CREATOR)
     assert token.expires_at is not None
     assert (token.expires_at - token.created_at).days == 30
@@ -53,14 +53,14 @@ def test_a_token_is_made_as_json(shell: Shell) -> None:
     out, err = shell.tokens("create", "deploy", "--role", "viewer", "--json")
 
     told = json.loads(out)
-    token = shell.app.authenticate(told["token"])
+    token = shell.app.tokens.authenticate(told["token"])
     assert (told["tokenId"], told["name"], told["role"], told["expiresAt"]) == (token.id, "deploy", "viewer", None)
     assert err == ""
 
 
 def test_tokens_are_listed_without_their_texts(shell: Shell) -> None:
-    made = [shell.app.create_token(name, "admin") for name in ("first", "se\x1b[31mcond\n")]
-    shell.app.revoke_token(made[0].token.id)
+    made = [shell.app.tokens.create(name, "admin") for name in ("first", "se\x1b[31mcond\n")]
+    shell.app.tokens.revoke(made[0].token.id)
 
     out, err = shell.tokens("list")
     told, _ = shell.tokens("list", "--json")
@@ -75,46 +75,46 @@ def test_tokens_are_listed_without_their_texts(shell: Shell) -> None:
 
 
 def test_a_revoked_token_opens_nothing(shell: Shell) -> None:
-    made = shell.app.create_token("deploy", "admin")
+    made = shell.app.tokens.create("deploy", "admin")
 
     out, err = shell.tokens("revoke", made.token.id)
 
     assert out == ""
     assert "is revoked" in err
     with pytest.raises(Unauthenticated):
-        shell.app.authenticate(made.text)
+        shell.app.tokens.authenticate(made.text)
     assert shell.tokens("revoke", made.token.id, "--json")[0] == "{}\n"
-    assert [entry.actor.partition(":")[0] for entry in shell.app.audit(action="token.revoke")] == ["cli"]
+    assert [entry.actor.partition(":")[0] for entry in shell.app.audit.list(action="token.revoke")] == ["cli"]
 
 
 def test_a_store_whose_tokens_have_ended_is_opened_by_a_command_on_the_host_alone(shell: Shell) -> None:
-    made = shell.app.create_token("deploy", "admin")
+    made = shell.app.tokens.create("deploy", "admin")
     assert "1 token(s) are valid" in shell.tokens("open", "--yes", code=4)[1]
-    shell.app.revoke_token(made.token.id)
+    shell.app.tokens.revoke(made.token.id)
 
     asked = shell.tokens("open", code=2)[1]
 
     assert "--yes" in asked
-    assert shell.app.needs_token()
+    assert shell.app.tokens.needs_token()
     assert "No token is needed now" in shell.tokens("open", "--yes")[1]
-    assert not shell.app.needs_token()
+    assert not shell.app.tokens.needs_token()
     assert json.loads(shell.tokens("open", "--yes", "--json")[0]) == {"opened": False}
-    (entry,) = shell.app.audit(action="access.open")
+    (entry,) = shell.app.audit.list(action="access.open")
     assert entry.actor.startswith("cli")
 
 
 def test_a_server_is_never_asked_to_open_itself(shell: Shell, tmp_path: Path) -> None:
-    shell.app.revoke_token(shell.app.create_token("deploy", "admin").token.id)
+    shell.app.tokens.revoke(shell.app.tokens.create("deploy", "admin").token.id)
 
     assert "--server" in shell.tokens("open", "--yes", "--server", "http://127.0.0.1:1", code=2)[1]
 
-    assert shell.app.needs_token()
+    assert shell.app.tokens.needs_token()
 
 
 def test_the_store_is_named_by_the_flag_the_environment_or_the_file(postgres_app: Penstock, tmp_path: Path) -> None:
     store = postgres_app.store
     url, schema = store.url, store.schema  # type: ignore[attr-defined]
-    postgres_app.create_token("deploy", "admin")
+    postgres_app.tokens.create("deploy", "admin")
     (tmp_path / "penstock.toml").write_text(f'store = "{url}"\nschema = "{schema}"\n')
 
     by_file = Shell(postgres_app, tmp_path).tokens("list", "--json")[0]
@@ -146,7 +146,7 @@ def test_a_wrong_call_is_a_clear_line_with_a_hint(
     assert out == ""
     assert err.startswith("error: ")
     assert words in err
-    assert shell.app.tokens() == []
+    assert shell.app.tokens.list() == []
 
 
 def test_without_a_store_nothing_is_made(memory_app: Penstock, tmp_path: Path) -> None:

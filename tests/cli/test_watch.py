@@ -36,7 +36,7 @@ def test_the_exit_code_tells_how_a_job_ended(place: Place, script: list, code: i
 
 def test_a_cancelled_job_has_an_exit_code_of_its_own(place: Place) -> None:
     found = place.waiting()
-    place.app.cancel_job(found)
+    place.app.jobs.cancel(found)
 
     place.run("jobs", "wait", found, code=8)
 
@@ -47,7 +47,7 @@ def test_a_wait_ends_with_its_time_and_the_job_goes_on(place: Place) -> None:
     problem = place.refused("jobs", "wait", found, "--timeout", "500ms", code=7)
 
     assert problem["code"] == "timed_out"
-    assert place.app.read_job(found).status == "scheduled"
+    assert place.app.jobs.read(found).status == "scheduled"
 
 
 def test_a_job_is_waited_for_where_it_is_started(place: Place) -> None:
@@ -58,7 +58,7 @@ def test_a_job_is_waited_for_where_it_is_started(place: Place) -> None:
 
 
 def test_a_wait_says_immediately_and_again_why_nothing_happens(place: Place) -> None:
-    place.app.pause("noop", "The disk is full.")
+    place.app.definitions.pause("noop", "The disk is full.")
     waited = subprocess.Popen(
         place.line("enqueue", "noop", "--wait"), cwd=place.folder, env=place.environment, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -67,7 +67,7 @@ def test_a_wait_says_immediately_and_again_why_nothing_happens(place: Place) -> 
 
     first = [waited.stderr.readline() for _ in range(3)]
     job_id = first[0].split()[1]
-    place.app.resume("noop")
+    place.app.definitions.resume("noop")
     rest = waited.communicate(timeout=PATIENCE)[1]
 
     reasons = [line for line in [*first, *rest.splitlines()] if f"{job_id[-8:]} waits: " in line]
@@ -116,12 +116,12 @@ def test_every_change_is_a_line_where_there_is_no_terminal(place: Place) -> None
 
 
 def test_a_terminal_shows_phases_as_bars_that_move(place: Place) -> None:
-    place.app.pause("phased", "until somebody watches")
+    place.app.definitions.pause("phased", "until somebody watches")
     found = place.app.enqueue("phased", {"scripts": SCRIPTS}).id
 
     terminal = place.terminal("jobs", "watch", found)
     terminal.until("queued")
-    place.app.resume("phased")
+    place.app.definitions.resume("phased")
     terminal.until("40% almost")
     code = terminal.end()
 
@@ -148,14 +148,14 @@ def test_with_json_the_bars_stay_off_stdout(remote: Place) -> None:
 
 
 def test_control_c_stops_looking_and_cancels_nothing(place: Place) -> None:
-    place.app.pause("script", "until nobody watches any more")
+    place.app.definitions.pause("script", "until nobody watches any more")
     found = place.start(["return", "whole"])
 
     terminal = place.terminal("jobs", "watch", found)
     terminal.until("queued")
     terminal.interrupt()
     code = terminal.end()
-    place.app.resume("script")
+    place.app.definitions.resume("script")
 
     assert code == 130
     assert "detached; the jobs continue: penstock jobs watch" in terminal.plain

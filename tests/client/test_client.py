@@ -92,16 +92,16 @@ def test_a_job_is_started_read_and_found_with_all_that_it_was_given(calls: Calls
     )  # fmt: skip
 
     assert (made.created, made.status) == (True, Status.SCHEDULED)
-    job = calls.read_job(made.id)
-    here = app.read_job(made.id)
+    job = calls.jobs.read(made.id)
+    here = app.jobs.read(made.id)
     for name in ("id", "definition_key", "definition_version", "status", "priority", "max_attempts",
                  "tags", "reference_type", "reference_id", "concurrency_key", "unique", "created_at", "run_at",
                  "actor"):  # fmt: skip
         assert getattr(job, name) == getattr(here, name), name
     assert job.params["text"] == params["text"]
     assert "hidden-in-the-store" not in job.params_text
-    assert [each.id for each in calls.jobs(tag="a", status=["scheduled"]).jobs] == [made.id]
-    assert calls.jobs(tag="c").jobs == []
+    assert [each.id for each in calls.jobs.list(tag="a", status=["scheduled"]).jobs] == [made.id]
+    assert calls.jobs.list(tag="c").jobs == []
     again = calls.enqueue("work", params, unique="once")
     assert (again.id, again.created) == (made.id, False)
 
@@ -112,9 +112,9 @@ def test_pages_are_gone_through_to_the_end(client: Client, monkeypatch: pytest.M
 
     async def listed() -> list[str]:
         async with client:
-            return [each.id async for each in client.aiter_jobs(definition_key="work")]
+            return [each.id async for each in client.jobs.aiterate(definition_key="work")]
 
-    assert {each.id for each in client.iter_jobs(definition_key="work")} == {each.id for each in made}
+    assert {each.id for each in client.jobs.iterate(definition_key="work")} == {each.id for each in made}
     assert len(asyncio.run(listed())) == 5
 
 
@@ -122,11 +122,11 @@ def test_many_jobs_are_made_all_or_none(calls: Calls, app: Penstock) -> None:
     order = calls.client.order
     with pytest.raises(InvalidPayload, match=r"jobs\[1\]"):
         calls.enqueue_many([order("work", {"text": "good"}), order("work", {"text": 5})])
-    assert app.jobs().jobs == []
+    assert app.jobs.list().jobs == []
 
     made = calls.enqueue_many([order("work", {"text": "a"}), order("other", {"text": "b"})])
 
-    assert [app.read_job(each.id).definition_key for each in made] == ["work", "other"]
+    assert [app.jobs.read(each.id).definition_key for each in made] == ["work", "other"]
     assert calls.enqueue_many([]) == []
 
 
@@ -138,29 +138,31 @@ def test_what_happened_to_a_job_is_read(calls: Calls, app: Penstock) -> None:
     app.store.run(job_verbs.save_logs(hand.held(claimed), [line]))
     hand.end(claimed, hand.failing(Failure("ValueError", "no", "trace", "print")))
 
-    (attempt,) = calls.attempts(job.id)
-    assert attempt == app.attempts(job.id)[0]
+    (attempt,) = calls.jobs.attempts(job.id)
+    assert attempt == app.jobs.attempts(job.id)[0]
     assert [(phase.name, phase.status) for phase in attempt.phases] == [("run", "failed")]
-    assert calls.logs(job.id, level="info") == app.logs(job.id)
-    assert calls.logs(job.id, level="error") == []
-    assert calls.phases(job.id) == app.phases(job.id)
-    assert [(each.name, each.status, each.error) for each in app.phases(job.id)] == [("run", "failed", "no")]
-    assert [each.code for each in calls.why(job.id)] == ["ended"]
-    assert calls.why(job.id) == app.why(job.id)
+    assert calls.jobs.logs(job.id, level="info") == app.jobs.logs(job.id)
+    assert calls.jobs.logs(job.id, level="error") == []
+    assert calls.jobs.phases(job.id) == app.jobs.phases(job.id)
+    assert [(each.name, each.status, each.error) for each in app.jobs.phases(job.id)] == [("run", "failed", "no")]
+    assert [each.code for each in calls.jobs.why(job.id)] == ["ended"]
+    assert calls.jobs.why(job.id) == app.jobs.why(job.id)
 
 
 def test_a_failed_job_is_retried_rerun_and_deleted(calls: Calls, app: Penstock) -> None:
     job = calls.enqueue("work", {"text": "x"})
     Hand(app).fail(job.id, Failure("ValueError", "no", "", ""))
 
-    assert calls.retry_job(job.id) is Status.QUEUED
-    assert calls.cancel_job(job.id) is Status.CANCELLED
-    assert calls.cancel_job(job.id) is Status.CANCELLED
-    other = calls.rerun_job(job.id, {"text": "y"}, priority=2)
-    assert (app.read_job(other.id).rerun_of, app.read_job(other.id).priority) == (job.id, 2)
-    calls.delete_job(job.id)
+    assert calls.jobs.retry(job.id) is Status.QUEUED
+    assert calls.jobs.cancel(job.id) is Status.CANCELLED
+    with pytest.raises(Conflict, match=f"Job {job.id} has ended as cancelled") as ended:
+        calls.jobs.cancel(job.id)
+    assert ended.value.job_id == job.id
+    other = calls.jobs.rerun(job.id, {"text": "y"}, priority=2)
+    assert (app.jobs.read(other.id).rerun_of, app.jobs.read(other.id).priority) == (job.id, 2)
+    calls.jobs.delete(job.id)
     with pytest.raises(NotFound):
-        calls.read_job(job.id)
+        calls.jobs.read(job.id)
 
 
 @pytest.mark.parametrize("verb", ["approve", "reject"])
@@ -169,49 +171,49 @@ def test_a_review_is_decided(calls: Calls, app: Penstock, verb: str) -> None:
     Hand(app).ask_review(job.id, '"draft"')
 
     options = {"result": "final"} if verb == "approve" else {}
-    status = getattr(calls, f"{verb}_job")(job.id, note="seen", **options)
+    status = getattr(calls.jobs, verb)(job.id, note="seen", **options)
 
     assert status is (Status.SUCCEEDED if verb == "approve" else Status.FAILED)
-    assert app.read_job(job.id).result == ("final" if verb == "approve" else app.read_job(job.id).result)
+    assert app.jobs.read(job.id).result == ("final" if verb == "approve" else app.jobs.read(job.id).result)
 
 
 def test_many_jobs_are_changed_by_filter(calls: Calls, app: Penstock) -> None:
     for number in range(3):
         app.enqueue("work", {"text": str(number)}, tags=["old"])
 
-    counted = calls.bulk("cancel", tag="old", dry_run=True)
-    assert {each.status for each in app.jobs().jobs} == {Status.QUEUED}
-    done = calls.bulk("cancel", tag="old")
+    counted = calls.jobs.bulk("cancel", tag="old", dry_run=True)
+    assert {each.status for each in app.jobs.list().jobs} == {Status.QUEUED}
+    done = calls.jobs.bulk("cancel", tag="old")
 
     assert counted == done
     assert (done.matched, done.changed, done.skipped) == (3, 3, 0)
     with pytest.raises(InvalidInput):
-        calls.bulk("cancel")
+        calls.jobs.bulk("cancel")
 
 
 def test_a_definition_is_retired_and_removed(calls: Calls, app: Penstock) -> None:
     app.store.run(admin.register([Definition("gone", 1), Definition("gone", 2)]))
 
-    calls.retire_definition("gone")
+    calls.definitions.retire("gone")
     with pytest.raises(Conflict, match="retired"):
         calls.enqueue("gone")
-    calls.remove_definition("gone", version=1)
-    calls.remove_definition("gone")
+    calls.definitions.remove("gone", version=1)
+    calls.definitions.remove("gone")
 
-    assert "gone" not in {row.definition.key for row in app.definitions_known()}
+    assert "gone" not in {row.definition.key for row in app.definitions.list()}
     with pytest.raises(NotFound):
-        calls.remove_definition("gone")
+        calls.definitions.remove("gone")
 
 
 def test_filters_and_times_mean_what_they_mean_to_the_library(calls: Calls, app: Penstock) -> None:
     job = app.enqueue("work", {"text": "x"})
     naive = datetime(2027, 1, 15, 8)
 
-    assert [each.id for each in calls.jobs(job_id=[job.id]).jobs] == [job.id]
-    assert calls.jobs(job_id=[]).jobs == app.jobs(job_id=[]).jobs == []
+    assert [each.id for each in calls.jobs.list(job_id=[job.id]).jobs] == [job.id]
+    assert calls.jobs.list(job_id=[]).jobs == app.jobs.list(job_id=[]).jobs == []
     wrong: list[dict[str, Any]] = [{"status": []}, {"created_from": naive}, {"parent_id": "nobody"}]
     for asked in wrong:
-        for jobs in (app.jobs, calls.jobs):
+        for jobs in (app.jobs.list, calls.jobs.list):
             with pytest.raises(InvalidInput):
                 jobs(**asked)
     for enqueue in (app.enqueue, calls.enqueue):
@@ -253,25 +255,25 @@ def test_a_text_with_separators_of_lines_does_not_hide_the_end(
     waiting = Waiting(Calls(client, False), job.id, None)
     wait_until(lambda: server.streams.count, "the client listens", PATIENCE)
 
-    app.cancel_job(job.id)
+    app.jobs.cancel(job.id)
 
     assert waiting.done().status is Status.CANCELLED
 
 
 def test_whoever_waits_for_an_ended_job_has_its_answer_at_once(calls: Calls, app: Penstock) -> None:
     job = calls.enqueue("work", {"text": "x"})
-    app.cancel_job(job.id)
+    app.jobs.cancel(job.id)
 
-    assert calls.wait_for(job.id, timeout=0).status is Status.CANCELLED
+    assert calls.jobs.wait(job.id, timeout=0).status is Status.CANCELLED
 
 
 def test_a_wait_ends_with_its_time_and_the_job_goes_on(calls: Calls, app: Penstock) -> None:
     job = calls.enqueue("work", {"text": "x"}, delay=600)
 
     with pytest.raises(WaitTimeout, match="still scheduled"):
-        calls.wait_for(job.id, timeout=0.3)
+        calls.jobs.wait(job.id, timeout=0.3)
 
-    assert app.read_job(job.id).status is Status.SCHEDULED
+    assert app.jobs.read(job.id).status is Status.SCHEDULED
 
 
 def test_a_wait_outlives_a_restart_of_the_server(
@@ -296,12 +298,12 @@ def test_a_job_that_is_deleted_while_somebody_waits_is_gone(calls: Calls, app: P
     waiting = Waiting(calls, job.id)
     wait_until(lambda: server.streams.count, "the client listens", PATIENCE)
 
-    app.cancel_job(job.id)
+    app.jobs.cancel(job.id)
     assert waiting.done().status is Status.CANCELLED
-    app.delete_job(job.id)
+    app.jobs.delete(job.id)
 
     with pytest.raises(NotFound):
-        calls.wait_for(job.id)
+        calls.jobs.wait(job.id)
 
 
 class Waiting(threading.Thread):
@@ -315,7 +317,7 @@ class Waiting(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._found = self._calls.wait_for(self._job_id, timeout=self._timeout)
+            self._found = self._calls.jobs.wait(self._job_id, timeout=self._timeout)
         except Exception as error:
             self._found = error
 
@@ -335,20 +337,20 @@ def test_a_creation_whose_answer_was_lost_makes_one_job(between: Between, app: P
     job = calls.enqueue("work", {"text": "x"})
 
     assert between.handed_on == [b"POST /v1/jobs HTTP/1.1"] * 3
-    assert [each.id for each in app.jobs().jobs] == [job.id]
+    assert [each.id for each in app.jobs.list().jobs] == [job.id]
     between.to_lose = 1
     made = calls.enqueue_many([calls.client.order("work", {"text": "a"}), calls.client.order("work", {"text": "b"})])
-    assert len(app.jobs().jobs) == 1 + len(made)
+    assert len(app.jobs.list().jobs) == 1 + len(made)
     between.to_lose = 1
-    again = calls.rerun_job(job.id)
-    assert [each.id for each in app.jobs().jobs if each.rerun_of == job.id] == [again.id]
+    again = calls.jobs.rerun(job.id)
+    assert [each.id for each in app.jobs.list().jobs if each.rerun_of == job.id] == [again.id]
     calls.client.close()
 
 
 def test_a_cancel_whose_answer_was_lost_has_cancelled(between: Between, app: Penstock) -> None:
     with Client(between.url) as client:
         job = client.enqueue("work", {"text": "x"})
-        client.read_job(job.id)
+        client.jobs.read(job.id)
         wait_until(lambda: len(between.handed_on) == 2, "the job was read")
         handed = between._asked
 
@@ -359,7 +361,7 @@ def test_a_cancel_whose_answer_was_lost_has_cancelled(between: Between, app: Pen
 
         between._asked = lose_the_cancel  # type: ignore[method-assign]
 
-        assert client.cancel_job(job.id) is Status.CANCELLED
+        assert client.jobs.cancel(job.id) is Status.CANCELLED
 
     assert sum(b"/cancel " in each for each in between.handed_on) == 2
 
@@ -369,16 +371,16 @@ def test_other_changes_are_not_sent_twice_when_nobody_knows_what_became_of_them(
 ) -> None:
     with Client(between.url) as client:
         job = client.enqueue("work", {"text": "x"})
-        app.cancel_job(job.id)
+        app.jobs.cancel(job.id)
         between.to_lose = 1
 
         with pytest.raises(StoreUnavailable, match=between.url):
-            client.retry_job(job.id)
+            client.jobs.retry(job.id)
 
         assert sum(b"/retry " in each for each in between.handed_on) == 1
         between.refusals = [(504, b"0")]
         with pytest.raises(StoreUnavailable, match="504"):
-            client.retry_job(job.id)
+            client.jobs.retry(job.id)
 
 
 def test_a_server_that_says_not_now_is_asked_again_when_it_wishes(between: Between, app: Penstock) -> None:
@@ -389,10 +391,10 @@ def test_a_server_that_says_not_now_is_asked_again_when_it_wishes(between: Betwe
         job = client.enqueue("work", {"text": "x"})
 
     assert time.monotonic() - begun >= 1.0
-    assert [each.id for each in app.jobs().jobs] == [job.id]
+    assert [each.id for each in app.jobs.list().jobs] == [job.id]
     between.refusals = [(503, b"0")] * 2
     with Client(between.url, tries=2) as client, pytest.raises(StoreUnavailable, match="503"):
-        client.read_job(job.id)
+        client.jobs.read(job.id)
 
 
 def test_a_server_that_is_not_there_is_named() -> None:
@@ -400,20 +402,20 @@ def test_a_server_that_is_not_there_is_named() -> None:
         with pytest.raises(StoreUnavailable, match=r"http://127\.0\.0\.1:1 does not answer"):
             client.enqueue("work", {"text": "x"})
         with pytest.raises(StoreUnavailable):
-            client.wait_for(NOBODY, timeout=0.1)
+            client.jobs.wait(NOBODY, timeout=0.1)
 
 
 def test_a_token_or_password_that_cannot_be_used_is_not_repeated(server: StreamServer, app: Penstock) -> None:
-    text = app.create_token("looks", "viewer").text
+    text = app.tokens.create("looks", "viewer").text
 
     with Client(server.url, f"{text}\n") as client:
-        assert client.jobs().jobs == []
+        assert client.jobs.list().jobs == []
     for token in ("pst_sesame\nopen", "pst_sesameü", ""):
         with pytest.raises(InvalidInput, match="token") as refused:
             Client(server.url, token)
         assert "sesame" not in str(refused.value)
     with Client("http://ann:sesame@127.0.0.1:1", tries=1) as client, pytest.raises(StoreUnavailable) as away:
-        client.jobs()
+        client.jobs.list()
     assert "sesame" not in str(away.value)
 
 
@@ -444,26 +446,26 @@ def test_refusals_are_the_errors_of_the_library(calls: Calls, app: Penstock) -> 
         calls.enqueue("work", {"text": "y"}, idempotency_key="once")
     assert known.value.job_id == job.id
     with pytest.raises(Conflict) as queued:
-        calls.retry_job(job.id)
+        calls.jobs.retry(job.id)
     assert type(queued.value) is Conflict
     for bad in ({"priority": 999}, {"tags": ["\x00"]}, {"delay": -1}, {"colour": "red"}, {"connection": object()}):
         with pytest.raises(InvalidInput):
             calls.enqueue("work", {"text": "x"}, **bad)
     with pytest.raises(InvalidInput):
-        calls.jobs(limit=0)
+        calls.jobs.list(limit=0)
     with pytest.raises(InvalidInput):
-        calls.read_job("../tokens")
+        calls.jobs.read("../tokens")
 
 
 def test_tokens_open_what_their_role_may(server: StreamServer, app: Penstock) -> None:
-    viewer = app.create_token("reader", "viewer").text
+    viewer = app.tokens.create("reader", "viewer").text
     # The server looks once a second whether there are tokens.
     wait_until(lambda: _is_closed(server), "the server has seen that there is a token", PATIENCE)
 
     with Client(server.url) as nobody, pytest.raises(Unauthenticated):
-        nobody.jobs()
+        nobody.jobs.list()
     with Client(server.url, viewer) as client:
-        assert client.jobs().jobs == []
+        assert client.jobs.list().jobs == []
         with pytest.raises(Forbidden):
             client.enqueue("work", {"text": "x"})
 
@@ -471,7 +473,7 @@ def test_tokens_open_what_their_role_may(server: StreamServer, app: Penstock) ->
 def _is_closed(server: StreamServer) -> bool:
     with Client(server.url) as client:
         try:
-            client.jobs()
+            client.jobs.list()
         except Unauthenticated:
             return True
     return False

@@ -131,7 +131,7 @@ def test_the_end_waits_for_the_application_and_ends_what_reads(application: Appl
 
 def test_a_trusted_caller_may_do_everything_and_is_named_in_the_audit(tmp_path: Path) -> None:
     app = Penstock(f"sqlite:///{tmp_path}/jobs.db")
-    app.create_token("somebody", "viewer")
+    app.tokens.create("somebody", "viewer")
 
     with httpx2.Client(transport=InsideTransport(create(app, trusted="cli:ann")), base_url="http://store") as client:
         made = client.post("/v1/tokens", json={"name": "new", "role": "admin"})
@@ -140,5 +140,5 @@ def test_a_trusted_caller_may_do_everything_and_is_named_in_the_audit(tmp_path: 
 
     assert made.status_code == 201
     assert refused.status_code == 401
-    assert app.audit(limit=1, action="token.create")[0].actor == "cli:ann"
+    assert app.audit.list(limit=1, action="token.create")[0].actor == "cli:ann"
     app.close()

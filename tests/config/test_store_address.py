@@ -21,7 +21,7 @@ def test_another_application_opens_the_same_store_by_the_address(new_app: NewApp
     told = json.loads(json.dumps(app.address))
     other = Penstock(told.pop("store"), **told)
 
-    assert other.read_job(job.id).params == {"to": "a"}
+    assert other.jobs.read(job.id).params == {"to": "a"}
     other.close()
 
 
@@ -37,7 +37,7 @@ def test_the_address_of_a_file_holds_wherever_the_process_stands(
     assert app.address is not None
     other = Penstock(app.address["store"])
 
-    assert other.read_job(job.id).id == job.id
+    assert other.jobs.read(job.id).id == job.id
     app.close()
     other.close()
 

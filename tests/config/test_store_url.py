@@ -38,7 +38,7 @@ def test_three_slashes_are_a_file_in_this_folder(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     app = Penstock("sqlite:///jobs.db")
 
-    app.jobs()
+    app.jobs.list()
 
     app.close()
     assert (tmp_path / "jobs.db").exists()
@@ -47,7 +47,7 @@ def test_three_slashes_are_a_file_in_this_folder(tmp_path: Path, monkeypatch: py
 def test_four_slashes_are_an_absolute_path_and_percent_signs_are_decoded(tmp_path: Path) -> None:
     app = Penstock(f"sqlite:///{tmp_path}/a%20%2525%3F.db")
 
-    app.jobs()
+    app.jobs.list()
 
     app.close()
     assert (tmp_path / "a %25?.db").exists()
@@ -63,7 +63,7 @@ def test_a_relative_path_stays_where_it_was_when_the_process_changes_its_folder(
     app = Penstock("sqlite:///jobs.db")
     monkeypatch.chdir(second)
 
-    app.jobs()
+    app.jobs.list()
 
     app.close()
     assert os.listdir(second) == []
@@ -113,7 +113,7 @@ def test_no_address_is_shown_with_a_password_whatever_its_form(form: str, tmp_pa
     try:
         app = Penstock(ADDRESSES[form])
         shown.append(repr(app.address))
-        app.jobs()
+        app.jobs.list()
     except PenstockError as error:
         shown.append(_whole_text(error))
 
@@ -141,7 +141,7 @@ def test_something_that_is_no_url_is_refused_at_once(url: Any) -> None:
 )
 def test_a_postgres_url_that_libpq_cannot_read_is_refused_without_showing_a_password(url: str, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem) as raised:
-        Penstock(url).jobs()
+        Penstock(url).jobs.list()
 
     assert PASSWORD not in _whole_text(raised.value)
 
@@ -150,7 +150,7 @@ def test_a_refused_password_is_not_shown(postgres: PostgresServer) -> None:
     url = f"postgresql://nobody:{PASSWORD}@127.0.0.1:{postgres.port}/postgres"
 
     with pytest.raises(StoreUnavailable, match='role "nobody" does not exist') as raised:
-        Penstock(url).jobs()
+        Penstock(url).jobs.list()
 
     assert PASSWORD not in _whole_text(raised.value)
 
@@ -232,7 +232,7 @@ def test_a_file_in_a_folder_that_is_not_there_says_so(tmp_path: Path) -> None:
     app = Penstock(f"sqlite:///{tmp_path}/nowhere/jobs.db")
 
     with pytest.raises(StoreUnavailable, match=r"nowhere/jobs.db cannot be opened") as raised:
-        app.jobs()
+        app.jobs.list()
 
     assert "folder" in raised.value.hint
 
@@ -241,7 +241,7 @@ def test_a_server_that_is_not_there_says_so_at_once() -> None:
     app = Penstock(f"postgresql://u:{PASSWORD}@127.0.0.1:1/jobs")
 
     with pytest.raises(StoreUnavailable, match="refused") as raised:
-        app.jobs()
+        app.jobs.list()
 
     assert PASSWORD not in _whole_text(raised.value)
 
@@ -284,7 +284,7 @@ async def test_any_schema_name_will_do(any_postgres: PostgresServer, schema: str
         own = work.options(connection=connection, unique=True).enqueue(2)
 
     assert rang
-    assert [job.id for job in app.jobs(sort="createdAt").jobs] == [made.id, own.id]
+    assert [job.id for job in app.jobs.list(sort="createdAt").jobs] == [made.id, own.id]
     await bell.aclose()
     await app.aclose()
     with psycopg.connect(url) as connection:
@@ -299,7 +299,7 @@ def test_a_schema_name_that_postgres_could_not_keep_is_refused(postgres: Postgre
     app = Penstock(postgres.url(), schema=schema, migrate=True)
 
     with pytest.raises(SchemaError, match="cannot be a schema's name"):
-        app.jobs()
+        app.jobs.list()
 
 
 def _work(n: int) -> None: ...

@@ -78,7 +78,7 @@ def test_parameters_that_do_not_fit_the_stored_schema_are_refused(
         here.enqueue("work", params)
 
     assert raised.value.path == path
-    assert len(here.jobs().jobs) == 1
+    assert len(here.jobs.list().jobs) == 1
 
 
 def test_a_secret_of_a_stored_definition_is_not_told(new_app: NewApp) -> None:
@@ -107,8 +107,8 @@ def test_without_a_version_and_without_code_it_is_the_highest_that_a_live_worker
     there.job("work", version=2)(shapes.asynchronous).enqueue("a")
     before = here.enqueue("work", {"to": "a"}).refresh().definition_version
 
-    lane = there._routes["work", 1].lane
-    worker = WorkerInfo(id=there._ids.new_id(), name="old", host="here", pid=1, lanes=(lane,))
+    lane = there.session.memory.routes["work", 1].lane
+    worker = WorkerInfo(id=there.session.ids.new_id(), name="old", host="here", pid=1, lanes=(lane,))
     there.store.run(jobs.register_worker(worker, 60_000_000))
 
     assert before == 2

@@ -208,7 +208,7 @@ def test_an_option_that_is_wrong_is_refused(
         memory_app.job("work", **options)(shapes.plain)
 
     assert hint in raised.value.hint
-    assert memory_app.definitions == []
+    assert memory_app.definitions.declared == []
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_what_cannot_be_a_job_is_refused(memory_app: Penstock, function: Any, pr
     with pytest.raises(InvalidDefinition, match=problem):
         memory_app.job(function)
 
-    assert memory_app.definitions == []
+    assert memory_app.definitions.declared == []
 
 
 def test_a_definition_cannot_be_defined_again(memory_app: Penstock) -> None:
@@ -319,7 +319,10 @@ def test_a_key_and_version_may_be_defined_once(memory_app: Penstock) -> None:
         memory_app.job("work", version=2)(shapes.plain)
 
     assert "another key or version" in raised.value.hint
-    assert [(each.key, each.definition.version) for each in memory_app.definitions] == [("work", 1), ("work", 2)]
+    assert [(each.key, each.definition.version) for each in memory_app.definitions.declared] == [
+        ("work", 1),
+        ("work", 2),
+    ]
 
 
 def test_a_module_may_be_loaded_twice(memory_app: Penstock, tmp_path: Path) -> None:
@@ -332,7 +335,7 @@ def test_a_module_may_be_loaded_twice(memory_app: Penstock, tmp_path: Path) -> N
     edited = _load(tmp_path, "two", "\n\n" + source.format(5)).setup(memory_app)
 
     assert [handle(1) for handle in (first, second, edited)] == [2, 2, 6]
-    assert memory_app.definitions == [edited]
+    assert memory_app.definitions.declared == [edited]
     assert edited.enqueue(1).refresh().definition_key == "work"
 
 

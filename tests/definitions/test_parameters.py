@@ -155,7 +155,7 @@ def test_a_call_that_the_function_would_not_take_is_refused(
     with pytest.raises(InvalidPayload, match=problem):
         handle.enqueue(*args, **kwargs)
 
-    assert memory_app.jobs().jobs == []
+    assert memory_app.jobs.list().jobs == []
 
 
 def test_the_context_is_no_parameter_and_its_type_need_not_be_importable(memory_app: Penstock) -> None:

@@ -133,7 +133,7 @@ def test_phases_that_are_wrong_are_refused(memory_app: Penstock, phases: Any, pr
 
     assert problem in raised.value.message
     assert hint in raised.value.hint
-    assert memory_app.definitions == []
+    assert memory_app.definitions.declared == []
 
 
 def test_a_pipeline_needs_phases_and_takes_no_others(memory_app: Penstock) -> None:
@@ -170,7 +170,7 @@ def test_a_running_phase_tells_how_far_it_is_and_the_others_keep_what_they_had(a
 
     app.store.run(jobs.save_progress([(hand.held(claimed), 70.0, "frame 4", "process")]))
 
-    first, second = app.phases(job.id)
+    first, second = app.jobs.phases(job.id)
     assert (first.status, first.message) == ("completed", None)
     assert (second.status, second.progress, second.message) == ("running", 40.0, "frame 4")
 
@@ -182,7 +182,7 @@ def test_a_phase_of_which_nothing_was_told_yet_is_at_its_beginning(app: Penstock
     claimed = hand.claim_one(job.id)
     app.store.run(jobs.save_phase(hand.held(claimed), "upload", 0, "running"))
 
-    phase, later = app.phases(job.id)
+    phase, later = app.jobs.phases(job.id)
 
     assert (phase.status, phase.progress, phase.message) == ("running", 0.0, None)
     assert (later.status, later.progress) == ("pending", 0.0)

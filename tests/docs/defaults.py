@@ -11,14 +11,15 @@ from typing import Any, get_overloads
 from penstock import Backoff, Penstock
 from penstock.config.settings import BY_NAME, SETTINGS
 from penstock.config.worker_settings import WorkerSettings
-from penstock.definitions.orders import EnqueueOptions
 from penstock.domain.definition import Definition
 from penstock.domain.worker_config import WorkerConfig, as_json
+from penstock.surface.orders import EnqueueOptions
+from penstock.surface.schedules import Schedules
 from tests.docs.limits import deadlines
 from tests.docs.stated import Row
 
 _JOB = get_overloads(Penstock.job)[1]
-_SCHEDULE = inspect.signature(Penstock.schedule).parameters
+_SCHEDULE = inspect.signature(Schedules.declare).parameters
 _OPTIONS = {each.name: each.default for each in fields(EnqueueOptions)}
 _FLAGS = {each.flag: each.default for each in SETTINGS if each.flag} | {"--watch": False}
 _EMPTY: tuple[Any, ...] = (None, (), {}, "", False)

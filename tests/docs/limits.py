@@ -13,11 +13,9 @@ from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict
 
-from penstock import Penstock
 from penstock.background import scheduler
 from penstock.config.settings import BY_NAME
 from penstock.config.worker_settings import WorkerSettings
-from penstock.definitions import enqueue_options
 from penstock.domain import trace_context, worker_config
 from penstock.domain.instant import DAY, SECOND
 from penstock.domain.job import JobFilter
@@ -35,6 +33,9 @@ from penstock.runtime import pace
 from penstock.storage.commands import list_planner, listing, stats
 from penstock.storage.commands import webhooks as deliveries
 from penstock.storage.postgres import store
+from penstock.surface import enqueue_options
+from penstock.surface.jobs import MOST_IN_BULK, Jobs
+from penstock.surface.schedules import Schedules
 from penstock.testing import TestApp
 from penstock.worker import heartbeat, zygote_supervisor
 from penstock.worker.queue_messages import _MOST as _MOST_MESSAGES
@@ -69,7 +70,7 @@ STATED: dict[str, list[str]] = {
     "docs/concepts.md": ["at most `key_concurrency` jobs (1 unless set)"],
     "docs/decisions/0017-lists-choose-their-way.md": [
         f"counting up to {list_planner.MEASURED:,}, and takes the smallest. Up to {list_planner.LITTLE:,} are gathered",
-        f"as many jobs as it counts at most ({default(Penstock.count_jobs, 'cap'):,})",
+        f"as many jobs as it counts at most ({default(Jobs.count, 'cap'):,})",
     ],
     "docs/guide/configuration.md": [
         f"a JSON object of at most {worker_config._MOST_CUSTOM // _KIB} KiB",
@@ -82,7 +83,7 @@ STATED: dict[str, list[str]] = {
         f"`endpointFailures` ({_ALERTS.endpoint_failures}) tries",
         f"Only the newest {stats.LOOK:,} failures are looked at",
     ],
-    "docs/guide/control.md": [f"{bulk.BATCH} in one transaction and at most `limit` ({bulk.MOST:,}) in all"],
+    "docs/guide/control.md": [f"{bulk.BATCH} in one transaction and at most `limit` ({MOST_IN_BULK:,}) in all"],
     "docs/guide/enqueue.md": [
         f"Texts have 1 to {enqueue_options._LONGEST_TEXT} characters (`webhook_url`: {enqueue_options._LONGEST_URL:,}, "
         f"`tracestate`: {trace_context._LONGEST_STATE})",
@@ -102,10 +103,10 @@ STATED: dict[str, list[str]] = {
     ],
     "docs/guide/queues.md": [f"in seconds ({default(consume.consume, 'within')} by default)"],
     "docs/guide/schedules.md": [
-        f"`timezone` (default {default(Penstock.schedule, 'timezone')})",
+        f"`timezone` (default {default(Schedules.declare, 'timezone')})",
         f"more than {cron_fields.MAX_LENGTH} characters",
         f"up to {due_ticks.GRACE // SECOND} seconds late is on time",
-        f"`missed_max` ({default(Penstock.schedule, 'missed_max')}; at most {due_ticks.MOST_MADE_UP:,})",
+        f"`missed_max` ({default(Schedules.declare, 'missed_max')}; at most {due_ticks.MOST_MADE_UP:,})",
         f"again after {scheduler._FIRST_REST:g} second, then {2 * scheduler._FIRST_REST:g}, up to a minute",
     ],
     "docs/guide/secrets.md": [f"more than {scrubbing._MOST_CHARACTERS:,} characters"],

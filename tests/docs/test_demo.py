@@ -74,10 +74,10 @@ def test_make_demo_is_this_command() -> None:
 def _looks_as_it_says(folder: Path) -> None:
     """The store tells of the same: a signal, phases done once, a tick of a schedule."""
     app = Penstock(f"sqlite:///{folder}/data/penstock.db")
-    jobs = {job.definition_key: job for job in app.iter_jobs()}
-    (crash,) = app.attempts(jobs["demo.crash"].id)
-    phases = app.phases(jobs["demo.video"].id)
-    ticks = app.schedule_ticks(TICK)
+    jobs = {job.definition_key: job for job in app.jobs.iterate()}
+    (crash,) = app.jobs.attempts(jobs["demo.crash"].id)
+    phases = app.jobs.phases(jobs["demo.video"].id)
+    ticks = app.schedules.ticks(TICK)
     app.close()
 
     assert (crash.cause, crash.signal) == ("signalled", signal.SIGSEGV)

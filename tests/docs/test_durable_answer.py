@@ -61,7 +61,7 @@ def _ids_of_a_process_that_is_killed(url: str, count: int) -> list[str]:
 
 def _missing(url: str, answered: list[str]) -> list[str]:
     app = Penstock(url)
-    found = {job.id for job in app.iter_jobs()}
+    found = {job.id for job in app.jobs.iterate()}
     app.close()
     assert len(answered) <= len(found)
     return [job_id for job_id in answered if job_id not in found]

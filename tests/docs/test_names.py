@@ -11,12 +11,12 @@ import pytest
 
 from docs.writers.events_page import SENTENCES
 from penstock.config.settings import SETTINGS
-from penstock.definitions.orders import EnqueueOptions
 from penstock.domain import event, job, stats, worker
 from penstock.domain.definition import Definition
 from penstock.domain.payload import camel
 from penstock.domain.webhook import endpoint
 from penstock.domain.why import Reason
+from penstock.surface.orders import EnqueueOptions
 from tests.docs.stated import PAGES, blocks, name_of, prose
 from tests.http.document import document
 

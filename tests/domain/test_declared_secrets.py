@@ -48,7 +48,7 @@ def plain(
 def definition(**options: Any) -> Definition:
     app = Penstock("sqlite://")
     app.job("work", **options)(plain)
-    (handle,) = app.definitions
+    (handle,) = app.definitions.declared
     return Definition(
         **{**{name: getattr(handle.definition, name) for name in ("key", "secret_fields")}, "schema": handle.schema}
     )

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.xdist_group("engine-inside")
 
 
 def children(stage: Stage, job: JobHandle[Any]) -> list[str]:
-    return [each.id for each in stage.app.jobs(parent_id=job.id).jobs]
+    return [each.id for each in stage.app.jobs.list(parent_id=job.id).jobs]
 
 
 def test_a_job_that_crashes_after_its_second_child_has_three_children_after_its_retry(shared_stage: Stage) -> None:

@@ -92,10 +92,10 @@ def test_running_workers_keep_the_lines_that_an_operator_wants(shared_stage: Sta
         return [line.level for line in shared_stage.logs(job)]
 
     code = kept()
-    shared_stage.app.override(key, log_level="error", by="ann")
+    shared_stage.app.definitions.override(key, log_level="error", by="ann")
     shared_stage.eventually(lambda: kept() == ["error"], "fewer lines are kept")
-    shared_stage.app.override(key, log_level="debug", by="ann")
+    shared_stage.app.definitions.override(key, log_level="debug", by="ann")
     shared_stage.eventually(lambda: kept() == ["debug", "info", "warning", "error"], "more lines are kept")
-    shared_stage.app.override(key, by="ann")
+    shared_stage.app.definitions.override(key, by="ann")
 
     shared_stage.eventually(lambda: kept() == code, "the lines that the code asks for are kept")

@@ -93,7 +93,7 @@ def test_each_attempt_tells_what_it_did_in_its_phases(shared_stage: Stage) -> No
 
     assert shared_stage.end(job).status == "succeeded"
 
-    failed, ended = shared_stage.app.attempts(job.id)
+    failed, ended = shared_stage.app.jobs.attempts(job.id)
     assert [(each.name, each.status, each.progress, each.message, each.error) for each in failed.phases] == [
         ("first", "completed", 100, None, None), ("second", "failed", 40, "halfway", "no good"),
     ]  # fmt: skip
@@ -112,7 +112,7 @@ def test_a_phase_that_its_attempt_did_not_finish_ended_with_the_attempt(shared_s
 
     assert shared_stage.end(job).status == "succeeded"
 
-    crashed, _ = shared_stage.app.attempts(job.id)
+    crashed, _ = shared_stage.app.jobs.attempts(job.id)
     _, second = crashed.phases
     assert (second.name, second.status, second.error) == ("second", "failed", crashed.error)
     assert second.finished_at is not None
@@ -125,7 +125,7 @@ def test_the_attempts_at_a_plain_job_have_the_phase_run(shared_stage: Stage) -> 
 
     assert shared_stage.end(job).status == "succeeded"
 
-    failed, ended = shared_stage.app.attempts(job.id)
+    failed, ended = shared_stage.app.jobs.attempts(job.id)
     assert [(each.name, each.status, each.error) for each in failed.phases] == [("run", "failed", "no good")]
     assert [(each.name, each.status, each.started_at, each.finished_at) for each in ended.phases] == [
         ("run", "completed", ended.started_at, ended.finished_at)
@@ -225,7 +225,7 @@ def test_a_job_that_succeeded_has_come_all_the_way(shared_stage: Stage, key: str
     assert shared_stage.end(job).status == "succeeded"
 
     assert job.refresh().progress == 100.0
-    found = shared_stage.app.jobs(status="succeeded", limit=500).jobs
+    found = shared_stage.app.jobs.list(status="succeeded", limit=500).jobs
     assert [each.progress for each in found if each.id == job.id] == [100.0]
 
 
@@ -258,7 +258,7 @@ class TestAllPhases:
     """What `app.phases` shows, from the creation of a job to its end."""
 
     def shown(self, shared_stage: Stage, job: JobHandle[Any]) -> dict[str, str]:
-        return {each.name: each.status for each in shared_stage.app.phases(job.id)}
+        return {each.name: each.status for each in shared_stage.app.jobs.phases(job.id)}
 
     def test_those_that_have_not_begun_are_pending(self, shared_stage: Stage) -> None:
         job = phased(shared_stage, second=[["note", "at work"], ["sleep", 60]])
@@ -291,7 +291,7 @@ class TestAllPhases:
         job = shared_stage.enqueue("script", [step])
         ended = shared_stage.end(job)
 
-        (phase,) = shared_stage.app.phases(job.id)
+        (phase,) = shared_stage.app.jobs.phases(job.id)
 
         assert (phase.name, phase.status, phase.error) == ("run", status, ended.error)
         assert (phase.started_at, phase.result) == (ended.started_at, ended.result)
@@ -307,7 +307,7 @@ class TestDuration:
         (attempt,) = shared_stage.attempts(job)
         assert attempt.started_at is not None
 
-        shared_stage.app.approve_job(job.id)
+        shared_stage.app.jobs.approve(job.id)
         ended = shared_stage.end(job)
 
         assert waiting.duration == ended.duration == (attempt.finished_at - attempt.started_at).total_seconds()
@@ -340,7 +340,7 @@ class TestReviews:
     def test_approval_goes_on_with_the_next_phase_and_what_the_handler_gave(self, shared_stage: Stage) -> None:
         job = self.asked(shared_stage)
 
-        shared_stage.app.approve_job(job.id, by="ann", note="fine")
+        shared_stage.app.jobs.approve(job.id, by="ann", note="fine")
         ended = shared_stage.end(job)
 
         assert ended.status == "succeeded"
@@ -357,7 +357,7 @@ class TestReviews:
     def test_the_approvers_edit_takes_the_place_of_what_the_handler_gave(self, shared_stage: Stage) -> None:
         job = self.asked(shared_stage)
 
-        shared_stage.app.approve_job(job.id, by="ann", result={"sum": 6})
+        shared_stage.app.jobs.approve(job.id, by="ann", result={"sum": 6})
         shared_stage.end(job)
 
         (third,) = shared_stage.journal(job, "third")
@@ -367,7 +367,7 @@ class TestReviews:
     def test_rejection_fails_the_job(self, shared_stage: Stage) -> None:
         job = self.asked(shared_stage)
 
-        shared_stage.app.reject_job(job.id, by="ben", note="wrong")
+        shared_stage.app.jobs.reject(job.id, by="ben", note="wrong")
         ended = shared_stage.end(job)
 
         assert ended.status == "failed"
@@ -378,7 +378,7 @@ class TestReviews:
         job = phased(shared_stage, third=[["review", "all right?", "draft"]])
         shared_stage.until(job, "review_needed")
 
-        shared_stage.app.approve_job(job.id, result="final")
+        shared_stage.app.jobs.approve(job.id, result="final")
         ended = shared_stage.end(job)
 
         assert (ended.status, ended.result) == ("succeeded", "final")
@@ -387,7 +387,7 @@ class TestReviews:
         job = shared_stage.enqueue("hooked", [["review", "", [1]]])
         shared_stage.until(job, "review_needed")
 
-        shared_stage.app.approve_job(job.id)
+        shared_stage.app.jobs.approve(job.id)
         ended = shared_stage.end(job)
 
         assert (ended.status, ended.result) == ("succeeded", [1])

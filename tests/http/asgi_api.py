@@ -82,7 +82,7 @@ class WebApi:
 
     def token(self, role: Role | str, name: str | None = None, **options: Any) -> str:
         """A new token with this role; from now on the server is closed to those without one."""
-        text = self.app.create_token(name or f"a {role}", role, **options).text
+        text = self.app.tokens.create(name or f"a {role}", role, **options).text
         self.web.state.server.token_policy._closed = (-1.0, True)
         return text
 
@@ -95,7 +95,7 @@ class WebApi:
 
     def newest_audit(self, action: str) -> AuditEntry:
         """The newest entry of an action; it must come from a request of this test."""
-        entries = self.app.audit(limit=1, action=action)
+        entries = self.app.audit.list(limit=1, action=action)
         assert entries, f"nothing was audited as {action}"
         assert entries[0].request_id == REQUEST_ID
         return entries[0]

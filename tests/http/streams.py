@@ -157,7 +157,7 @@ def define(app: Penstock) -> None:
     """The definitions whose jobs are followed."""
     app.job("work")(_work)
     app.job("other")(_work)
-    app.register()
+    app.definitions.register()
 
 
 def enqueue(app: Penstock, key: str = "work", text: str = "x", **options: Any) -> str:
@@ -166,13 +166,13 @@ def enqueue(app: Penstock, key: str = "work", text: str = "x", **options: Any) -
 
 def ended_job(app: Penstock) -> str:
     job = enqueue(app)
-    app.cancel_job(job)
+    app.jobs.cancel(job)
     return job
 
 
 def forget_a_job(app: Penstock) -> None:
     """Let the events of a job be deleted, as retention does long after its end."""
-    app.delete_job(ended_job(app))
+    app.jobs.delete(ended_job(app))
     assert app.store.run(feed.prune(0), now=app.store.run(admin.clock()) + DAY)
 
 

@@ -45,28 +45,28 @@ def _reviewed(app: Penstock) -> str:
 
 
 def _schedule(app: Penstock, paused: bool = False) -> dict[str, str]:
-    app.save_schedule("nightly", "work", cron="0 3 * * *", params={"text": "x"})
+    app.schedules.save("nightly", "work", cron="0 3 * * *", params={"text": "x"})
     if paused:
-        app.pause_schedule("nightly", "x")
+        app.schedules.pause("nightly", "x")
     return {"key": "nightly"}
 
 
 def _webhook(app: Penstock) -> dict[str, str]:
-    return {"webhookId": app.save_webhook(URL).endpoint.id}
+    return {"webhookId": app.webhooks.save(URL).endpoint.id}
 
 
 def _delivery(app: Penstock) -> dict[str, str]:
-    made = app.test_webhook(_webhook(app)["webhookId"])
+    made = app.webhooks.test(_webhook(app)["webhookId"])
     return {"deliveryId": getattr(made, "id", None) or made.delivery.id}
 
 
 def _paused(app: Penstock) -> dict[str, str]:
-    app.pause("work", "x")
+    app.definitions.pause("work", "x")
     return {"key": "work"}
 
 
 def _all_paused(app: Penstock) -> dict[str, str]:
-    app.pause_all("x")
+    app.definitions.pause_all("x")
     return {}
 
 
@@ -76,7 +76,7 @@ def _undeclared(app: Penstock) -> dict[str, str]:
 
 
 def _disabled(app: Penstock) -> dict[str, str]:
-    app.disable("work")
+    app.definitions.disable("work")
     return {"key": "work"}
 
 
@@ -107,8 +107,8 @@ SCENES: dict[str, Scene] = {
     "PUT /v1/worker/config": lambda *_: ({}, rules.as_json(rules.WorkerConfig()) | {"custom": {"a": 1}}),
     "PATCH /v1/worker/config": lambda *_: ({}, {"custom": {"a": 1}}),
     "POST /v1/tokens": lambda *_: ({}, {"name": "ci", "role": "viewer"}),
-    "DELETE /v1/tokens/{tokenId}": lambda _, app: ({"tokenId": app.create_token("x", "viewer").token.id}, None),
-    "POST /v1/session": lambda _, app: ({}, {"token": app.create_token("browser", "admin").text}),
+    "DELETE /v1/tokens/{tokenId}": lambda _, app: ({"tokenId": app.tokens.create("x", "viewer").token.id}, None),
+    "POST /v1/session": lambda _, app: ({}, {"token": app.tokens.create("browser", "admin").text}),
     "DELETE /v1/session": lambda *_: ({}, None),
     "POST /v1/webhooks": lambda *_: ({}, {"url": URL}),
     "PUT /v1/webhooks/{webhookId}": lambda _, app: (_webhook(app), {"url": URL, "description": "new"}),
@@ -132,10 +132,10 @@ def test_each_change_leaves_one_row_with_who_and_by_which_request(site: WebApi, 
         headers = {}
         actor = "token:a super_admin"
         if "/v1/session" in name:
-            text, _ = app.open_session(app.create_token("browser", "admin").text)
+            text, _ = app.tokens.open_session(app.tokens.create("browser", "admin").text)
             actor = "token:browser"
             headers = {"Cookie": f"penstock_session={text}", "Authorization": ""} if name.startswith("DELETE") else {}
-        before = len(app.audit(limit=1000))
+        before = len(app.audit.list(limit=1000))
 
         operation = CHANGING[name]
         with site.as_("super_admin"):
@@ -144,7 +144,7 @@ def test_each_change_leaves_one_row_with_who_and_by_which_request(site: WebApi, 
                 site._token, headers = None, {"Cookie": headers["Cookie"], "Sec-Fetch-Site": "same-origin"}
             answer = site.request(operation.method, operation.at(**names), json=body, headers=headers)
 
-        rows = app.audit(limit=1000)[: len(app.audit(limit=1000)) - before]
+        rows = app.audit.list(limit=1000)[: len(app.audit.list(limit=1000)) - before]
         found = [(each.actor, each.request_id) for each in rows]
         if not answer.is_success or found != [(actor, REQUEST_ID)]:
             wrong[name] = (answer.status_code, answer.text[:200], [(each.action, each.actor) for each in rows])
@@ -154,12 +154,12 @@ def test_each_change_leaves_one_row_with_who_and_by_which_request(site: WebApi, 
 
 def _clear(app: Penstock) -> None:
     """What one scene leaves behind shall not stand in another's way."""
-    for each in app.schedules():
-        app.delete_schedule(each.schedule.key)
-    app.resume_all()
-    app.resume("work")
-    app.enable("work")
-    app.override("work")
+    for each in app.schedules.list():
+        app.schedules.delete(each.schedule.key)
+    app.definitions.resume_all()
+    app.definitions.resume("work")
+    app.definitions.enable("work")
+    app.definitions.override("work")
 
 
 def test_who_makes_a_job_stands_in_the_job(site: WebApi, app: Penstock) -> None:
@@ -176,7 +176,7 @@ def test_who_makes_a_job_stands_in_the_job(site: WebApi, app: Penstock) -> None:
         ]
 
     for answer in made:
-        assert app.read_job(told(answer, 201)["jobId"]).actor == "token:a super_admin"
+        assert app.jobs.read(told(answer, 201)["jobId"]).actor == "token:a super_admin"
 
 
 @pytest.mark.parametrize("name", [each for each in SCENES if "{" in each])
@@ -186,8 +186,8 @@ def test_a_change_that_is_refused_leaves_none(site: WebApi, app: Penstock, name:
     body = {"PATCH": {"enabled": True}, "PUT": {"url": URL}}.get(operation.method)
 
     with site.as_("super_admin"):
-        before = len(app.audit(limit=1000))
+        before = len(app.audit.list(limit=1000))
         answer = site.request(operation.method, operation.at(), json=body)
 
     assert answer.status_code in (404, 409, 415, 422), answer.text
-    assert len(app.audit(limit=1000)) == before
+    assert len(app.audit.list(limit=1000)) == before

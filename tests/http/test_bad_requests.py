@@ -133,7 +133,7 @@ def test_what_is_no_json_in_utf8_is_malformed(ready: WebApi) -> None:
         answer = sent(ready, body)
         assert answer.status_code == 400, (body, answer.text)
         refused(answer, 400, "malformed")
-    assert ready.app.jobs().jobs == []
+    assert ready.app.jobs.list().jobs == []
 
 
 def test_json_that_the_stores_cannot_keep_alike_is_refused(ready: WebApi) -> None:
@@ -141,7 +141,7 @@ def test_json_that_the_stores_cannot_keep_alike_is_refused(ready: WebApi) -> Non
         answer = sent(ready, body)
         # Python's numbers without end are no JSON at all.
         assert answer.status_code in ((400, 422) if "N" in body or "I" in body else (422,)), (body[:80], answer.text)
-    assert ready.app.jobs().jobs == []
+    assert ready.app.jobs.list().jobs == []
 
 
 def test_what_is_no_order_for_a_job_is_refused(ready: WebApi) -> None:
@@ -149,7 +149,7 @@ def test_what_is_no_order_for_a_job_is_refused(ready: WebApi) -> None:
         answer = sent(ready, body)
         assert answer.status_code == 422, (body, answer.text)
         refused(answer, 422, "invalid_request")
-    assert ready.app.jobs().jobs == []
+    assert ready.app.jobs.list().jobs == []
 
 
 def test_a_field_that_is_wrong_or_not_for_callers_is_named(ready: WebApi) -> None:
@@ -161,7 +161,7 @@ def test_a_field_that_is_wrong_or_not_for_callers_is_named(ready: WebApi) -> Non
     taken = [pair for pair, answer in zip(pairs, answers, strict=True) if answer.status_code != 422]
     assert taken == []
     assert {each.json()["error"]["code"] for each in answers} <= {"invalid_request", "invalid_params"}
-    assert ready.app.jobs().jobs == []
+    assert ready.app.jobs.list().jobs == []
 
 
 ODD_BUT_GOOD = [
@@ -183,7 +183,7 @@ def test_what_is_odd_but_json_comes_back_with_the_same_meaning(ready: WebApi) ->
 @pytest.mark.parametrize("batch", [False, True])
 def test_a_body_may_be_as_large_as_the_limit_and_no_larger(new_site: NewSite, app: Penstock, batch: bool) -> None:
     app.job("any")(_any)
-    app.register()
+    app.definitions.register()
     site = new_site(max_body=5000, max_batch_body=5000)
     path = f"{JOBS}/batch" if batch else JOBS
     body = f'{{"jobs":[{GOOD}]}}' if batch else GOOD
@@ -213,7 +213,7 @@ def test_the_large_limit_belongs_to_the_batch_route_wherever_the_application_is(
     new_site: NewSite, app: Penstock
 ) -> None:
     app.job("any")(_any)
-    app.register()
+    app.definitions.register()
     site = new_site(max_body=100, max_batch_body=1000, root_path="/ops")
     content = f'{{"jobs":[{GOOD}]}}'.encode() + b" " * 500
     headers = {"Content-Type": "application/json"}
@@ -426,11 +426,11 @@ def test_a_change_of_a_job_that_is_refused_changes_nothing_of_it(
     ready: WebApi, app: Penstock, body: dict[str, Any]
 ) -> None:
     job = enqueue(app, delay=3600)
-    before = app.read_job(job)
+    before = app.jobs.read(job)
 
     refused(ready.patch(f"{JOBS}/{job}", body), 422, "invalid_request")
 
-    assert app.read_job(job) == before
+    assert app.jobs.read(job) == before
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/xml", "image/*", "text/event-stream;q=0, text/plain"])
@@ -444,8 +444,8 @@ def test_a_fault_of_the_server_is_told_in_the_one_shape_without_its_text(
     async def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("secret text of /some/path")
 
-    for target, path in (("ajobs", JOBS), ("aworkers", "/v1/workers")):
-        monkeypatch.setattr(ready.app, target, broken)
+    for group, path in ((ready.app.jobs, JOBS), (ready.app.workers, "/v1/workers")):
+        monkeypatch.setattr(group, "alist", broken)
         error = refused(ready.get(path, checked=False), 500, "internal")
         assert "secret" not in str(error)
         assert "request-of-the-test" in error["hint"]

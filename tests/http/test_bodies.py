@@ -122,8 +122,8 @@ def test_a_body_with_thousands_of_faults_is_told_the_first_twenty(
     assert len(answer.content) < 5000
 
 
-@pytest.mark.parametrize("step", ["penstock.domain.payload.decode", "penstock.definitions.orders.OrderMaker.order",
-                                  "penstock.definitions.enqueue_options.drafts"])  # fmt: skip
+@pytest.mark.parametrize("step", ["penstock.domain.payload.decode", "penstock.definitions.order_maker.OrderMaker.order",
+                                  "penstock.surface.enqueue_options.drafts"])  # fmt: skip
 @pytest.mark.parametrize("batch", [False, True])
 def test_other_requests_are_answered_while_a_large_body_is_worked_on(
     site: WebApi, app: Penstock, monkeypatch: pytest.MonkeyPatch, step: str, batch: bool
@@ -164,7 +164,7 @@ def test_many_large_bodies_at_the_same_time_are_each_worked_on(site: WebApi, app
     answers = site._portal.call(ask)
 
     assert [each.status_code for each in answers] == [201] * 6
-    assert app.count_jobs(cap=10_000).value == 6000
+    assert app.jobs.count(cap=10_000).value == 6000
     assert site.web.state.server.bodies.in_flight == 0
 
 
@@ -180,7 +180,7 @@ class TestBytesInFlight:
 
     @pytest.fixture
     def tokens(self, app: Penstock) -> list[str]:
-        return [f"Authorization: Bearer {app.create_token(name, Role.CREATOR).text}" for name in ("a", "b", "c")]
+        return [f"Authorization: Bearer {app.tokens.create(name, Role.CREATOR).text}" for name in ("a", "b", "c")]
 
     @pytest.mark.parametrize("chunked", [False, True])
     def test_a_caller_has_a_share_and_all_together_have_a_limit(

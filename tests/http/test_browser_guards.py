@@ -87,7 +87,7 @@ def test_a_page_of_another_site_changes_nothing_where_there_are_no_tokens(
     for each in OPERATIONS:
         if each.changes and each.role is not None:
             refused(site.request(each.method, each.at(), json=wanted, headers=page), 403, "forbidden")
-    assert app.jobs().jobs == []
+    assert app.jobs.list().jobs == []
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_form_of_another_site_is_no_request_of_ours(site: WebApi, app: Penstoc
         content = b'{"definitionKey":"work","params":{"text":"x"}}'
         answer = site.request("POST", "/v1/jobs", content=content, headers={"Content-Type": media})
         refused(answer, 415, "unsupported_media_type")
-    assert app.jobs().jobs == []
+    assert app.jobs.list().jobs == []
 
 
 @pytest.mark.parametrize("token", [False, True])
@@ -189,8 +189,8 @@ def test_a_request_through_a_proxy_is_not_from_this_host(site: WebApi) -> None:
 
 def test_no_get_changes_anything(site: WebApi, app: Penstock) -> None:
     define(app)
-    app.save_schedule("nightly", "work", cron="0 3 * * *", params={"text": "x"})
-    endpoint = app.save_webhook("https://receiver.example.org/hook").endpoint.id
+    app.schedules.save("nightly", "work", cron="0 3 * * *", params={"text": "x"})
+    endpoint = app.webhooks.save("https://receiver.example.org/hook").endpoint.id
     job, over = enqueue(app), ended_job(app)
     Hand(app)
     with site.as_("super_admin"):

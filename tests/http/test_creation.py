@@ -12,9 +12,9 @@ import pytest
 
 from penstock import Penstock
 from penstock.config.server_settings import WebSettings
-from penstock.definitions.orders import PLAIN, EnqueueOptions
 from penstock.domain.access import Role
 from penstock.http.job_creation import JobCreator
+from penstock.surface.orders import PLAIN, EnqueueOptions
 from tests.http.asgi_api import WebApi, refused, told
 from tests.http.conftest import NewServer, NewSite
 from tests.http.streams import define, reading, run, until
@@ -50,7 +50,7 @@ class TestIdempotency:
         assert made["created"] is True
         assert first.headers["location"] == second.headers["location"] == f"/v1/jobs/{made['jobId']}"
         assert told(second, 200) == {**made, "created": False}
-        assert len(app.jobs().jobs) == 1
+        assert len(app.jobs.list().jobs) == 1
 
     def test_the_order_of_keys_does_not_make_other_parameters(self, ready: WebApi) -> None:
         texts = ['{"value":{"a":1,"b":[1,2]},"other":2}', '{"other":2,"value":{"b":[1,2],"a":1}}']
@@ -74,7 +74,7 @@ class TestIdempotency:
         answers = at_once(ready, [asked(idempotencyKey="once")] * 20)
 
         assert sorted(each.status_code for each in answers) == [200] * 19 + [201]
-        assert len({each.json()["jobId"] for each in answers}) == len(app.jobs().jobs) == 1
+        assert len({each.json()["jobId"] for each in answers}) == len(app.jobs.list().jobs) == 1
 
 
 def test_a_unique_job_answers_while_it_is_active(ready: WebApi, app: Penstock) -> None:
@@ -82,7 +82,7 @@ def test_a_unique_job_answers_while_it_is_active(ready: WebApi, app: Penstock) -
 
     assert told(ready.post(JOBS, asked(unique=True)), 200)["jobId"] == made["jobId"]
     told(ready.post(JOBS, asked(2, unique=True)), 201)
-    app.cancel_job(made["jobId"])
+    app.jobs.cancel(made["jobId"])
     assert told(ready.post(JOBS, asked(unique=True)), 201)["jobId"] != made["jobId"]
 
 
@@ -93,7 +93,7 @@ def test_an_unknown_definition_is_not_found_unless_the_setting_allows_it(new_sit
     assert error["details"] == {"kind": "definition", "name": "later"}
 
     made = told(new_site(unknown_definitions=True).post(JOBS, wanted), 201)
-    assert app.read_job(made["jobId"]).params == {"x": 1}
+    assert app.jobs.read(made["jobId"]).params == {"x": 1}
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,14 @@ def test_parameters_that_break_the_schema_are_named(ready: WebApi, params: dict[
 
     assert error["details"]["path"] == path
     assert any(name in error["message"] for name in ("text", "more"))
-    assert ready.app.jobs().jobs == []
+    assert ready.app.jobs.list().jobs == []
 
 
 class TestBatches:
     def test_all_are_made_in_the_order_asked(self, ready: WebApi, app: Penstock) -> None:
         made = told(ready.post(BATCH, {"jobs": [asked(number) for number in range(5)]}), 201)["jobs"]
 
-        assert [app.read_job(each["jobId"]).params["value"] for each in made] == [0, 1, 2, 3, 4]
+        assert [app.jobs.read(each["jobId"]).params["value"] for each in made] == [0, 1, 2, 3, 4]
 
     @pytest.mark.parametrize(
         ("bad", "status", "said"),
@@ -135,21 +135,21 @@ class TestBatches:
 
         assert answer.status_code == status, answer.text
         assert said in answer.json()["error"]["message"], answer.text
-        assert len(app.jobs().jobs) == 1
+        assert len(app.jobs.list().jobs) == 1
 
     def test_the_same_key_twice_in_a_batch_is_one_job(self, ready: WebApi, app: Penstock) -> None:
         made = told(ready.post(BATCH, {"jobs": [asked(idempotencyKey="once")] * 2}), 201)["jobs"]
 
         assert made[0]["jobId"] == made[1]["jobId"]
         assert [each["created"] for each in made] == [True, False]
-        assert len(app.jobs().jobs) == 1
+        assert len(app.jobs.list().jobs) == 1
 
     def test_plain_jobs_and_such_with_options_share_a_batch(self, ready: WebApi, app: Penstock) -> None:
         wanted = [asked(1), asked(2, priority=14), {"definitionKey": "any"}, asked(3, tags=["a"])]
 
         made = told(ready.post(BATCH, {"jobs": wanted}), 201)["jobs"]
 
-        jobs = [app.read_job(each["jobId"]) for each in made]
+        jobs = [app.jobs.read(each["jobId"]) for each in made]
         assert [(job.params.get("value"), job.priority, job.tags) for job in jobs] == [
             (1, 10, ()), (2, 14, ()), (None, 10, ()), (3, 10, ("a",)),
         ]  # fmt: skip
@@ -179,15 +179,15 @@ class TestBatches:
         short, long = (new_site(origins=origins).post(BATCH, body) for origins in ((), ("https://elsewhere.example",)))
 
         assert refused(short, 422, "invalid_request") == refused(long, 422, "invalid_request")
-        assert app.count_jobs().value == 0
+        assert app.jobs.count().value == 0
 
     def test_a_batch_has_one_to_ten_thousand_jobs(self, ready: WebApi, app: Penstock) -> None:
         refused(ready.post(BATCH, {"jobs": []}), 422, "invalid_request")
         refused(ready.post(BATCH, {"jobs": [{"definitionKey": "any"}] * 10_001}), 422, "invalid_request")
-        assert app.count_jobs().value == 0
+        assert app.jobs.count().value == 0
 
         assert len(told(ready.post(BATCH, {"jobs": [{"definitionKey": "any"}] * 10_000}), 201)["jobs"]) == 10_000
-        assert app.count_jobs(cap=20_000).value == 10_000
+        assert app.jobs.count(cap=20_000).value == 10_000
 
 
 EXACT = (
@@ -227,7 +227,7 @@ def test_creation_may_be_open_to_everybody_and_nothing_else_is(new_site: NewSite
 
     made = told(site.post(JOBS, asked()), 201)
 
-    assert app.read_job(made["jobId"]).actor == "anonymous@127.0.0.1"
+    assert app.jobs.read(made["jobId"]).actor == "anonymous@127.0.0.1"
     told(site.post(BATCH, {"jobs": [asked()]}), 201)
     for path in (JOBS, f"{JOBS}/{made['jobId']}", "/v1/events"):
         refused(site.get(path), 401, "unauthenticated")
@@ -262,7 +262,7 @@ def test_creation_without_a_token_leaves_some_fields_to_tokens(
             site.post(BATCH, {"jobs": [asked(), asked(**{field: value})]}, headers=headers), 403, "forbidden"
         )
         assert error["details"]["field"] == f"jobs[1].{field}"
-    assert app.jobs().jobs == []
+    assert app.jobs.list().jobs == []
     told(site.post(JOBS, asked(**{field: None})), 201)
     if field != "webhookUrl":
         told(site.post(JOBS, asked(**{field: value}), headers={"Authorization": f"Bearer {creator}"}), 201)
@@ -296,7 +296,7 @@ class TestTheLimit:
         assert [each.status_code for each in answers] == [201] * 5 + [429] * 3
         assert refused(answers[-1], 429, "rate_limited")
         assert 1 <= int(answers[-1].headers["retry-after"]) <= 600
-        assert len(app.jobs().jobs) == 5
+        assert len(app.jobs.list().jobs) == 5
 
     def test_each_token_and_each_address_has_its_own(self, new_site: NewSite, app: Penstock) -> None:
         furnish(app)
@@ -322,7 +322,7 @@ class TestTheLimit:
         refused(site.post(BATCH, {"jobs": [asked()] * 3}), 429, "rate_limited")
         told(site.post(JOBS, asked()), 201)
         refused(site.post(JOBS, asked()), 429, "rate_limited")
-        assert len(app.jobs().jobs) == 5
+        assert len(app.jobs.list().jobs) == 5
 
 
 def at_once(site: WebApi, bodies: list[dict[str, Any]]) -> list[httpx2.Response]:
@@ -366,8 +366,8 @@ def test_a_deleted_job_is_told_by_its_id_alone(app: Penstock, new_server: NewSer
 
     async def follow() -> None:
         async with reading(server.url) as messages:
-            app.cancel_job(job)
-            app.delete_job(job)
+            app.jobs.cancel(job)
+            app.jobs.delete(job)
             found = await until(messages, "job.deleted")
             assert found[-1].data["deletedJobId"] == job
             assert EXACT not in json.dumps(found[-1].data)
@@ -377,14 +377,14 @@ def test_a_deleted_job_is_told_by_its_id_alone(app: Penstock, new_server: NewSer
 
 async def test_jobs_of_several_callers_at_once_are_each_their_own(app: Penstock) -> None:
     furnish(app)
-    intake = JobCreator(app, WebSettings())
+    intake = JobCreator(app.session, WebSettings())
     plain = await intake.order("any", {"value": 1}, None, PLAIN)
     tagged = await intake.order("any", {"value": 2}, None, EnqueueOptions(tags=("a",)))
     wanted = [(plain, "anna"), (plain, "anna"), (tagged, "anna"), (plain, "bert")]
 
     made = await asyncio.gather(*(intake.create(order, by) for order, by in wanted))
 
-    jobs = [await app.aread_job(each.job_id) for each in made]
+    jobs = [await app.jobs.aread(each.job_id) for each in made]
     assert [(job.params, job.tags, job.actor) for job in jobs] == [
         ({"value": 1}, (), "anna"), ({"value": 1}, (), "anna"), ({"value": 2}, ("a",), "anna"),
         ({"value": 1}, (), "bert"),

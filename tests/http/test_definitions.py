@@ -32,7 +32,7 @@ def definitions(app: Penstock) -> Penstock:
     def send(n: int, password: str) -> None:
         """Send one."""
 
-    app.register()
+    app.definitions.register()
     return app
 
 
@@ -44,7 +44,7 @@ def test_a_definition_shows_its_handler_its_source_file_and_when_it_was_updated(
     assert version["handler"] == "tests.http.test_definitions:definitions.<locals>.send"
     assert version["source"].endswith("tests/http/test_definitions.py")
     assert version["updatedAt"] == version["registeredAt"]
-    definitions.register()
+    definitions.definitions.register()
     (again,) = told(site.get("/v1/definitions/mail/send"))["versions"]
     assert again["updatedAt"] == version["updatedAt"], "the same again is no update"
 
@@ -93,7 +93,7 @@ def test_secret_defaults_of_a_signature_are_left_out(site: WebApi, app: Penstock
     @app.job("mail/fetch", secret=["pin"])
     def fetch(n: int = 3, pin: str = "hunter22", access_token: str = "hunter24", account: Account = ANN) -> None: ...
 
-    app.register()
+    app.definitions.register()
 
     answer = site.get("/v1/definitions/mail/fetch")
 
@@ -164,7 +164,7 @@ def test_a_definition_that_no_code_declares_is_retired_and_removed_and_code_brin
     refused(site.delete("/v1/definitions/mail/send"), 404, "not_found")
     refused(site.post("/v1/jobs", {"definitionKey": "mail/send"}), 409, "conflict")
     assert told(site.get(f"/v1/jobs/{job['jobId']}"))["params"]["password"] == "***"
-    definitions.register()
+    definitions.definitions.register()
     again = told(site.get("/v1/definitions/mail/send"))
     assert (again["retired"], again["counts"]) == (None, {"cancelled": 1})
 

@@ -63,7 +63,7 @@ class TestList:
 
     def test_a_job_that_is_gone_is_named(self, site: WebApi) -> None:
         job = ended_job(site.app)
-        site.app.delete_job(job)
+        site.app.jobs.delete(job)
 
         answer = site.get("/v1/events")
 
@@ -84,7 +84,7 @@ class TestList:
     )
     def test_it_can_be_narrowed(self, site: WebApi, query: str, expected: list[str]) -> None:
         for key in ("work", "other"):
-            site.app.cancel_job(enqueue(site.app, key))
+            site.app.jobs.cancel(enqueue(site.app, key))
 
         events = told(site.get(f"/v1/events?{query}"))["events"]
 

@@ -42,7 +42,7 @@ def test_a_server_whose_store_takes_nothing_is_alive_but_not_ready_and_says_why_
     async def refuse(*given: Any, **named: Any) -> None:
         raise error
 
-    monkeypatch.setattr(site.app, "atake_allowance", refuse)
+    monkeypatch.setattr(site.app.tokens, "atake_allowance", refuse)
 
     assert refused(site.get("/readyz"), 503, "unavailable")["message"] == str(error)
     with site.as_("viewer"):
@@ -65,7 +65,7 @@ def test_an_outage_of_the_store_does_not_delay_the_answer_that_a_server_is_alive
     async def never(*given: Any, **named: Any) -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(site.app, "_ado", never)
+    monkeypatch.setattr(site.app.session, "ahold", never)
     monkeypatch.setattr(site.app.store, "arun", never)
     site.web.state.server.token_policy.invalidate()
 
@@ -96,13 +96,13 @@ def test_a_server_whose_database_has_stopped_is_alive_and_not_ready(postgres: Po
 def test_however_many_ask_whether_a_server_is_ready_its_store_is_asked_once(
     site: WebApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take, asked = site.app.atake_allowance, list[str]()
+    take, asked = site.app.tokens.atake_allowance, list[str]()
 
     async def count(name: str, *given: Any, **named: Any) -> float | None:
         asked.append(name)
         return await take(name, *given, **named)
 
-    monkeypatch.setattr(site.app, "atake_allowance", count)
+    monkeypatch.setattr(site.app.tokens, "atake_allowance", count)
     monkeypatch.setattr(readiness, "_FRESH", 3600.0)
 
     async def ask() -> list[Any]:
@@ -117,11 +117,11 @@ def test_metrics_tell_depth_workers_duties_and_alerts(site: WebApi, app: Penstoc
     @app.job('odd/"key"'.replace('"', "-"))
     def work() -> None: ...
 
-    app.register()
+    app.definitions.register()
     hand = Hand(app)
     hand.store.run(jobs.heartbeat(hand.id, LEASE, duties=(Duty("promote", 2.0, 3),)))
     app.enqueue("odd/-key-")
-    app.pause_all("x")
+    app.definitions.pause_all("x")
 
     answer = site.get("/metrics")
 

@@ -134,11 +134,11 @@ MISTAKES: dict[str, tuple[str, str, Any, tuple[str, str, str]]] = {
     ),
     "an unknown definition": (
         "POST", "/v1/definitions/nope/enable", None,
-        ("GET /v1/definitions", "`penstock definitions list`", "app.register()"),
+        ("GET /v1/definitions", "`penstock definitions list`", "app.definitions.register()"),
     ),
     "a disabled definition": (
         "POST", "/v1/jobs", {"definitionKey": "off"},
-        ("POST /v1/definitions/{key}/enable", "`penstock definitions enable KEY`", "app.enable(key)"),
+        ("POST /v1/definitions/{key}/enable", "`penstock definitions enable KEY`", "app.definitions.enable(key)"),
     ),
 }  # fmt: skip
 """What goes wrong, and a part of its hint for a program, for the command line and for the client in Python."""
@@ -148,12 +148,12 @@ MISTAKES: dict[str, tuple[str, str, Any, tuple[str, str, str]]] = {
 def test_each_reader_is_told_in_its_own_words_what_to_do(site: WebApi, app: Penstock, mistake: str) -> None:
     app.job("work")(_work)
     app.job("off")(_work)
-    app.register()
-    app.disable("off")
-    app.save_schedule("nightly", "work", cron="0 3 * * *")
+    app.definitions.register()
+    app.definitions.disable("off")
+    app.schedules.save("nightly", "work", cron="0 3 * * *")
     method, path, body, parts = MISTAKES[mistake]
     job = app.enqueue("work", run_at=datetime.fromisoformat(DUE))
-    hook = app.save_webhook("https://hooks.example.com/")
+    hook = app.webhooks.save("https://hooks.example.com/")
     path = path.format(job=job.id, hook=hook.endpoint.id)
 
     for reader, part in zip(("http", "cli", "python"), parts, strict=True):
@@ -166,14 +166,14 @@ def test_each_reader_is_told_in_its_own_words_what_to_do(site: WebApi, app: Pens
 def test_the_client_is_told_by_which_call_a_definition_is_enabled(app: Penstock) -> None:
     server = RawServer(app)
     app.job("off")(_work)
-    app.register()
-    app.disable("off")
+    app.definitions.register()
+    app.definitions.disable("off")
 
     with Client(f"http://127.0.0.1:{server.address[1]}") as client, pytest.raises(Conflict) as caught:
         client.enqueue("off")
 
     server.stop()
-    assert caught.value.hint == "Enable it first: app.enable(key)."
+    assert caught.value.hint == "Enable it first: app.definitions.enable(key)."
 
 
 def test_the_command_line_says_by_which_command_a_store_is_migrated(postgres_18: PostgresServer) -> None:

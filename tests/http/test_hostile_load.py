@@ -156,7 +156,7 @@ def test_ordinary_callers_are_served_while_one_caller_takes_what_it_can_get(
     share, streams, heads = counts(ci=20, soak=500), counts(ci=60, soak=2000), counts(ci=20, soak=100)
     make_room(2 * streams)
     server = serve(stage, worker=False, environment={"PENSTOCK_WEB_MAX_STREAMS_PER_TOKEN": str(share)})
-    tokens = {name: stage.app.create_token(name, Role.CREATOR).text for name in ("ordinary", "hostile")}
+    tokens = {name: stage.app.tokens.create(name, Role.CREATOR).text for name in ("ordinary", "hostile")}
     ordinary, hostile = Ordinary(server, tokens["ordinary"]), Hostile(server, tokens["hostile"])
 
     async def load() -> tuple[dict[str, float], dict[str, float], int]:

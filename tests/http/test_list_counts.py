@@ -15,7 +15,7 @@ def hand(app: Penstock) -> Hand:
     @app.job("work")
     def work(n: int = 0) -> None: ...
 
-    app.register()
+    app.definitions.register()
     return Hand(app)
 
 

@@ -41,7 +41,7 @@ def of(found: dict[tuple[str, Labels], float], name: str) -> dict[str, float]:
 def test_metrics_equal_the_rows_after_a_random_history(site: WebApi, app: Penstock) -> None:
     for key in ("one", "two"):
         app.job(key, max_attempts=2)(lambda: None)
-    app.register()
+    app.definitions.register()
     hand, chance = Hand(app), random.Random(7)
     for _ in range(40):
         key = chance.choice(["one", "two"])

@@ -44,7 +44,7 @@ def ask(request: pytest.FixtureRequest, app: Penstock, portal: Any, new_site: Ne
         async with httpx2.AsyncClient(transport=transport, base_url=ADDRESS) as http:
             return await http.request(method, path, **options)
 
-    portal.call(app.aregister)
+    portal.call(app.definitions.aregister)
     return lambda method, path, **options: portal.call(lambda: send(method, path, **options))
 
 
@@ -83,7 +83,7 @@ def test_a_proxy_may_leave_the_path_below_which_it_shows_the_server_or_take_it_o
     seen: str, app: Penstock, portal: Any
 ) -> None:
     app.job("a/b")(lambda name: name)
-    portal.call(app.aregister)
+    portal.call(app.definitions.aregister)
     web = create(app, WebSettings(root_path="/ops/penstock"))
 
     async def ask(method: str, path: str, **options: Any) -> httpx2.Response:

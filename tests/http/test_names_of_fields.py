@@ -20,7 +20,7 @@ def site(site: WebApi, app: Penstock) -> WebApi:
     @app.job("report")
     def report(of: str = "all") -> None: ...
 
-    app.register()
+    app.definitions.register()
     return site
 
 
@@ -85,7 +85,7 @@ def test_several_statuses_are_given_with_commas_in_between_or_one_by_one(site: W
     later = told(site.post("/v1/jobs", job(delay=3600)), 201)["jobId"]
     now = told(site.post("/v1/jobs", job()), 201)["jobId"]
     ended = told(site.post("/v1/jobs", job()), 201)["jobId"]
-    app.cancel_job(ended)
+    app.jobs.cancel(ended)
 
     def found(query: str) -> set[str]:
         return {each["jobId"] for each in told(site.get(f"/v1/jobs?{query}"))["jobs"]}

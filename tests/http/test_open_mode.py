@@ -33,7 +33,7 @@ def test_whatever_a_proxy_says_of_itself_shuts_its_callers_out(site: WebApi) -> 
             assert name.lower() in error["message"], error
         session = told(site.get("/v1/session", headers={name: "1"}))
         assert (session["role"], session["setupCode"]) == (None, False)
-    assert site.app.tokens() == []
+    assert site.app.tokens.list() == []
 
 
 def test_the_protocol_of_old_that_proxies_speak_shuts_their_callers_out(app: Penstock) -> None:
@@ -46,7 +46,7 @@ def test_the_protocol_of_old_that_proxies_speak_shuts_their_callers_out(app: Pen
         assert statuses(answer) == [401]
         assert b"HTTP/1.0" in answer.partition(b"\r\n\r\n")[2]
         assert statuses(server.answer(request(method="GET"))) == [200]
-        token = f"Authorization: Bearer {app.create_token('a', 'viewer').text}"
+        token = f"Authorization: Bearer {app.tokens.create('a', 'viewer').text}"
         assert statuses(server.answer(request(token, method="GET", version="HTTP/1.0"))) == [200]
     finally:
         server.stop()
@@ -67,7 +67,7 @@ def test_what_a_super_admin_does_needs_the_setup_code_and_nothing_else_does(site
         error = refused(site.request(method, path, json=body, coded=False), 403, "forbidden")
         assert "setup code" in error["message"]
         assert "penstock tokens create" in error["hint"]
-    assert app.tokens() == []
+    assert app.tokens.list() == []
 
     session = told(site.get("/v1/session"))
     assert (session["role"], session["name"], session["setupCode"]) == ("super_admin", "local", True)
@@ -94,8 +94,8 @@ def test_the_first_token_uses_the_code_up_also_when_the_store_is_opened_again(si
     made = told(site.post("/v1/tokens", WANTED), 201)
     refused(site.get("/v1/tokens"), 401, "unauthenticated")
 
-    app.revoke_token(made["tokenId"])
-    assert app.open_access()
+    app.tokens.revoke(made["tokenId"])
+    assert app.tokens.open_access()
     site.web.state.server.token_policy.invalidate()
 
     told(site.get("/v1/jobs", coded=False))

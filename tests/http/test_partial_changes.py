@@ -24,7 +24,7 @@ def site(site: WebApi, app: Penstock) -> WebApi:
     @app.job("report")
     def report(of: str = "all") -> None: ...
 
-    app.register()
+    app.definitions.register()
     return site
 
 

@@ -90,7 +90,7 @@ def test_what_is_not_well_formed_is_refused_and_the_server_goes_on(server: RawSe
         if found[:1] != [400] or len(found) > 1:
             wrong[name] = answer[:300]
     assert wrong == {}
-    assert app.jobs().jobs == []
+    assert app.jobs.list().jobs == []
     server.start_job()
 
 
@@ -110,7 +110,7 @@ def test_what_follows_a_body_of_the_length_that_was_said_is_another_request(serv
     answer = server.answer(smuggled.replace(b"Connection: close", b"Connection: keep-alive", 1))
 
     assert statuses(answer) == [201, 201]
-    assert len(app.jobs().jobs) == 2
+    assert len(app.jobs.list().jobs) == 2
 
 
 def test_a_chunk_with_endless_extensions_is_given_up(server: RawServer) -> None:
@@ -152,5 +152,5 @@ def test_clients_that_vanish_do_no_harm(server: RawServer, app: Penstock) -> Non
 
     # Whoever has sent a whole request may have its job, whether or not it waits for the answer.
     server.start_job()
-    wait_until(lambda: 1 <= len(app.jobs().jobs) <= 21, "only whole requests make jobs")
+    wait_until(lambda: 1 <= len(app.jobs.list().jobs) <= 21, "only whole requests make jobs")
     server.start_job()

@@ -35,7 +35,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
     def start(web: WebSettings | None = None, *, closed: bool = False, **settings: object) -> RawServer:
         if closed:
-            app.create_token("somebody", "viewer")
+            app.tokens.create("somebody", "viewer")
         made = RawServer(Penstock(**app.address), ServerSettings(**settings), web=web)  # type: ignore[arg-type]
         running.append(made)
         return made

@@ -56,14 +56,14 @@ def test_a_wrong_token_opens_nothing(closed: WebApi, wrong: str) -> None:
 
 def test_an_expired_token_opens_nothing_whatever_its_role_was(closed: WebApi, app: Penstock) -> None:
     text = closed.token("super_admin", "short", expires_in=0.001)
-    wait_until(lambda: app.count_usable_tokens() == 1, "the token has expired")
+    wait_until(lambda: app.tokens.count_usable() == 1, "the token has expired")
 
     assert refusals(answers(closed, text)) == expected(lambda _: True, 401)
 
 
 def test_a_revoked_token_opens_nothing_whatever_its_role_was(closed: WebApi, app: Penstock) -> None:
-    made = app.create_token("gone", "super_admin")
-    app.revoke_token(made.token.id)
+    made = app.tokens.create("gone", "super_admin")
+    app.tokens.revoke(made.token.id)
 
     assert refusals(answers(closed, made.text)) == expected(lambda _: True, 401)
 
@@ -71,10 +71,10 @@ def test_a_revoked_token_opens_nothing_whatever_its_role_was(closed: WebApi, app
 def test_a_server_stays_closed_when_its_last_token_has_ended_and_retention_has_removed_it(
     app: Penstock, new_site: NewSite
 ) -> None:
-    app.revoke_token(app.create_token("gone", "super_admin").token.id)
+    app.tokens.revoke(app.tokens.create("gone", "super_admin").token.id)
     refused(new_site().get("/v1/jobs"), 401, "unauthenticated")
 
-    wait_until(lambda: app.store.run(admin.tidy(0)) == 0 and not app.tokens(), "retention has removed the token")
+    wait_until(lambda: app.store.run(admin.tidy(0)) == 0 and not app.tokens.list(), "retention has removed the token")
 
     site = new_site()
     refused(site.get("/v1/jobs"), 401, "unauthenticated")

@@ -22,7 +22,7 @@ def site(site: WebApi, app: Penstock) -> WebApi:
     @app.job("report", secret=["magic"])
     def report(of: str = "all", magic: str = "") -> None: ...
 
-    app.register()
+    app.definitions.register()
     return site
 
 
@@ -189,7 +189,7 @@ def test_secret_parameters_are_masked_wherever_a_schedule_is_shown(site: WebApi)
 
     assert shown[0].json()["params"] == {"magic": "***"}
     assert SECRET not in "".join(each.text for each in shown)
-    assert SECRET in site.app.read_job(job).params_text
+    assert SECRET in site.app.jobs.read(job).params_text
 
 
 @pytest.mark.parametrize(

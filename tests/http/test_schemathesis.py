@@ -50,13 +50,13 @@ class Furnished:
 @pytest.fixture
 def furnished(app: Penstock, new_server: NewServer) -> Furnished:
     server = new_server(failed_tokens=1_000_000)
-    app.save_schedule("nightly", "work", cron="0 3 * * *", params={"text": "x"})
-    endpoint = app.save_webhook("https://hooks.example.org/in").endpoint
+    app.schedules.save("nightly", "work", cron="0 3 * * *", params={"text": "x"})
+    endpoint = app.webhooks.save("https://hooks.example.org/in").endpoint
     reviewed = enqueue(app)
     Hand(app).ask_review(reviewed)
     jobs = [enqueue(app, delay=3600), ended_job(app), reviewed]
     names = {"jobId": jobs, "key": ["work", "other", "nightly"], "webhookId": [endpoint.id]}
-    return Furnished(server, app.create_token("fuzz", "super_admin").text, names)
+    return Furnished(server, app.tokens.create("fuzz", "super_admin").text, names)
 
 
 # The strategies of schemathesis make use of `random` where Hypothesis sees it.

@@ -18,7 +18,7 @@ def hand(app: Penstock) -> Hand:
     @app.job("ship", secret=["pin"])
     def ship(orderId: int = 0, region: str = "", pin: str = "", access_token: str = "") -> None: ...
 
-    app.register()
+    app.definitions.register()
     return Hand(app)
 
 

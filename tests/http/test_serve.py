@@ -140,7 +140,7 @@ def test_other_hosts_are_let_in_only_once_there_is_a_token(stage: Stage) -> None
     assert "penstock tokens create" in refused.output
     assert "Traceback" not in refused.output
 
-    stage.app.create_token("operator", "admin")
+    stage.app.tokens.create("operator", "admin")
     server = serve(stage, "--host", "0.0.0.0", target=None)
     port = _address(server)[1]
     answer = httpx2.get(f"http://127.0.0.1:{port}/v1/jobs", trust_env=False)
@@ -193,7 +193,7 @@ def test_without_a_worker_jobs_wait_for_one_and_what_is_timed_is_done(stage: Sta
     job = server.start_job(delay=0.5)
 
     assert server.until(job, "queued")["status"] == "queued", "the server's own duty queued it"
-    assert stage.app.workers() == []
+    assert stage.app.workers.list() == []
     stage.worker()
     server.until(job, "succeeded")
 
@@ -222,7 +222,7 @@ def test_a_server_without_code_frees_the_jobs_of_a_dead_worker(stage: Stage) -> 
 
 def test_trigger_runs_what_waits_through_the_running_worker(stage: Stage) -> None:
     server = serve(stage, "--slots", "4")
-    stage.eventually(lambda: stage.app.workers(), "the worker is registered")
+    stage.eventually(lambda: stage.app.workers.list(), "the worker is registered")
     later = [server.start_job(script=[["sleep", 3], ["return", 1]]) for _ in range(3)]
     bad = server.start_job(script=[["sleep", 3], ["raise", "no"]])
 
@@ -279,14 +279,14 @@ def test_a_trigger_leaves_no_pending_task_and_no_line_of_a_library_in_the_log(st
 
 @pytest.mark.parametrize("worker", [True, False])
 def test_trigger_does_nothing_while_the_workers_are_disabled(stage: Stage, worker: bool) -> None:
-    stage.app.set_worker_config({"enabled": False})
+    stage.app.workers.configure({"enabled": False})
     server = serve(stage, worker=worker)
     job = server.start_job(script=[["return", 1]])
 
     assert server.post("/v1/jobs/trigger") == {"processed": 0, "errors": 0}
 
     assert server.get(f"/v1/jobs/{job}")["status"] == "queued"
-    stage.app.set_worker_config({"enabled": True})
+    stage.app.workers.configure({"enabled": True})
     assert server.post("/v1/jobs/trigger")["errors"] == 0
     server.until(job, "succeeded")
 

@@ -117,7 +117,7 @@ class TestSequence:
         join = server.streams.join
 
         async def late(buffer: StreamBuffer, cursor: str | None) -> str:
-            await asyncio.to_thread(app.cancel_job, job)
+            await asyncio.to_thread(app.jobs.cancel, job)
             joined: str = await join(buffer, cursor)
             return joined
 
@@ -126,7 +126,7 @@ class TestSequence:
         async def follow() -> list[str]:
             async with reading(server.url, path.format(job), after="origin") as messages:
                 heard = [await anext(messages), await anext(messages)]
-                await asyncio.to_thread(app.retry_job, job)
+                await asyncio.to_thread(app.jobs.retry, job)
                 return [each.event for each in [*heard, await anext(messages)]]
 
         assert run(follow()) == ["job.enqueued", "job.cancelled", "job.enqueued"]
@@ -140,7 +140,7 @@ class TestSequence:
                     second = await stack.enter_async_context(reading(server.url, after="origin"))
                     heard = [await anext(second)]
                     await wait_until_async(lambda: server.streams._joining, "the second one waits for the hub")
-                await asyncio.to_thread(app.cancel_job, job)
+                await asyncio.to_thread(app.jobs.cancel, job)
                 assert [(await anext(first)).event for _ in range(2)] == ["job.enqueued", "job.cancelled"]
                 return [each.event for each in [*heard, await anext(second)]]
 
@@ -191,7 +191,7 @@ class TestSequence:
 
         assert resync.id is not None
         assert next_one.event == "job.enqueued"
-        assert [each.type for each in app.events(after=resync.id, timeout=0)] == ["job.enqueued"]
+        assert [each.type for each in app.events.follow(after=resync.id, timeout=0)] == ["job.enqueued"]
 
     def test_where_a_snapshot_was_asked_for_beginning_anew_means_a_new_one(
         self, app: Penstock, server: StreamServer
@@ -274,7 +274,7 @@ class TestStream:
 
         assert [[each.event for each in messages] for messages in heard] == [["bye"], ["bye"]]
         assert seconds < 1
-        assert list(app.events(after=heard[0][0].id, timeout=0)) == []
+        assert list(app.events.follow(after=heard[0][0].id, timeout=0)) == []
 
     def test_a_server_that_stops_takes_no_more_streams(self, server: StreamServer) -> None:
         server.call(server.streams.close)
@@ -329,14 +329,14 @@ class TestStream:
         assert run(crowd()) < 20
 
     def test_whoever_may_not_read_any_more_is_cut_off_within_seconds(self, app: Penstock, server: StreamServer) -> None:
-        revoked, kept = app.create_token("one", "viewer"), app.create_token("two", "viewer")
+        revoked, kept = app.tokens.create("one", "viewer"), app.tokens.create("two", "viewer")
 
         async def follow() -> None:
             async with (
                 reading(server.url, token=revoked.text) as gone,
                 reading(server.url, token=kept.text) as stays,
             ):
-                await asyncio.to_thread(app.revoke_token, revoked.token.id)
+                await asyncio.to_thread(app.tokens.revoke, revoked.token.id)
                 async with asyncio.timeout(6):
                     with pytest.raises(httpx2.RemoteProtocolError):
                         await ended(gone)
@@ -413,12 +413,12 @@ def _write_share(app: Penstock, count: int) -> None:
         job = enqueue(app)
         count -= 1
         if count:
-            app.cancel_job(job)
+            app.jobs.cancel(job)
             count -= 1
 
 
 def _table(app: Penstock) -> list[Event]:
-    return list(app.events(after="origin", timeout=0))
+    return list(app.events.follow(after="origin", timeout=0))
 
 
 def _by_job(events: Iterable[tuple[str | None, int]]) -> dict[str | None, list[int]]:

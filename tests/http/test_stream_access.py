@@ -21,12 +21,12 @@ def test_a_revoked_token_loses_its_stream_where_the_address_shows_wrong_tokens(
     app: Penstock, new_server: NewServer
 ) -> None:
     server = new_server(failed_tokens=2)
-    made = app.create_token("one", "viewer")
+    made = app.tokens.create("one", "viewer")
     show_wrong_tokens(server, 4)
 
     async def follow() -> None:
         async with reading(server.url, token=made.text) as messages:
-            await asyncio.to_thread(app.revoke_token, made.token.id)
+            await asyncio.to_thread(app.tokens.revoke, made.token.id)
             await is_cut(messages)
 
     run(follow())
@@ -36,7 +36,7 @@ def test_an_expired_token_loses_its_stream_where_the_address_shows_wrong_tokens(
     app: Penstock, new_server: NewServer
 ) -> None:
     server = new_server(failed_tokens=2)
-    made = app.create_token("one", "viewer", expires_in=3600)
+    made = app.tokens.create("one", "viewer", expires_in=3600)
     show_wrong_tokens(server, 4)
 
     async def follow() -> None:
@@ -49,14 +49,14 @@ def test_an_expired_token_loses_its_stream_where_the_address_shows_wrong_tokens(
 
 def test_the_checks_of_streams_are_no_wrong_tokens_of_their_address(app: Penstock, new_server: NewServer) -> None:
     server = new_server(failed_tokens=1)
-    made = app.create_token("one", "viewer")
+    made = app.tokens.create("one", "viewer")
 
     async def follow() -> None:
         async with (
             reading(server.url, token=made.text) as first,
             reading(f"http://localhost:{server.port}", token=made.text) as second,
         ):
-            await asyncio.to_thread(app.revoke_token, made.token.id)
+            await asyncio.to_thread(app.tokens.revoke, made.token.id)
             await is_cut(first)
             await is_cut(second)
 
@@ -66,7 +66,7 @@ def test_the_checks_of_streams_are_no_wrong_tokens_of_their_address(app: Penstoc
 
 
 def test_a_check_that_fails_ends_the_streams_of_its_caller_and_no_others(app: Penstock, server: StreamServer) -> None:
-    unreadable, revoked, kept = (app.create_token(name, "viewer") for name in ("one", "two", "three"))
+    unreadable, revoked, kept = (app.tokens.create(name, "viewer") for name in ("one", "two", "three"))
     spoil = f"UPDATE {{s}}token SET created_at = {2**62} WHERE id = '{unreadable.token.id}'"
 
     async def follow() -> None:
@@ -77,7 +77,7 @@ def test_a_check_that_fails_ends_the_streams_of_its_caller_and_no_others(app: Pe
         ):
             await asyncio.to_thread(change, app.store, spoil)
             await is_cut(first)
-            await asyncio.to_thread(app.revoke_token, revoked.token.id)
+            await asyncio.to_thread(app.tokens.revoke, revoked.token.id)
             await is_cut(second)
             enqueue(app)
             assert (await anext(third)).event == "job.enqueued"

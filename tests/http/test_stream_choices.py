@@ -74,7 +74,7 @@ class TestFilters:
 
         def act() -> None:
             for key in ("work", "other"):
-                app.cancel_job(enqueue(app, key))
+                app.jobs.cancel(enqueue(app, key))
 
         async def follow() -> list[str]:
             act()
@@ -92,7 +92,7 @@ class TestFilters:
         async def follow() -> list[str]:
             async with reading(server.url, jobId=jobs[1:]) as messages:
                 for each in jobs:
-                    await asyncio.to_thread(app.cancel_job, each)
+                    await asyncio.to_thread(app.jobs.cancel, each)
                 return [(await anext(messages)).data["jobId"] for _ in jobs[1:]]
 
         assert run(follow()) == jobs[1:]
@@ -102,7 +102,7 @@ class TestFilters:
 
         async def follow() -> Message:
             async with reading(server.url, definitionKey="work") as messages:
-                await asyncio.to_thread(app.delete_job, job)
+                await asyncio.to_thread(app.jobs.delete, job)
                 return await anext(messages)
 
         message = run(follow())
@@ -118,9 +118,9 @@ class TestFilters:
             async with reading(server.url, type="worker.*") as messages:
                 first = await anext(messages)
                 await asyncio.to_thread(enqueue, app)
-                assert len(list(app.events(after=first.id, timeout=0))) == 1
+                assert len(list(app.events.follow(after=first.id, timeout=0))) == 1
                 ping = await anext(messages)
-                while list(app.events(after=ping.id, timeout=0)):
+                while list(app.events.follow(after=ping.id, timeout=0)):
                     ping = await anext(messages)
                 assert ping.event == "ping"
 
@@ -134,8 +134,8 @@ class TestOneJob:
         async def follow() -> list[Message]:
             async with reading(server.url, f"/v1/jobs/{job}/events") as messages:
                 heard = [await anext(messages)]
-                await asyncio.to_thread(app.cancel_job, other)
-                await asyncio.to_thread(app.cancel_job, job)
+                await asyncio.to_thread(app.jobs.cancel, other)
+                await asyncio.to_thread(app.jobs.cancel, job)
                 return [*heard, await anext(messages)]
 
         heard = run(follow())
@@ -153,7 +153,7 @@ class TestOneJob:
                 first = await anext(messages)
             async with reading(server.url, path, last=first.id) as messages:
                 heard = [await anext(messages)]
-                await asyncio.to_thread(app.retry_job, job)
+                await asyncio.to_thread(app.jobs.retry, job)
                 return [each.event for each in [*heard, await anext(messages)]]
 
         assert run(follow()) == ["job.cancelled", "job.enqueued"]
@@ -181,7 +181,7 @@ class TestOneJob:
         async def all_of_them() -> list[list[str]]:
             clients = [asyncio.create_task(follow(each)) for each in jobs]
             for each in jobs:
-                await asyncio.to_thread(app.cancel_job, each)
+                await asyncio.to_thread(app.jobs.cancel, each)
             return await asyncio.gather(*clients)
 
         assert run(all_of_them()) == [[each, each] for each in jobs]

@@ -19,7 +19,7 @@ from tests.waiting import wait_until
 
 @pytest.fixture
 def tokens(app: Penstock) -> list[dict[str, str]]:
-    return [{"Authorization": f"Bearer {app.create_token(name, Role.VIEWER).text}"} for name in ("a", "b", "c")]
+    return [{"Authorization": f"Bearer {app.tokens.create(name, Role.VIEWER).text}"} for name in ("a", "b", "c")]
 
 
 @asynccontextmanager
@@ -63,7 +63,7 @@ def test_a_token_has_a_share_and_others_have_the_rest(new_server: NewServer, tok
 def test_sessions_count_for_their_token(new_server: NewServer, app: Penstock, tokens: list[dict[str, str]]) -> None:
     server = new_server(max_streams_per_token=2)
     text = tokens[0]["Authorization"].removeprefix("Bearer ")
-    browsers = [{"Cookie": f"penstock_session={app.open_session(text)[0]}"} for _ in range(2)]
+    browsers = [{"Cookie": f"penstock_session={app.tokens.open_session(text)[0]}"} for _ in range(2)]
 
     answers = asked_together(server, tokens[0], *browsers, tokens[1])
 

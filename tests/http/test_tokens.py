@@ -150,9 +150,9 @@ def test_whoever_asks_is_told_who_they_are(site: WebApi) -> None:
 
 
 def test_a_session_ends_with_its_token(site: WebApi, app: Penstock) -> None:
-    made = app.create_token("short", "viewer")
+    made = app.tokens.create("short", "viewer")
     name, cookie = cookie_of(site.post("/v1/session", {"token": made.text}))
 
-    app.revoke_token(made.token.id)
+    app.tokens.revoke(made.token.id)
 
     refused(site.get("/v1/jobs", headers={"Cookie": f"{name}={cookie.value}"}), 401, "unauthenticated")

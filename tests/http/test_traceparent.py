@@ -28,7 +28,7 @@ def test_jobs_are_below_the_span_that_headers_name(
     site: WebApi, app: Penstock, path: str, header: str | None, field: str | None, kept: str | None
 ) -> None:
     app.job("work")(_nothing)
-    app.register()
+    app.definitions.register()
     job: dict[str, Any] = {"definitionKey": "work", "params": {}}
     if field is not None:
         job["traceparent"] = field

@@ -113,7 +113,7 @@ def test_the_document_names_both_headers() -> None:
 def created(site: WebApi, app: Penstock, path: str, headers: list[tuple[str, Any]], **fields: str) -> str | None:
     """What the store keeps of the trace of a job that is created with these headers."""
     app.job("work")(_nothing)
-    app.register()
+    app.definitions.register()
     job = {"definitionKey": "work", "params": {}, **fields}
     body = {"jobs": [job]} if path.endswith("batch") else job
     answer = site.request("POST", path, json=body, headers=headers)

@@ -133,7 +133,7 @@ def test_deliveries_are_listed_by_filter_shown_whole_and_sent_again(site: WebApi
     @app.job("work", secret=["magic"])
     def work(magic: str = "") -> None: ...
 
-    app.register()
+    app.definitions.register()
     made = make(site)
     job_id = app.enqueue("work", {"magic": "canary-9d"}).id
     Hand(app).succeed(job_id, "1")

@@ -33,7 +33,7 @@ def _job(app: Penstock, key: str = "work", **options: Any) -> str:
 def not_due(app: Penstock) -> tuple[str, dict[str, Any]]:
     _served(app)
     job = _job(app, delay=3600)
-    return job, {"until": app.read_job(job).run_at}
+    return job, {"until": app.jobs.read(job).run_at}
 
 
 def rate_limited(app: Penstock) -> tuple[str, dict[str, Any]]:
@@ -47,25 +47,25 @@ def rate_limited(app: Penstock) -> tuple[str, dict[str, Any]]:
 
 def disabled(app: Penstock) -> tuple[str, dict[str, Any]]:
     _served(app)
-    app.set_worker_config({"enabled": False}, by="anna")
+    app.workers.configure({"enabled": False}, by="anna")
     return _job(app), {"by": "anna"}
 
 
 def retired(app: Penstock) -> tuple[str, dict[str, Any]]:
     job = _job(app)
-    app.retire_definition("work", by="anna")
+    app.definitions.retire("work", by="anna")
     return job, {"by": "anna"}
 
 
 def system_paused(app: Penstock) -> tuple[str, dict[str, Any]]:
     _served(app)
-    app.pause_all("moving house", by="anna")
+    app.definitions.pause_all("moving house", by="anna")
     return _job(app), {"by": "anna", "message": "moving house"}
 
 
 def paused(app: Penstock) -> tuple[str, dict[str, Any]]:
     _served(app)
-    app.pause("work", "too loud", by="bert")
+    app.definitions.pause("work", "too loud", by="bert")
     return _job(app), {"by": "bert", "message": "too loud"}
 
 
@@ -102,7 +102,7 @@ def running(app: Penstock) -> tuple[str, dict[str, Any]]:
 
 def cancelling(app: Penstock) -> tuple[str, dict[str, Any]]:
     job, facts = running(app)
-    app.cancel_job(job)
+    app.jobs.cancel(job)
     return job, facts
 
 
@@ -115,7 +115,7 @@ def review_needed(app: Penstock) -> tuple[str, dict[str, Any]]:
 
 def ended(app: Penstock) -> tuple[str, dict[str, Any]]:
     job = _job(app)
-    app.cancel_job(job)
+    app.jobs.cancel(job)
     return job, {"message": "cancelled"}
 
 
@@ -131,7 +131,7 @@ def definitions(app: Penstock) -> Penstock:
     app.job("slow", rate_limit=RateLimit(1, 3600))(_work)
     app.job("single", concurrency=1)(_work)
     app.job("keyed", concurrency_key="text")(_work)
-    app.register()
+    app.definitions.register()
     return app
 
 
@@ -159,8 +159,8 @@ def test_every_reason_has_its_scene() -> None:
 
 
 def test_all_that_holds_a_job_back_is_told_at_once(site: WebApi, definitions: Penstock) -> None:
-    definitions.pause("work", "x", by="bert")
-    definitions.pause_all("x", by="anna")
+    definitions.definitions.pause("work", "x", by="bert")
+    definitions.definitions.pause_all("x", by="anna")
     job = _job(definitions, delay=3600)
 
     found = [each["code"] for each in told(site.get(f"/v1/jobs/{job}/why"))["reasons"]]

@@ -20,7 +20,7 @@ def hand(app: Penstock) -> Hand:
     @app.job("work")
     def work() -> None: ...
 
-    app.register()
+    app.definitions.register()
     return Hand(app)
 
 
@@ -86,7 +86,7 @@ def test_it_says_what_waiting_is_worth(site: WebApi) -> None:
 
     told(site.patch("/v1/worker/config", {"ageing": 0}))
 
-    assert site.app.worker_config()[0].ageing == 0
+    assert site.app.workers.configuration()[0].ageing == 0
 
 
 def test_a_put_replaces_everything(site: WebApi) -> None:

@@ -67,7 +67,7 @@ def test_a_browser_whose_session_is_over_can_sign_in_however_many_wrong_tokens_c
 @pytest.mark.parametrize("batch", [False, True])
 def test_addresses_of_one_ipv6_network_share_one_creation_limit(new_site: NewSite, app: Penstock, batch: bool) -> None:
     app.job("any")(_any)
-    app.register()
+    app.definitions.register()
     site = new_site(anonymous_create=True, creation_limit=2, creation_period=600)
     site.token("viewer")
     path: str = "/v1/jobs"
@@ -83,13 +83,13 @@ def test_addresses_of_one_ipv6_network_share_one_creation_limit(new_site: NewSit
 
 def test_the_actor_of_a_job_is_the_address_and_not_its_network(new_site: NewSite, app: Penstock) -> None:
     app.job("any")(_any)
-    app.register()
+    app.definitions.register()
     site = new_site(anonymous_create=True)
     site.token("viewer")
 
     made = told(site.post("/v1/jobs", {"definitionKey": "any", "params": {}}, client="2001:db8:0:1::9"), 201)
 
-    assert app.read_job(made["jobId"]).actor == "anonymous@2001:db8:0:1::9"
+    assert app.jobs.read(made["jobId"]).actor == "anonymous@2001:db8:0:1::9"
 
 
 def _any() -> None: ...

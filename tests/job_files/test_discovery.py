@@ -43,9 +43,14 @@ def test_a_definition_is_named_by_its_path(jobs: Path) -> None:
 
     app = _make(jobs)
 
-    assert sorted(each.key for each in app.definitions) == ["2fast", "cleanup", "reports.a.b-c", "reports.daily"]
+    assert sorted(each.key for each in app.definitions.declared) == [
+        "2fast",
+        "cleanup",
+        "reports.a.b-c",
+        "reports.daily",
+    ]
     assert app.paths["reports.daily"] == "reports/daily.py"
-    assert (app.problems, app.unread, app.declared_schedules) == ([], [], [])
+    assert (app.problems, app.unread, app.schedules.declared) == ([], [], [])
 
 
 def test_variables_are_options_and_the_docstring_describes(jobs: Path) -> None:
@@ -76,7 +81,7 @@ def test_variables_are_options_and_the_docstring_describes(jobs: Path) -> None:
         ''',
     )
 
-    (handle,) = _make(jobs).definitions
+    (handle,) = _make(jobs).definitions.declared
 
     definition = handle.definition
     assert (definition.version, definition.priority, definition.description) == (3, 15, "Sends a mail.\n\nSlowly.")
@@ -88,7 +93,7 @@ def test_the_docstring_of_run_describes_where_the_file_has_none(jobs: Path) -> N
     _write(jobs, "a.py", 'def run(ctx):\n    """Does it."""\n')
     _write(jobs, "b.py", '"""Of the file."""\ndescription = "As said."\ndef run(ctx): ...\n')
 
-    a, b = _make(jobs).definitions
+    a, b = _make(jobs).definitions.declared
 
     assert (a.definition.description, b.definition.description) == ("Does it.", "As said.")
 
@@ -98,7 +103,7 @@ def test_a_file_may_hold_phases(jobs: Path) -> None:
     _write(jobs, "alone.py", f"{steps}phases = [first, ('last', second)]\n")
     _write(jobs, "before.py", f"{steps}phases = [first]\ndef run(ctx, x: int = 1): ...\n")
 
-    alone, before = _make(jobs).definitions
+    alone, before = _make(jobs).definitions.declared
 
     assert alone.definition.phases == ("first", "last")
     assert before.definition.phases == ("first", "run")
@@ -111,11 +116,11 @@ def test_a_scheduled_file_has_defaults_of_its_own(jobs: Path) -> None:
 
     app = _make(jobs)
 
-    none, plain, said = (each.definition for each in app.definitions)
+    none, plain, said = (each.definition for each in app.definitions.declared)
     assert (plain.max_attempts, plain.backoff) == (3, Fixed(5))
     assert (said.max_attempts, said.backoff) == (7, Fixed(60))
     assert none.backoff != Fixed(5)
-    first, second = app.declared_schedules
+    first, second = app.schedules.declared
     assert (first.key, first.definition_key, first.expression) == ("plain", "plain", "0 3 * * *")
     assert (first.timezone, first.overlap, first.owner) == ("Europe/Paris", Overlap.SKIP, "code")
     assert (second.kind, second.expression, second.overlap) == (Kind.INTERVAL, "1m30s", Overlap.ALLOW)
@@ -168,7 +173,7 @@ def test_the_folder_tells_the_schedules_apart_unless_a_name_does(jobs: Path) -> 
 def test_a_folder_that_is_missing_or_empty_holds_no_definitions(jobs: Path) -> None:
     for folder in (jobs, jobs / "missing"):
         app = _make(folder)
-        assert (app.definitions, app.problems, app.unread) == ([], [], [])
+        assert (app.definitions.declared, app.problems, app.unread) == ([], [], [])
 
 
 def test_private_and_hidden_files_and_folders_are_left_out(jobs: Path) -> None:
@@ -180,7 +185,7 @@ def test_private_and_hidden_files_and_folders_are_left_out(jobs: Path) -> None:
 
     app = _make(jobs)
 
-    assert (app.definitions, app.problems) == ([], [])
+    assert (app.definitions.declared, app.problems) == ([], [])
 
 
 def test_symbolic_links_do_no_harm(jobs: Path, tmp_path: Path) -> None:
@@ -192,7 +197,7 @@ def test_symbolic_links_do_no_harm(jobs: Path, tmp_path: Path) -> None:
 
     app = _make(jobs)
 
-    assert [each.key for each in app.definitions] == ["linked"]
+    assert [each.key for each in app.definitions.declared] == ["linked"]
     error = "It cannot be read: it leads to no plain file."
     assert [str(each) for each in app.problems] == [f"dangling.py: {error}", f"itself.py: {error}"]
 
@@ -248,8 +253,8 @@ def test_a_broken_file_is_a_problem_with_its_line_and_the_others_load(
     assert (problem.file, problem.line, problem.kept) == ("broken.py", line, False)
     assert error in problem.error
     assert str(problem) == f"broken.py:{line}: {problem.error}"
-    assert [each.key for each in app.definitions] == ["a", "z"]
-    assert (app.declared_schedules, app.unread) == ([], ["broken"])
+    assert [each.key for each in app.definitions.declared] == ["a", "z"]
+    assert (app.schedules.declared, app.unread) == ([], ["broken"])
     assert "penstock_job_files.z" in sys.modules
 
 
@@ -271,7 +276,7 @@ def test_a_file_that_is_not_utf_8_is_a_problem_with_its_line(jobs: Path) -> None
     app = _make(jobs)
 
     assert [str(each) for each in app.problems] == ["latin.py:2: This line is not UTF-8."]
-    assert [each.key for each in app.definitions] == ["marked", "unicode"]
+    assert [each.key for each in app.definitions.declared] == ["marked", "unicode"]
 
 
 def test_a_file_that_is_too_large_is_a_problem(jobs: Path) -> None:
@@ -289,7 +294,7 @@ def test_two_files_with_one_name_are_a_problem_of_both(jobs: Path) -> None:
     text = "are both called 'reports.daily': rename one of them."
     assert sorted(each.file for each in app.problems) == ["reports.daily.py", "reports/daily.py"]
     assert all(text in each.error for each in app.problems)
-    assert [each.key for each in app.definitions] == ["other"]
+    assert [each.key for each in app.definitions.declared] == ["other"]
     assert app.unread == ["reports.daily"]
 
 
@@ -301,7 +306,7 @@ def test_a_path_that_makes_no_name_is_a_problem(jobs: Path) -> None:
 
     assert len(app.problems) == 4
     assert all("Its path cannot be a name" in each.error for each in app.problems)
-    assert app.definitions == []
+    assert app.definitions.declared == []
 
 
 def test_a_path_that_is_not_utf_8_can_be_shown(jobs: Path) -> None:
@@ -337,7 +342,7 @@ def test_a_folder_that_cannot_be_listed_is_a_problem_and_not_empty(jobs: Path, m
     app = _make(jobs)
 
     assert [str(each) for each in app.problems] == ["closed: The folder cannot be read: Permission denied."]
-    assert ([each.key for each in app.definitions], app.unread) == (["b"], ["closed.*"])
+    assert ([each.key for each in app.definitions.declared], app.unread) == (["b"], ["closed.*"])
 
 
 def test_a_file_where_the_folder_should_be_is_a_problem(tmp_path: Path) -> None:
@@ -361,14 +366,14 @@ def test_the_last_good_text_stands_in_for_a_broken_file(jobs: Path) -> None:
 
     (problem,) = app.problems
     assert str(problem) == "a.py:1: SyntaxError: invalid syntax. Its last good version runs."
-    assert ([each.definition.priority for each in app.definitions], app.unread) == ([3], [])
-    assert app.declared_schedules == good.declared_schedules
+    assert ([each.definition.priority for each in app.definitions.declared], app.unread) == ([3], [])
+    assert app.schedules.declared == good.schedules.declared
     assert app.sources == good.sources
 
     _write(jobs, "a.py", f"priority = 4\n{PLAIN}")
     repaired = _make(jobs, good=app.sources)
-    assert ([each.definition.priority for each in repaired.definitions], repaired.problems) == ([4], [])
-    assert repaired.declared_schedules == []
+    assert ([each.definition.priority for each in repaired.definitions.declared], repaired.problems) == ([4], [])
+    assert repaired.schedules.declared == []
 
 
 @pytest.mark.parametrize("text", [f'schedule = "never"\n{PLAIN}', f"priority = 99\n{PLAIN}", "1 / 0\n", "x = 1\n"])
@@ -379,7 +384,7 @@ def test_it_stands_in_whatever_is_wrong(jobs: Path, text: str) -> None:
 
     app = _make(jobs, good=good)
 
-    assert ([each.key for each in app.definitions], [each.kept for each in app.problems]) == (["a"], [True])
+    assert ([each.key for each in app.definitions.declared], [each.kept for each in app.problems]) == (["a"], [True])
 
 
 def test_a_good_text_that_is_good_no_more_does_not_stand_in(jobs: Path) -> None:
@@ -387,7 +392,7 @@ def test_a_good_text_that_is_good_no_more_does_not_stand_in(jobs: Path) -> None:
 
     app = _make(jobs, good={"a.py": "import sys\nsys.exit(1)\n", "gone.py": PLAIN})
 
-    assert (app.definitions, [each.kept for each in app.problems], app.unread) == ([], [False], ["a"])
+    assert (app.definitions.declared, [each.kept for each in app.problems], app.unread) == ([], [False], ["a"])
 
 
 def test_of_two_with_one_name_the_one_that_was_there_first_runs_on(jobs: Path) -> None:
@@ -408,7 +413,7 @@ def test_a_file_that_was_removed_is_gone(jobs: Path) -> None:
 
     app = _make(jobs, good=good)
 
-    assert (app.definitions, app.declared_schedules, app.problems, app.unread) == ([], [], [], [])
+    assert (app.definitions.declared, app.schedules.declared, app.problems, app.unread) == ([], [], [], [])
 
 
 def test_a_worker_is_told_all_of_it_as_data(jobs: Path) -> None:
@@ -487,7 +492,7 @@ def test_a_resource_that_cannot_be_made_is_a_problem_and_the_files_load(
     (problem,) = app.problems
     assert problem.file == "penstock.toml"
     assert error in problem.error
-    assert [each.key for each in app.definitions] == ["a"]
+    assert [each.key for each in app.definitions.declared] == ["a"]
 
 
 def _write(folder: Path, path: str, text: str = PLAIN) -> None:

@@ -24,7 +24,7 @@ def errors(worker: WorkerProcess, words: str) -> list[str]:
 
 
 def keys(stage: Stage) -> list[str]:
-    return sorted(row.schedule.key for row in stage.app.schedules())
+    return sorted(row.schedule.key for row in stage.app.schedules.list())
 
 
 def test_a_save_is_picked_up(stage: Stage) -> None:
@@ -122,8 +122,8 @@ def test_a_new_file_appears_with_its_schedule(stage: Stage) -> None:
     jobs.save("reports/often.py", gives("report", "schedule = '1s'"))
 
     stage.eventually(lambda: keys(stage) == ["reports.often"], "the schedule is known")
-    stage.eventually(lambda: stage.app.jobs(schedule_id="reports.often").jobs, "it has ticked")
-    made = stage.app.jobs(schedule_id="reports.often").jobs[0]
+    stage.eventually(lambda: stage.app.jobs.list(schedule_id="reports.often").jobs, "it has ticked")
+    made = stage.app.jobs.list(schedule_id="reports.often").jobs[0]
     assert stage.end(made.id).result == "report"
     assert reloads(worker) == 1
 
@@ -134,11 +134,11 @@ def test_events_of_a_file_name_it_its_schedule_and_its_error(stage: Stage) -> No
         "reports/often.py", "schedule = '1s'\nmax_attempts = 1\ndef run(ctx):\n    raise ValueError('no paper')\n"
     )
     jobs.worker("--watch")
-    stage.eventually(lambda: stage.app.jobs(schedule_id="reports.often").jobs, "it has ticked")
-    made = stage.app.jobs(schedule_id="reports.often").jobs[0]
+    stage.eventually(lambda: stage.app.jobs.list(schedule_id="reports.often").jobs, "it has ticked")
+    made = stage.app.jobs.list(schedule_id="reports.often").jobs[0]
     stage.end(made.id)
 
-    failed = next(each for each in stage.app.events(job_id=made.id, timeout=10) if each.type == "job.failed")
+    failed = next(each for each in stage.app.events.follow(job_id=made.id, timeout=10) if each.type == "job.failed")
 
     assert str(failed.source).endswith("reports/often.py")
     assert (failed.schedule_id, failed.schedule_expression, failed.attempt) == ("reports.often", "1s", 1)
@@ -151,7 +151,7 @@ def test_a_file_that_is_removed_while_its_job_runs(stage: Stage) -> None:
     jobs.save("long.py", f"schedule = '0 3 * * *'\ndef run(ctx):\n    {gate.text}    return 'old code'\n")
     jobs.save("stays.py", gives(1))
     worker = jobs.worker("--watch")
-    stage.app.save_schedule("by hand", "long", cron="0 4 * * *", by="ann")
+    stage.app.schedules.save("by hand", "long", cron="0 4 * * *", by="ann")
     running = stage.app.enqueue("long")
     gate.wait()
 
@@ -235,12 +235,12 @@ def test_penstock_toml_says_what_a_worker_without_arguments_does(stage: Stage) -
 
     assert "with 3 slot(s)" in plain.output
     assert jobs.result("look") == ["hello", "yes"]
-    assert [row.name for row in stage.app.workers()] == ["toml"]
+    assert [row.name for row in stage.app.workers.list()] == ["toml"]
     assert plain.stop() == 0
 
     told = command(stage, "worker", "--slots", "2", "--name", "flag")
     assert "with 2 slot(s)" in told.output
-    assert [row.name for row in stage.app.workers() if row.ended is None] == ["flag"]
+    assert [row.name for row in stage.app.workers.list() if row.ended is None] == ["flag"]
 
 
 def test_a_wrong_setting_in_penstock_toml_is_named(quiet_stage: Stage) -> None:

@@ -42,10 +42,10 @@ def test_a_pass_writes_down_what_it_deletes(tmp_path: Path) -> None:
     for _ in range(20):
         _tick(tmp_path)
         # Those that are stale, too.
-        if not list(app.iter_jobs()):
+        if not list(app.jobs.iterate()):
             break
 
-    assert list(app.iter_jobs()) == []
+    assert list(app.jobs.iterate()) == []
     (path,) = (tmp_path / "kept").iterdir()
     (line,) = map(json.loads, path.read_text().splitlines())
     assert (line["job"]["jobId"], line["job"]["result"]) == (job.id, "ann")

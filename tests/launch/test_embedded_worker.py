@@ -110,7 +110,7 @@ def test_a_program_runs_its_jobs_in_processes_and_its_inline_jobs_beside_its_own
     """)
 
     assert told == "42 True ['a']\n8\n"
-    assert [each.ended for each in program.stage.app.workers()] == ["stopped", "stopped"]
+    assert [each.ended for each in program.stage.app.workers.list()] == ["stopped", "stopped"]
 
 
 def test_a_program_with_an_event_loop_runs_its_jobs_in_it(program: Program) -> None:
@@ -169,7 +169,7 @@ def test_ctrl_c_ends_the_block_and_a_second_one_does_not_wait_for_jobs(quiet_pro
                 threading.Event().wait()
     """)
     quiet_program.gate.wait()
-    (job,) = quiet_program.stage.app.jobs().jobs
+    (job,) = quiet_program.stage.app.jobs.list().jobs
 
     process.send(signal.SIGINT)
     quiet_program.stage.eventually(lambda: "1 job(s) still run" in process.output, "the worker stops")
@@ -181,7 +181,7 @@ def test_ctrl_c_ends_the_block_and_a_second_one_does_not_wait_for_jobs(quiet_pro
 
     assert code == -signal.SIGINT
     expected = Status.SUCCEEDED if interrupts == 1 else Status.QUEUED
-    assert quiet_program.stage.app.read_job(job.id).status is expected
+    assert quiet_program.stage.app.jobs.read(job.id).status is expected
 
 
 def test_the_application_is_found_where_it_is_imported_from_and_its_store_where_the_program_runs(

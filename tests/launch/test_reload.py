@@ -169,7 +169,7 @@ def test_what_is_saved_while_the_store_is_away_is_loaded_when_it_is_back(
         stage.eventually(lambda: "WARNING not reloaded: " in worker.output, "it could not be made known")
 
     stage.eventually(lambda: "second" in _known(stage), "the new file is registered")
-    stage.eventually(lambda: [row.schedule.key for row in stage.app.schedules()] == ["second"], "and its schedule")
+    stage.eventually(lambda: [row.schedule.key for row in stage.app.schedules.list()] == ["second"], "and its schedule")
     assert (jobs.result("first"), jobs.result("second")) == (1, 2)
 
 
@@ -286,4 +286,4 @@ def test_jobs_see_the_variables_that_their_file_names_now(quiet_stage: Stage) ->
 
 
 def _known(stage: Stage) -> list[str]:
-    return [row.definition.key for row in stage.app.definitions_known()]
+    return [row.definition.key for row in stage.app.definitions.list()]

@@ -62,24 +62,24 @@ def cron(stage: Stage) -> Cron:
 def test_nothing_to_do_is_zeros_and_leaves_no_worker(cron: Cron) -> None:
     assert cron.tick("--drain")[:2] == (0, {"processed": 0, "errors": 0, "ticks": 0})
 
-    assert [row.ended for row in cron.stage.app.workers()] == ["stopped"]
+    assert [row.ended for row in cron.stage.app.workers.list()] == ["stopped"]
 
 
 def test_a_pass_queues_what_is_due_and_ticks_schedules_without_running_jobs(cron: Cron) -> None:
     app = cron.stage.app
     delayed = app.enqueue("fine", delay=0.2)
-    app.save_schedule("once", "fine", at=datetime.now(UTC) + timedelta(seconds=1), params={"number": 3})
-    wait_until(lambda: datetime.now(UTC) > app.get_schedule("once").created_at + timedelta(seconds=1.2), "it is due")
+    app.schedules.save("once", "fine", at=datetime.now(UTC) + timedelta(seconds=1), params={"number": 3})
+    wait_until(lambda: datetime.now(UTC) > app.schedules.get("once").created_at + timedelta(seconds=1.2), "it is due")
 
     code, said, _ = cron.tick()
 
     assert (code, said) == (0, {"processed": 0, "errors": 0, "ticks": 1})
     assert delayed.refresh().status == "queued"
-    (made,) = app.jobs(schedule_id="once").jobs
+    (made,) = app.jobs.list(schedule_id="once").jobs
     assert made.status == "queued"
 
     assert cron.tick("--drain")[:2] == (0, {"processed": 2, "errors": 0, "ticks": 0})
-    assert (delayed.result(1), app.read_job(made.id).result) == (0, 3)
+    assert (delayed.result(1), app.jobs.read(made.id).result) == (0, 3)
 
 
 def test_drain_runs_all_that_waits(cron: Cron) -> None:
@@ -92,7 +92,7 @@ def test_drain_runs_all_that_waits(cron: Cron) -> None:
 
     assert [job.refresh().status for job in [*jobs, *alone, again, parent]] == ["succeeded"] * 26, process.output
     assert [job.result(1) for job in jobs] == list(range(20))
-    assert sorted(app.iter_jobs(definition_key="fine"), key=lambda job: job.created_at)[-1].result == 7
+    assert sorted(app.jobs.iterate(definition_key="fine"), key=lambda job: job.created_at)[-1].result == 7
     assert (code, said) == (1, {"processed": 28, "errors": 1, "ticks": 0}), "one attempt failed"
 
 
@@ -106,7 +106,7 @@ def test_a_drain_raises_no_alert_about_the_jobs_that_it_takes(cron: Cron) -> Non
     code, said, _ = cron.tick("--drain")
 
     assert (code, said["processed"]) == (0, 3)
-    assert {each.alert.id for each in app.alert_history()} == {"unserved:elsewhere"}
+    assert {each.alert.id for each in app.monitoring.alert_history()} == {"unserved:elsewhere"}
 
 
 def _elsewhere() -> None: ...
@@ -116,20 +116,20 @@ def test_a_drain_ends_though_a_schedule_ticks_faster_than_its_jobs_run(cron: Cro
     app, gate = cron.stage.app, Gate(cron.stage.folder)
     cron.jobs.save("often.py", f"schedule = '1s'\noverlap = 'allow'\ndef run(ctx):\n    {gate.text}")
     cron.tick()
-    before = len(app.schedule_ticks("often"))
-    wait_until(lambda: _is_due(app.get_schedule("often")), "it is due")
+    before = len(app.schedules.ticks("often"))
+    wait_until(lambda: _is_due(app.schedules.get("often")), "it is due")
 
     process = cron.begin("--drain", "--slots", "16")
     gate.wait()
-    wait_until(lambda: _is_due(app.get_schedule("often"), for_seconds=1), "it has been due twice while its job ran")
+    wait_until(lambda: _is_due(app.schedules.get("often"), for_seconds=1), "it has been due twice while its job ran")
     gate.open()
     code, said = cron.end(process)
 
     assert code == 0, process.output
-    ticks = app.schedule_ticks("often")
+    ticks = app.schedules.ticks("often")
     assert said["ticks"] == len(ticks) - before > 0, "what is ticked is counted, all of it"
     assert said["processed"] == len(ticks)
-    assert {job.status for job in app.iter_jobs(definition_key="often")} == {"succeeded"}
+    assert {job.status for job in app.jobs.iterate(definition_key="often")} == {"succeeded"}
 
 
 def test_a_drain_ends_while_others_go_on_creating_jobs(cron: Cron) -> None:
@@ -177,9 +177,9 @@ def test_a_job_that_fails_is_an_error(cron: Cron) -> None:
 
 def test_a_schedule_that_cannot_tick_is_an_error(cron: Cron) -> None:
     app = cron.stage.app
-    app.save_schedule("hopeless", "fine", every="1s", params={"number": 1})
+    app.schedules.save("hopeless", "fine", every="1s", params={"number": 1})
     cron.jobs.save("fine.py", "def run(ctx, other: str):\n    return other\n")
-    wait_until(lambda: _is_due(app.get_schedule("hopeless")), "it is due")
+    wait_until(lambda: _is_due(app.schedules.get("hopeless")), "it is due")
 
     code, said, process = cron.tick()
 
@@ -189,10 +189,10 @@ def test_a_schedule_that_cannot_tick_is_an_error(cron: Cron) -> None:
 
 def test_a_schedule_that_cannot_be_read_is_an_error_and_the_rest_is_done(cron: Cron) -> None:
     app = cron.stage.app
-    app.save_schedule("bad", "fine", every="1s")
-    app.save_schedule("good", "fine", at=datetime.now(UTC) + timedelta(seconds=1))
+    app.schedules.save("bad", "fine", every="1s")
+    app.schedules.save("good", "fine", at=datetime.now(UTC) + timedelta(seconds=1))
     change(app.store, "UPDATE {s}schedule SET body = '{' WHERE key = 'bad'")
-    wait_until(lambda: _is_due(app.get_schedule("good")) and _is_due(app.get_schedule("bad")), "both are due")
+    wait_until(lambda: _is_due(app.schedules.get("good")) and _is_due(app.schedules.get("bad")), "both are due")
 
     code, said, process = cron.tick("--drain")
 
@@ -202,7 +202,7 @@ def test_a_schedule_that_cannot_be_read_is_an_error_and_the_rest_is_done(cron: C
 
 def test_a_paused_system_runs_nothing(cron: Cron) -> None:
     job = cron.stage.app.enqueue("fine")
-    cron.stage.app.pause_all("maintenance")
+    cron.stage.app.definitions.pause_all("maintenance")
 
     assert cron.tick("--drain")[:2] == (0, {"processed": 0, "errors": 0, "ticks": 0})
 

@@ -49,10 +49,10 @@ def server(tmp_path: Path) -> Iterator[RawServer]:
     """A server with a schedule of Berlin that is disabled."""
     app = Penstock(f"sqlite:///{tmp_path}/jobs.db")
     define(app)
-    app.save_schedule("nightly", "work", cron="0 3 * * *", params={"text": "x"}, timezone="Europe/Berlin",
+    app.schedules.save("nightly", "work", cron="0 3 * * *", params={"text": "x"}, timezone="Europe/Berlin",
                       enabled=False, overlap="skip")  # fmt: skip
     made = RawServer(app)
-    made.token = app.create_token("client", "super_admin").text
+    made.token = app.tokens.create("client", "super_admin").text
     yield made
     made.stop()
 

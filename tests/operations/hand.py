@@ -19,7 +19,7 @@ class Hand:
     def __init__(self, app: Penstock) -> None:
         self.store = app.store
         self.lanes = tuple(row.lane for row in self.store.run(admin.definitions()))
-        self.id = app._ids.new_id()
+        self.id = app.session.ids.new_id()
         worker = WorkerInfo(id=self.id, name="hand", host="here", pid=1, lanes=self.lanes)
         self.store.run(jobs.register_worker(worker, LEASE))
 

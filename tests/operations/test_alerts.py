@@ -30,32 +30,32 @@ BROKEN = Failure("ValueError", "broken", "Traceback", "mark")
 @pytest.fixture
 def work(app: Penstock) -> Any:
     handle = app.job("work")(shapes.plain)
-    app.register()
+    app.definitions.register()
     return handle
 
 
 def found(app: Penstock) -> dict[str, Alert]:
-    return {each.id: each for each in app.alerts()}
+    return {each.id: each for each in app.monitoring.alerts()}
 
 
 async def test_a_quiet_store_has_no_alerts(app: Penstock, work: Any) -> None:
     work.enqueue("x")
     Hand(app)
 
-    assert app.alerts() == []
-    assert await app.aalerts() == []
+    assert app.monitoring.alerts() == []
+    assert await app.monitoring.aalerts() == []
 
 
 def test_disabled_workers(app: Penstock, work: Any) -> None:
     before = datetime.now(UTC)
-    app.set_worker_config({"enabled": False}, by="ann")
+    app.workers.configure({"enabled": False}, by="ann")
 
     alert = found(app)["worker_disabled:*"]
 
     assert "ann has disabled them" in alert.message
     assert alert.since is not None
     assert timedelta(0) <= alert.since - before < timedelta(minutes=1)
-    app.set_worker_config({"enabled": True}, by="ann")
+    app.workers.configure({"enabled": True}, by="ann")
     assert found(app) == {}
 
 
@@ -67,20 +67,20 @@ def test_a_configuration_that_cannot_be_read(app: Penstock, work: Any, text: str
 
     assert alert.severity == "critical"
     assert "cannot be used" in alert.message
-    assert app.why(work.enqueue("x").id)
+    assert app.jobs.why(work.enqueue("x").id)
     with pytest.raises(InvalidInput):
-        app.set_worker_config({"slots": 2})
-    app.set_worker_config(WorkerConfig(slots=2), by="ann")
+        app.workers.configure({"slots": 2})
+    app.workers.configure(WorkerConfig(slots=2), by="ann")
     assert "worker_config:*" not in found(app)
 
 
 def test_a_paused_system(app: Penstock, work: Any) -> None:
-    app.pause_all("The disk is full.", by="ann")
+    app.definitions.pause_all("The disk is full.", by="ann")
 
     alert = found(app)["system_paused:*"]
 
     assert (alert.message, alert.severity) == ("ann has paused the whole system: The disk is full.", "warning")
-    app.resume_all()
+    app.definitions.resume_all()
     assert found(app) == {}
 
 
@@ -112,7 +112,7 @@ def test_a_worker_that_cannot_start_its_application(app: Penstock, work: Any) ->
 
 def test_a_deep_queue(app: Penstock, work: Any) -> None:
     hand = Hand(app)
-    app.set_worker_config({"alerts": {"depth": 2}})
+    app.workers.configure({"alerts": {"depth": 2}})
     jobs = [work.enqueue("x") for _ in range(2)]
     assert found(app) == {}
 
@@ -126,7 +126,7 @@ def test_a_deep_queue(app: Penstock, work: Any) -> None:
 
 def test_many_failures(app: Penstock, work: Any) -> None:
     hand = Hand(app)
-    app.set_worker_config({"alerts": {"leastSample": 4, "failureRate": 0.25}})
+    app.workers.configure({"alerts": {"leastSample": 4, "failureRate": 0.25}})
     jobs = [work.enqueue("x").id for _ in range(5)]
     claimed = {each.job_id: each for each in hand.claim()}
     for job_id in jobs[:2]:
@@ -140,7 +140,7 @@ def test_many_failures(app: Penstock, work: Any) -> None:
     assert (alert.message, alert.severity) == (
         "2 of 4 jobs of 'work' have failed in the last 15 minutes.", "critical",
     )  # fmt: skip
-    app.set_worker_config({"alerts": {"failureRate": 0.5}})
+    app.workers.configure({"alerts": {"failureRate": 0.5}})
     assert found(app) == {}, "not more than the threshold"
 
 
@@ -151,7 +151,7 @@ def test_a_schedule_that_nobody_ticks(app: Penstock, work: Any) -> None:
     alert = found(app)["schedule_missed:nightly"]
 
     assert (alert.severity, alert.since) == ("critical", past)
-    app.pause_schedule("nightly", "not now")
+    app.schedules.pause("nightly", "not now")
     assert found(app) == {}
 
 

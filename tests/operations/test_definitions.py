@@ -19,7 +19,7 @@ from tests.operations.hand import Hand
 @pytest.fixture
 def work(app: Penstock) -> Any:
     handle = app.job("work", concurrency=5, rate_limit="100/s")(shapes.plain)
-    app.register()
+    app.definitions.register()
     return handle
 
 
@@ -28,15 +28,15 @@ def row(app: Penstock) -> DefinitionRow:
 
 
 async def test_a_disabled_definition_takes_no_jobs(app: Penstock, work: Any) -> None:
-    app.disable("work", by="ann")
+    app.definitions.disable("work", by="ann")
     with pytest.raises(Conflict):
         work.enqueue("x")
-    await app.aenable("work")
+    await app.definitions.aenable("work")
     work.enqueue("x")
-    await app.adisable("work")
+    await app.definitions.adisable("work")
 
     assert not row(app).enabled
-    app.enable("work")
+    app.definitions.enable("work")
     assert row(app).enabled
     assert [entry.actor for entry in app.store.run(admin.audit())] == ["python", "python", "python", "ann"]
 
@@ -47,14 +47,14 @@ async def test_a_definition_is_retired_and_removed_and_comes_back_with_its_code(
     app = new_app()
     work = app.job("work")(shapes.plain)
     job = work.enqueue("x")
-    app.retire_definition("work", by="ann")
+    app.definitions.retire("work", by="ann")
     with pytest.raises(Conflict, match="'work' was retired by ann"):
         work.enqueue("y")
     with pytest.raises(Conflict, match="1 queued"):
-        app.remove_definition("work")
+        app.definitions.remove("work")
     job.cancel()
-    await app.aremove_definition("work", by="ann")
-    assert app.definitions_known() == []
+    await app.definitions.aremove("work", by="ann")
+    assert app.definitions.list() == []
     with pytest.raises(Conflict, match="was removed"):
         work.enqueue("y")
     with pytest.raises(Conflict, match="was removed"):
@@ -62,20 +62,20 @@ async def test_a_definition_is_retired_and_removed_and_comes_back_with_its_code(
 
     new_app().job("work")(shapes.plain).enqueue("z")
 
-    assert [row.definition.key for row in app.definitions_known()] == ["work"]
+    assert [row.definition.key for row in app.definitions.list()] == ["work"]
     work.enqueue("y")
-    await app.aretire_definition("work")
-    await app.aenable("work")
+    await app.definitions.aretire("work")
+    await app.definitions.aenable("work")
     work.enqueue("y")
 
 
 async def test_a_paused_definition_starts_no_jobs_until_it_is_resumed(app: Penstock, work: Any) -> None:
     job, hand, until = work.enqueue("x"), Hand(app), datetime.now(UTC) + timedelta(days=1)
 
-    app.pause("work", "The printer is on fire.", until=until, by="ann")
+    app.definitions.pause("work", "The printer is on fire.", until=until, by="ann")
     claimed_while_paused = hand.claim()
     pause = row(app).pause
-    await app.aresume("work", by="ann")
+    await app.definitions.aresume("work", by="ann")
 
     assert claimed_while_paused == []
     assert pause is not None
@@ -87,27 +87,27 @@ async def test_a_paused_definition_starts_no_jobs_until_it_is_resumed(app: Penst
 async def test_the_whole_system_is_paused_and_resumed(app: Penstock, work: Any) -> None:
     job, hand = work.enqueue("x"), Hand(app)
 
-    await app.apause_all("Moving house.")
+    await app.definitions.apause_all("Moving house.")
     claimed_while_paused = hand.claim()
-    pause = app.system_pause()
-    app.resume_all()
+    pause = app.definitions.system_pause()
+    app.definitions.resume_all()
 
     assert claimed_while_paused == []
     assert pause is not None
     assert (pause.reason, pause.by, pause.until) == ("Moving house.", "python", None)
-    assert await app.asystem_pause() is None
+    assert await app.definitions.asystem_pause() is None
     assert [each.job_id for each in hand.claim()] == [job.id]
 
 
 @pytest.mark.usefixtures("work")
 async def test_limits_are_overridden_and_returned_to_the_code(app: Penstock) -> None:
-    app.override("work", concurrency=1, key_concurrency=2, rate_limit="10/m", by="ann")
+    app.definitions.override("work", concurrency=1, key_concurrency=2, rate_limit="10/m", by="ann")
     first = row(app).overrides
-    await app.aoverride("work", rate_limit=RateLimit(3, 0.5, per_key=True))
+    await app.definitions.aoverride("work", rate_limit=RateLimit(3, 0.5, per_key=True))
     second = row(app).overrides
-    app.override("work", concurrency=0, rate_limit=0)
+    app.definitions.override("work", concurrency=0, rate_limit=0)
     third = row(app).overrides
-    app.override("work")
+    app.definitions.override("work")
 
     minute, half = 60_000_000, 500_000
     assert first == {
@@ -120,14 +120,14 @@ async def test_limits_are_overridden_and_returned_to_the_code(app: Penstock) -> 
 
 def test_options_are_overridden_and_returned_to_the_code(app: Penstock, work: Any) -> None:
     early = work.enqueue("a")
-    app.override(
+    app.definitions.override(
         "work", priority=17, max_attempts=7, backoff=[1, 2], timeout=timedelta(minutes=5), log_level="debug", by="ann"
     )
     found = row(app).overrides
     later, chosen = work.enqueue("b"), work.options(priority=3, max_attempts=2).enqueue("c")
-    app.override("work", timeout=0, backoff=Backoff(base=1))
+    app.definitions.override("work", timeout=0, backoff=Backoff(base=1))
     changed = row(app).overrides
-    app.override("work")
+    app.definitions.override("work")
     last = work.enqueue("d")
 
     assert found == {
@@ -145,7 +145,7 @@ def test_another_process_creates_jobs_with_the_overridden_options(new_app: NewAp
     work = app.job("work")(shapes.plain)
     work.enqueue("before")
 
-    operator.override("work", priority=1, max_attempts=5)
+    operator.definitions.override("work", priority=1, max_attempts=5)
     one = work.options(**options).enqueue("one")
     many = app.enqueue_many([work.order("x"), work.order("y"), work.options(tags=["x"]).order("z")])
     alike = app.enqueue_many([work.order("x"), work.order("y")])
@@ -153,24 +153,24 @@ def test_another_process_creates_jobs_with_the_overridden_options(new_app: NewAp
     for each in (one, *many, *alike):
         job = each.refresh()
         assert (job.priority, job.max_attempts) == (1, 5)
-    assert many[2].id in {job.id for job in app.jobs(tag="x", sort="-priority").jobs}
+    assert many[2].id in {job.id for job in app.jobs.list(tag="x", sort="-priority").jobs}
 
 
 def test_an_overridden_limit_holds(app: Penstock, work: Any) -> None:
     for each in "abc":
         work.enqueue(each)
 
-    app.override("work", concurrency=2)
+    app.definitions.override("work", concurrency=2)
 
     assert len(Hand(app).claim()) == 2
 
 
 CALLS: list[tuple[str, Callable[[Penstock], Any]]] = [
-    ("enable", lambda app: app.enable("nothing")),
-    ("disable", lambda app: app.disable("nothing")),
-    ("pause", lambda app: app.pause("nothing", "why not")),
-    ("resume", lambda app: app.resume("nothing")),
-    ("override", lambda app: app.override("nothing")),
+    ("enable", lambda app: app.definitions.enable("nothing")),
+    ("disable", lambda app: app.definitions.disable("nothing")),
+    ("pause", lambda app: app.definitions.pause("nothing", "why not")),
+    ("resume", lambda app: app.definitions.resume("nothing")),
+    ("override", lambda app: app.definitions.override("nothing")),
 ]
 
 
@@ -181,28 +181,28 @@ def test_a_definition_that_is_not_there_is_not_found(app: Penstock, call: Callab
 
 
 WRONG: list[tuple[str, Callable[[Penstock], Any]]] = [
-    ("A definition is named by its key, not by '*'", lambda app: app.pause("*", "why not")),
-    ("A definition is named by its key, not by 5", lambda app: app.enable(5)),  # type: ignore[arg-type]
-    ("reason must have 1 to 500 characters", lambda app: app.pause("work", "")),
-    ("A pause needs a reason", lambda app: app.pause_all(None)),  # type: ignore[arg-type]
-    ("until has no time zone", lambda app: app.pause("work", "why", until=datetime(2040, 1, 1))),
-    ("by must have 1 to 500", lambda app: app.disable("work", by="")),
-    ("concurrency must be an integer", lambda app: app.override("work", concurrency=-1)),
-    ("work: priority must be an integer from 0 to 20", lambda app: app.override("work", priority=21)),
-    ("work: max_attempts must be an integer from 1", lambda app: app.override("work", max_attempts=0)),
-    ("work: 'loud' is no log_level", lambda app: app.override("work", log_level="loud")),
-    ("work: timeout", lambda app: app.override("work", timeout=-1)),
-    ("work: backoff: Retry policy", lambda app: app.override("work", backoff=-1)),
-    ("work: backoff: Retry policy", lambda app: app.override("work", backoff="soon")),  # type: ignore[arg-type]
-    ("'fast' is not a rate limit", lambda app: app.override("work", rate_limit="fast")),
-    ("5 is not a rate limit", lambda app: app.override("work", rate_limit=5)),
+    ("A definition is named by its key, not by '*'", lambda app: app.definitions.pause("*", "why not")),
+    ("A definition is named by its key, not by 5", lambda app: app.definitions.enable(5)),  # type: ignore[arg-type]
+    ("reason must have 1 to 500 characters", lambda app: app.definitions.pause("work", "")),
+    ("A pause needs a reason", lambda app: app.definitions.pause_all(None)),  # type: ignore[arg-type]
+    ("until has no time zone", lambda app: app.definitions.pause("work", "why", until=datetime(2040, 1, 1))),
+    ("by must have 1 to 500", lambda app: app.definitions.disable("work", by="")),
+    ("concurrency must be an integer", lambda app: app.definitions.override("work", concurrency=-1)),
+    ("work: priority must be an integer from 0 to 20", lambda app: app.definitions.override("work", priority=21)),
+    ("work: max_attempts must be an integer from 1", lambda app: app.definitions.override("work", max_attempts=0)),
+    ("work: 'loud' is no log_level", lambda app: app.definitions.override("work", log_level="loud")),
+    ("work: timeout", lambda app: app.definitions.override("work", timeout=-1)),
+    ("work: backoff: Retry policy", lambda app: app.definitions.override("work", backoff=-1)),
+    ("work: backoff: Retry policy", lambda app: app.definitions.override("work", backoff="soon")),  # type: ignore[arg-type]
+    ("'fast' is not a rate limit", lambda app: app.definitions.override("work", rate_limit="fast")),
+    ("5 is not a rate limit", lambda app: app.definitions.override("work", rate_limit=5)),
 ]
 
 
 @pytest.mark.parametrize(("problem", "call"), WRONG, ids=[problem for problem, _ in WRONG])
 def test_what_is_wrong_is_refused(memory_app: Penstock, problem: str, call: Callable[[Penstock], Any]) -> None:
     memory_app.job("work")(shapes.plain)
-    memory_app.register()
+    memory_app.definitions.register()
 
     with pytest.raises(InvalidInput) as raised:
         call(memory_app)
@@ -216,12 +216,17 @@ def test_what_is_wrong_is_refused(memory_app: Penstock, problem: str, call: Call
 async def test_workers_are_woken_by_what_operators_say(new_app: NewApp) -> None:
     app, listener = new_app(), new_app()
     app.job("work")(shapes.plain)
-    app.register()
+    app.definitions.register()
     bell = listener.store.doorbell()
     while await bell.wait(0.2):
         """What rang before is of no interest."""
 
-    for said in (app.apause("work", "why"), app.aresume("work"), app.apause_all("why"), app.aresume_all()):
+    for said in (
+        app.definitions.apause("work", "why"),
+        app.definitions.aresume("work"),
+        app.definitions.apause_all("why"),
+        app.definitions.aresume_all(),
+    ):
         await said
         assert await bell.wait(30)
     await bell.aclose()

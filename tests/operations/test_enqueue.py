@@ -77,7 +77,7 @@ def test_the_texts_of_options_may_hold_anything_a_database_can_keep(app: Penstoc
 
     assert (job.idempotency_key, job.reference_type, job.reference_id, job.tags) == (odd[:500], odd, odd, (odd,))
     assert job.params == {"to": odd}
-    assert [each.id for each in app.jobs(tag=odd, reference_type=odd, reference_id=odd).jobs] == [job.id]
+    assert [each.id for each in app.jobs.list(tag=odd, reference_type=odd, reference_id=odd).jobs] == [job.id]
 
 
 def test_a_time_makes_it_due_then(app: Penstock) -> None:
@@ -107,7 +107,7 @@ async def test_many_are_created_with_one_async_call(app: Penstock) -> None:
 
     handles = await app.aenqueue_many([work.order(str(number)) for number in range(300)])
 
-    page = [job.params["to"] async for job in app.aiter_jobs(sort="createdAt")]
+    page = [job.params["to"] async for job in app.jobs.aiterate(sort="createdAt")]
     assert [handle.created for handle in handles] == [True] * 300
     assert page == [str(number) for number in range(300)]
     await app.aclose()
@@ -120,7 +120,7 @@ def test_many_are_all_created_or_none(app: Penstock) -> None:
     with pytest.raises(IdempotencyConflict):
         app.enqueue_many([work.order("a"), work.options(idempotency_key="k").order("b")])
 
-    assert len(app.jobs().jobs) == 1
+    assert len(app.jobs.list().jobs) == 1
 
 
 def test_the_same_key_with_the_same_parameters_gives_the_same_job(app: Penstock) -> None:
@@ -132,7 +132,7 @@ def test_the_same_key_with_the_same_parameters_gives_the_same_job(app: Penstock)
 
     assert (first.created, again.created, by_name.created) == (True, False, False)
     assert first.id == again.id == by_name.id
-    assert len(app.jobs().jobs) == 1
+    assert len(app.jobs.list().jobs) == 1
 
 
 def test_the_same_key_with_other_parameters_is_a_conflict_that_names_the_job(app: Penstock) -> None:
@@ -144,7 +144,7 @@ def test_the_same_key_with_other_parameters_is_a_conflict_that_names_the_job(app
 
     assert raised.value.job_id == first.id
     assert first.id in str(raised.value)
-    assert len(app.jobs().jobs) == 1
+    assert len(app.jobs.list().jobs) == 1
 
 
 def test_the_same_key_may_be_used_by_another_definition(app: Penstock) -> None:
@@ -161,7 +161,7 @@ def test_a_key_twice_in_one_batch_makes_one_job(app: Penstock) -> None:
 
     assert one.id == two.id
     assert [one.created, two.created].count(True) == 1
-    assert len(app.jobs().jobs) == 1
+    assert len(app.jobs.list().jobs) == 1
 
 
 @pytest.mark.parametrize("unique", [True, "report"])
@@ -219,7 +219,7 @@ def test_a_disabled_definition_refuses_jobs(app: Penstock) -> None:
     with pytest.raises(Conflict, match="'work' is disabled"):
         work.enqueue("b")
 
-    assert len(app.jobs().jobs) == 1
+    assert len(app.jobs.list().jobs) == 1
 
 
 def test_options_are_not_carried_over_to_the_definition(app: Penstock) -> None:
@@ -259,7 +259,7 @@ def test_orders_must_be_orders(memory_app: Penstock) -> None:
     with pytest.raises(InvalidInput, match="is no order"):
         memory_app.enqueue_many([work.order("a"), work])
 
-    assert memory_app.jobs().jobs == []
+    assert memory_app.jobs.list().jobs == []
 
 
 def test_handles_say_what_they_are(memory_app: Penstock) -> None:

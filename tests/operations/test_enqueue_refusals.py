@@ -94,7 +94,7 @@ def test_an_option_that_is_wrong_is_refused_and_nothing_is_written(
     with pytest.raises(InvalidInput, match=problem):
         memory_app.enqueue_many([work.order("good"), work.options(**options).order("a")])
 
-    assert memory_app.jobs().jobs == []
+    assert memory_app.jobs.list().jobs == []
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_by_name_wrong_names_and_parameters_are_refused(
     with pytest.raises(InvalidInput, match=problem):
         memory_app.enqueue(key, params, **options)
 
-    assert memory_app.jobs().jobs == []
+    assert memory_app.jobs.list().jobs == []
 
 
 @pytest.mark.parametrize(("key", "version"), [("nothing", None), ("work", 2)])
@@ -137,16 +137,16 @@ async def test_the_async_calls_refuse_the_same(memory_app: Penstock) -> None:
     with pytest.raises(InvalidInput, match="'priorty' is not an option"):
         await memory_app.aenqueue("work", {"to": "a"}, priorty=1)
 
-    assert (await memory_app.ajobs()).jobs == []
+    assert (await memory_app.jobs.alist()).jobs == []
 
 
 @pytest.mark.parametrize(
     "ask",
     [
         lambda app: app.enqueue("half\ud800"),
-        lambda app: app.pause("half\ud800", "why"),
-        lambda app: app.count_jobs(cap=2**63),
-        lambda app: app.audit(before=2**63),
+        lambda app: app.definitions.pause("half\ud800", "why"),
+        lambda app: app.jobs.count(cap=2**63),
+        lambda app: app.audit.list(before=2**63),
     ],
     ids=["key", "pause", "count", "audit"],
 )

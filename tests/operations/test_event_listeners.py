@@ -169,7 +169,7 @@ def test_a_listener_may_use_the_application(app: Penstock) -> None:
 
     def look(event: Event) -> None:
         assert event.job_id is not None
-        seen.append(app.read_job(event.job_id).params["to"])
+        seen.append(app.jobs.read(event.job_id).params["to"])
 
     app.on("job.enqueued", look)
     work.enqueue("ada")
@@ -254,7 +254,7 @@ def test_listeners_that_missed_events_are_told_so_in_the_log_and_hear_what_follo
     missed = work.enqueue("bob")
     made_at = missed.job.created_at
     missed.cancel()
-    app.delete_job(missed.id)
+    app.jobs.delete(missed.id)
     assert app.store.run(feed.prune(0), now=int(made_at.timestamp() * 1e6) + DAY) == 3
     monkeypatch.setattr(log, "filters", [*log.filters, enqueue_last])
     free.set()
@@ -307,12 +307,12 @@ def test_what_cannot_be_called_is_refused(memory_app: Penstock, function: Any) -
 
 
 def test_inside_a_job_nobody_listens(memory_app: Penstock) -> None:
-    memory_app.enter_job(StoreErrands(Penstock("sqlite://")).of(Asker("", "asking", None, "own")))
+    memory_app.enter_job(StoreErrands(Penstock("sqlite://").session).of(Asker("", "asking", None, "own")))
 
     with pytest.raises(Conflict, match=r"app\.on is not possible inside a job"):
         memory_app.on("*", Heard())
-    with pytest.raises(Conflict, match=r"app\.events is not possible inside a job"):
-        memory_app.events()
+    with pytest.raises(Conflict, match=r"app\.events\.follow is not possible inside a job"):
+        memory_app.events.follow()
 
     memory_app.leave_job()
 

@@ -58,13 +58,13 @@ def worker(new_app: NewApp) -> Penstock:
     worker, deployed = new_app(), new_app()
     deployed.job("work", priority=7)(shapes.plain)
     deployed.job("elsewhere", default_params={"copies": 4}, concurrency_key="to")(shapes.plain)
-    deployed.register()
+    deployed.definitions.register()
     return worker
 
 
 @pytest.fixture
 def wire(worker: Penstock) -> Wire:
-    return Wire(StoreErrands(worker).of(ASKER))
+    return Wire(StoreErrands(worker.session).of(ASKER))
 
 
 @pytest.fixture
@@ -77,19 +77,19 @@ def inside(wire: Wire) -> Penstock:
 
 
 def test_a_definition_creates_jobs_through_the_worker(inside: Penstock, worker: Penstock, wire: Wire) -> None:
-    (handle,) = inside.definitions
+    (handle,) = inside.definitions.declared
 
     job = handle.options(tags=["a"], delay=60).enqueue("x", copies=2)
 
     assert job.created
     assert job.status is Status.SCHEDULED
-    seen = worker.read_job(job.id)
+    seen = worker.jobs.read(job.id)
     assert (seen.params, seen.tags, seen.priority) == ({"to": "x", "copies": 2}, ("a",), 7)
     assert [each["checked"] for each in wire.carried] == [True]
 
 
 async def test_the_calls_of_event_loops_go_to_the_worker_too(inside: Penstock, worker: Penstock) -> None:
-    (handle,) = inside.definitions
+    (handle,) = inside.definitions.declared
 
     job = await handle.aenqueue("x")
     by_name = await inside.aenqueue("elsewhere", {"to": "y"})
@@ -98,12 +98,12 @@ async def test_the_calls_of_event_loops_go_to_the_worker_too(inside: Penstock, w
     assert (await inside.aget(job.id)).job.params == {"to": "x"}
     assert (await by_name.arefresh()).definition_key == "elsewhere"
     assert await many[0].acancel() is Status.CANCELLED
-    assert (await worker.aread_job(many[0].id)).status is Status.CANCELLED
+    assert (await worker.jobs.aread(many[0].id)).status is Status.CANCELLED
 
 
 def test_the_worker_does_errands_as_orders_in_json_say(inside: Penstock, worker: Penstock) -> None:
-    errands = StoreErrands(worker).of(ASKER)
-    orders = [inside.definitions[0].order("x").to_json(), inside.definitions[0].order("y").to_json()]
+    errands = StoreErrands(worker.session).of(ASKER)
+    orders = [inside.definitions.declared[0].order("x").to_json(), inside.definitions.declared[0].order("y").to_json()]
 
     first, second = errands.create(orders)
 
@@ -114,7 +114,7 @@ def test_the_worker_does_errands_as_orders_in_json_say(inside: Penstock, worker:
 
 
 async def test_an_event_loop_goes_on_while_the_worker_is_asked(inside: Penstock, wire: Wire) -> None:
-    (handle,) = inside.definitions
+    (handle,) = inside.definitions.declared
     loop, asked = asyncio.get_running_loop(), asyncio.Event()
 
     class Slow(Wire):
@@ -130,20 +130,20 @@ async def test_an_event_loop_goes_on_while_the_worker_is_asked(inside: Penstock,
 
 
 def test_many_are_created_together_or_not_at_all(inside: Penstock, worker: Penstock) -> None:
-    (handle,) = inside.definitions
+    (handle,) = inside.definitions.declared
 
     made = inside.enqueue_many([handle.order("x"), handle.options(idempotency_key="k").order("y")])
     with pytest.raises(Conflict):
         inside.enqueue_many([handle.order("new"), handle.options(idempotency_key="k").order("other")])
 
-    assert {job.id for job in worker.iter_jobs()} == {job.id for job in made}
+    assert {job.id for job in worker.jobs.iterate()} == {job.id for job in made}
     assert inside.enqueue_many([]) == []
 
 
 def test_a_definition_that_is_not_here_is_checked_by_the_worker(inside: Penstock, worker: Penstock, wire: Wire) -> None:
     job = inside.enqueue("elsewhere", {"to": "x"})
 
-    seen = worker.read_job(job.id)
+    seen = worker.jobs.read(job.id)
     assert wire.carried[0]["checked"] is False
     assert wire.carried[0]["version"] is None
     assert (seen.params, seen.concurrency_key) == ({"copies": 4, "to": "x"}, "x")
@@ -152,7 +152,7 @@ def test_a_definition_that_is_not_here_is_checked_by_the_worker(inside: Penstock
 def test_dates_and_their_kin_may_be_given_by_name(inside: Penstock, worker: Penstock) -> None:
     job = inside.enqueue("elsewhere", {"to": shapes.Colour.RED})
 
-    assert worker.read_job(job.id).params["to"] == "red"
+    assert worker.jobs.read(job.id).params["to"] == "red"
 
 
 def test_what_the_worker_refuses_is_raised_in_the_job(inside: Penstock, worker: Penstock) -> None:
@@ -163,11 +163,11 @@ def test_what_the_worker_refuses_is_raised_in_the_job(inside: Penstock, worker: 
     with pytest.raises(NotFound, match="There is no definition 'elsewhere version 9'"):
         inside.enqueue("elsewhere", {"to": "x"}, definition_version=9)
 
-    assert worker.jobs().jobs == []
+    assert worker.jobs.list().jobs == []
 
 
 def test_what_is_wrong_with_an_order_never_leaves_the_job(inside: Penstock, wire: Wire) -> None:
-    (handle,) = inside.definitions
+    (handle,) = inside.definitions.declared
 
     with pytest.raises(InvalidInput, match="priority must be"):
         handle.options(priority=99).enqueue("x")
@@ -180,7 +180,7 @@ def test_what_is_wrong_with_an_order_never_leaves_the_job(inside: Penstock, wire
 
 
 def test_jobs_are_read_waited_for_and_cancelled_through_the_worker(inside: Penstock, worker: Penstock) -> None:
-    (handle,) = inside.definitions
+    (handle,) = inside.definitions.declared
     done, failed, cancelled = handle.enqueue("done"), handle.enqueue("failed"), handle.enqueue("cancelled")
     assert cancelled.cancel() is Status.CANCELLED
     with pytest.raises(WaitTimeout):
@@ -190,29 +190,29 @@ def test_jobs_are_read_waited_for_and_cancelled_through_the_worker(inside: Penst
 
     assert done.result(10) == "fine"
     assert inside.get(done.id).status is Status.SUCCEEDED
-    assert inside.read_job(failed.id).status is Status.RUNNING
-    assert inside.cancel_job(failed.id) is Status.CANCELLING
+    assert inside.jobs.read(failed.id).status is Status.RUNNING
+    assert inside.jobs.cancel(failed.id) is Status.CANCELLING
     with pytest.raises(JobFailed):
         cancelled.result(10)
     with pytest.raises(NotFound, match=UNKNOWN):
         inside.get(UNKNOWN)
     with pytest.raises(NotFound, match=UNKNOWN):
-        inside.cancel_job(UNKNOWN)
+        inside.jobs.cancel(UNKNOWN)
 
 
 NEEDS_THE_STORE: list[tuple[str, Callable[[Penstock], Any]]] = [
     ("app.store", lambda app: app.store),
-    ("app.jobs", lambda app: app.jobs()),
-    ("app.jobs", lambda app: list(app.iter_jobs())),
-    ("app.register", lambda app: app.register()),
-    ("app.counts", lambda app: app.counts()),
-    ("app.workers", lambda app: app.workers()),
-    ("app.attempts", lambda app: app.attempts(UNKNOWN)),
-    ("app.definitions_known", lambda app: app.definitions_known()),
-    ("enqueue with connection=", lambda app: app.definitions[0].options(connection=object()).enqueue("x")),
-    ("enqueue with connection=", lambda app: app.enqueue_many([app.definitions[0].order("x")], connection=1)),
+    ("app.jobs.list", lambda app: app.jobs.list()),
+    ("app.jobs.list", lambda app: list(app.jobs.iterate())),
+    ("app.definitions.register", lambda app: app.definitions.register()),
+    ("app.monitoring.counts", lambda app: app.monitoring.counts()),
+    ("app.workers.list", lambda app: app.workers.list()),
+    ("app.jobs.attempts", lambda app: app.jobs.attempts(UNKNOWN)),
+    ("app.definitions.list", lambda app: app.definitions.list()),
+    ("enqueue with connection=", lambda app: app.definitions.declared[0].options(connection=object()).enqueue("x")),
+    ("enqueue with connection=", lambda app: app.enqueue_many([app.definitions.declared[0].order("x")], connection=1)),
     ("enqueue with connection=", lambda app: app.enqueue("elsewhere", {"to": "x"}, connection=1)),
-    ("cancel_job with by=", lambda app: app.cancel_job(UNKNOWN, by="me")),
+    ("app.jobs.cancel with by=", lambda app: app.jobs.cancel(UNKNOWN, by="me")),
 ]
 
 
@@ -229,8 +229,8 @@ def test_what_needs_the_store_says_so_and_what_is_possible(
 
 
 async def test_event_loops_are_told_the_same(inside: Penstock) -> None:
-    with pytest.raises(Conflict, match=r"app\.jobs is not possible inside a job"):
-        await inside.ajobs()
+    with pytest.raises(Conflict, match=r"app\.jobs\.list is not possible inside a job"):
+        await inside.jobs.alist()
 
 
 def test_after_the_job_calls_go_to_the_store_again(app: Penstock, wire: Wire) -> None:
@@ -240,7 +240,7 @@ def test_after_the_job_calls_go_to_the_store_again(app: Penstock, wire: Wire) ->
 
     job: JobHandle[str] = handle.enqueue("x")
 
-    assert app.read_job(job.id).definition_key == "own"
+    assert app.jobs.read(job.id).definition_key == "own"
     assert wire.carried == []
 
 

@@ -51,7 +51,7 @@ def in_review(app: Penstock, data: str | None = None) -> JobHandle[Any]:
 def test_a_failed_job_is_retried_and_can_succeed(app: Penstock) -> None:
     job = failed(app)
 
-    assert app.retry_job(job.id, by="ann") is Status.QUEUED
+    assert app.jobs.retry(job.id, by="ann") is Status.QUEUED
 
     assert job.refresh().generation == 2
     Hand(app).succeed(job.id, "5")
@@ -64,7 +64,7 @@ async def test_the_handle_and_the_event_loop_retry_too(app: Penstock) -> None:
 
     assert first.retry() is Status.QUEUED
     assert await second.aretry() is Status.QUEUED
-    assert await app.aretry_job(third.id) is Status.QUEUED
+    assert await app.jobs.aretry(third.id) is Status.QUEUED
     assert second.status is Status.QUEUED
 
 
@@ -72,13 +72,13 @@ def test_only_what_ended_without_success_is_retried(app: Penstock) -> None:
     waiting = _work(app).enqueue("x")
 
     with pytest.raises(Conflict, match=f"Job {waiting.id} is queued and cannot be retried") as raised:
-        app.retry_job(waiting.id)
+        app.jobs.retry(waiting.id)
     Hand(app).succeed(waiting.id)
     with pytest.raises(Conflict, match="is succeeded and cannot be retried") as ended:
         waiting.retry()
 
     assert raised.value.job_id == waiting.id
-    assert "rerun_job" in ended.value.hint
+    assert "jobs.rerun" in ended.value.hint
 
 
 def test_finished_phases_are_kept_unless_asked_otherwise(app: Penstock) -> None:
@@ -90,7 +90,7 @@ def test_finished_phases_are_kept_unless_asked_otherwise(app: Penstock) -> None:
         hand.complete(claimed, "first", "second")
         hand.end(claimed, Outcome(Trigger.FAIL, Cause.RAISED, failure=BROKEN, retryable=False))
         job.retry(**how)
-        left = [phase.name for phase in app.phases(job.id) if phase.status == "completed"]
+        left = [phase.name for phase in app.jobs.phases(job.id) if phase.status == "completed"]
         job.cancel()
         return left
 
@@ -116,7 +116,7 @@ def test_a_retry_from_a_phase_that_is_not_there_is_refused(app: Penstock) -> Non
 def test_a_rerun_is_another_job_linked_to_the_old_one(app: Penstock) -> None:
     old = failed(app, priority=3, max_attempts=5, tags=["a"], reference=("invoice", "7"), idempotency_key="once")
 
-    new = app.rerun_job(old.id, {"copies": 9}, by="ann")
+    new = app.jobs.rerun(old.id, {"copies": 9}, by="ann")
 
     assert new.created
     seen = new.job
@@ -136,11 +136,11 @@ async def test_a_rerun_takes_options_and_checks_the_parameters(app: Penstock) ->
     assert (new.status, (await new.arefresh()).priority) == (Status.SCHEDULED, 1)
     assert again.job.params == {"to": "x"}
     with pytest.raises(InvalidPayload, match="/copies"):
-        await app.arerun_job(old.id, {"copies": "many"})
+        await app.jobs.arerun(old.id, {"copies": "many"})
     with pytest.raises(InvalidInput, match="mapping by name"):
-        app.rerun_job(old.id, [1])  # type: ignore[arg-type]
+        app.jobs.rerun(old.id, [1])  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="'colour' is not an option"):
-        app.rerun_job(old.id, colour=1)
+        app.jobs.rerun(old.id, colour=1)
 
 
 def test_a_rerun_needs_no_code(new_app: NewApp) -> None:
@@ -148,19 +148,19 @@ def test_a_rerun_needs_no_code(new_app: NewApp) -> None:
     keyed = there.job("keyed", concurrency_key=lambda params: params["to"].upper())(shapes.plain)
     old = keyed.enqueue("x")
 
-    new = here.rerun_job(old.id)
+    new = here.jobs.rerun(old.id)
 
     assert new.job.concurrency_key == "X"
     with pytest.raises(InvalidInput, match="Only the code of 'keyed' can compute the concurrency key"):
-        here.rerun_job(old.id, {"to": "y"})
+        here.jobs.rerun(old.id, {"to": "y"})
     with pytest.raises(InvalidPayload):
-        here.rerun_job(old.id, {"two": "y"}, concurrency_key="y")
+        here.jobs.rerun(old.id, {"two": "y"}, concurrency_key="y")
 
 
 def test_the_approval_of_a_plain_job_is_its_success(app: Penstock) -> None:
     as_given, edited, emptied = (in_review(app, '"draft"') for _ in range(3))
 
-    assert app.approve_job(as_given.id, by="ann", note="Good.") is Status.SUCCEEDED
+    assert app.jobs.approve(as_given.id, by="ann", note="Good.") is Status.SUCCEEDED
     assert edited.approve(result={"better": True}) is Status.SUCCEEDED
     assert emptied.approve(result=None) is Status.SUCCEEDED
 
@@ -202,7 +202,7 @@ def test_a_stage_that_is_called_like_the_last_phase_does_not_end_the_job(app: Pe
 async def test_a_rejected_job_has_failed(app: Penstock) -> None:
     first, second = in_review(app), in_review(app)
 
-    assert app.reject_job(first.id, by="ann", note="No.") is Status.FAILED
+    assert app.jobs.reject(first.id, by="ann", note="No.") is Status.FAILED
     assert await second.areject(note="Never.") is Status.FAILED
 
     assert first.refresh().error == "No."
@@ -215,61 +215,61 @@ async def test_what_is_not_in_review_is_neither_approved_nor_rejected(app: Penst
     with pytest.raises(Conflict, match="is queued and cannot be approved"):
         await job.aapprove()
     with pytest.raises(Conflict, match="is queued and cannot be rejected"):
-        await app.areject_job(job.id)
+        await app.jobs.areject(job.id)
 
 
 async def test_an_ended_job_is_deleted(app: Penstock) -> None:
     first, second, active = failed(app), failed(app), _work(app).enqueue("x")
 
-    app.delete_job(first.id, by="ann")
-    await app.adelete_job(second.id)
+    app.jobs.delete(first.id, by="ann")
+    await app.jobs.adelete(second.id)
     with pytest.raises(Conflict, match=f"Job {active.id} is queued and cannot be deleted") as raised:
-        app.delete_job(active.id)
+        app.jobs.delete(active.id)
 
-    assert [job.id for job in app.iter_jobs()] == [active.id]
+    assert [job.id for job in app.jobs.iterate()] == [active.id]
     assert "cancel it first" in raised.value.hint
 
 
 async def test_a_job_that_waits_is_given_another_time(app: Penstock) -> None:
     job = _work(app).enqueue("x")
 
-    assert app.reschedule_job(job.id, run_at=LATER) is Status.SCHEDULED
+    assert app.jobs.reschedule(job.id, run_at=LATER) is Status.SCHEDULED
     assert job.refresh().run_at == LATER
-    assert await app.areschedule_job(job.id, delay=timedelta(hours=1), by="ann") is Status.SCHEDULED
+    assert await app.jobs.areschedule(job.id, delay=timedelta(hours=1), by="ann") is Status.SCHEDULED
     assert job.refresh().run_at < LATER
-    assert app.reschedule_job(job.id) is Status.QUEUED
+    assert app.jobs.reschedule(job.id) is Status.QUEUED
     with pytest.raises(InvalidInput, match="`run_at` or `delay`, not both"):
-        app.reschedule_job(job.id, run_at=LATER, delay=1)
+        app.jobs.reschedule(job.id, run_at=LATER, delay=1)
     with pytest.raises(InvalidInput, match="at has no time zone"):
-        app.reschedule_job(job.id, run_at=datetime(2040, 1, 1))
+        app.jobs.reschedule(job.id, run_at=datetime(2040, 1, 1))
 
 
 async def test_a_job_that_waits_is_given_another_priority(app: Penstock) -> None:
     ended, job = failed(app), _work(app).enqueue("x")
 
-    app.reprioritise_job(job.id, 20)
+    app.jobs.reprioritise(job.id, 20)
     assert job.refresh().priority == 20
-    await app.areprioritise_job(job.id, 0, by="ann")
+    await app.jobs.areprioritise(job.id, 0, by="ann")
     assert job.refresh().priority == 0
     with pytest.raises(InvalidInput, match="priority must be an integer from 0 to 20"):
-        app.reprioritise_job(job.id, 21)
+        app.jobs.reprioritise(job.id, 21)
     with pytest.raises(Conflict, match="is failed and cannot be given another priority"):
-        app.reprioritise_job(ended.id, 1)
+        app.jobs.reprioritise(ended.id, 1)
 
 
 CALLS: list[Callable[[Penstock, str], Any]] = [
-    lambda app, job_id: app.cancel_job(job_id),
-    lambda app, job_id: app.retry_job(job_id),
-    lambda app, job_id: app.rerun_job(job_id),
-    lambda app, job_id: app.approve_job(job_id),
-    lambda app, job_id: app.reject_job(job_id),
-    lambda app, job_id: app.delete_job(job_id),
-    lambda app, job_id: app.reschedule_job(job_id),
-    lambda app, job_id: app.reprioritise_job(job_id, 1),
-    lambda app, job_id: app.attempts(job_id),
-    lambda app, job_id: app.logs(job_id),
-    lambda app, job_id: app.phases(job_id),
-    lambda app, job_id: app.why(job_id),
+    lambda app, job_id: app.jobs.cancel(job_id),
+    lambda app, job_id: app.jobs.retry(job_id),
+    lambda app, job_id: app.jobs.rerun(job_id),
+    lambda app, job_id: app.jobs.approve(job_id),
+    lambda app, job_id: app.jobs.reject(job_id),
+    lambda app, job_id: app.jobs.delete(job_id),
+    lambda app, job_id: app.jobs.reschedule(job_id),
+    lambda app, job_id: app.jobs.reprioritise(job_id, 1),
+    lambda app, job_id: app.jobs.attempts(job_id),
+    lambda app, job_id: app.jobs.logs(job_id),
+    lambda app, job_id: app.jobs.phases(job_id),
+    lambda app, job_id: app.jobs.why(job_id),
 ]
 
 
@@ -285,12 +285,12 @@ def test_workers_are_told_of_what_may_run_again(memory_app: Penstock) -> None:
     queue = Bell()
     app = Penstock(memory_app.store, queue=queue)  # type: ignore[arg-type]
     retried, approved, moved = failed(app), in_review(app), _work(app).enqueue("b")
-    app.reschedule_job(moved.id, delay=60)
+    app.jobs.reschedule(moved.id, delay=60)
     queue.published.clear()
 
     retried.retry()
     approved.approve()
-    app.reschedule_job(moved.id)
+    app.jobs.reschedule(moved.id)
 
     assert queue.published == [retried.id, approved.id, moved.id]
 
@@ -302,7 +302,7 @@ async def test_a_cancel_wakes_every_worker(new_app: NewApp) -> None:
     while await bell.wait(0.2):
         """What rang before is of no interest."""
 
-    await app.acancel_job(job.id)
+    await app.jobs.acancel(job.id)
 
     assert await bell.wait(30)
     await bell.aclose()
@@ -316,63 +316,67 @@ async def test_what_an_attempt_left_behind_can_be_read(app: Penstock) -> None:
     hand.complete(claimed, "first")
     hand.end(claimed, Outcome(Trigger.FAIL, Cause.RAISED, failure=BROKEN, retryable=False))
 
-    (attempt,) = app.attempts(job.id)
-    everything = app.logs(job.id)
+    (attempt,) = app.jobs.attempts(job.id)
+    everything = app.jobs.logs(job.id)
 
     assert (attempt.number, attempt.error, attempt.cause) == (1, "It broke.", "raised")
-    assert await app.aattempts(job.id) == [attempt]
+    assert await app.jobs.aattempts(job.id) == [attempt]
     assert [line.message for line in everything] == ["debug line", "info line", "error line"]
-    assert [line.level for line in app.logs(job.id, level="info", limit=1)] == ["info"]
-    assert await app.alogs(job.id, after=everything[0].seq, attempt=claimed.fence, phase="first") == everything[1:]
-    assert [(phase.name, phase.status) for phase in await app.aphases(job.id)] == [
+    assert [line.level for line in app.jobs.logs(job.id, level="info", limit=1)] == ["info"]
+    assert await app.jobs.alogs(job.id, after=everything[0].seq, attempt=claimed.fence, phase="first") == everything[1:]
+    assert [(phase.name, phase.status) for phase in await app.jobs.aphases(job.id)] == [
         ("first", "completed"), ("second", "pending"), ("third", "pending")
     ]  # fmt: skip
     with pytest.raises(InvalidInput, match="limit must be 1 to 10000, not 0"):
-        app.logs(job.id, limit=0)
+        app.jobs.logs(job.id, limit=0)
 
 
 async def test_counts_workers_and_definitions_can_be_read(app: Penstock) -> None:
     failed(app)
     _work(app).enqueue("x")
 
-    assert app.counts()["work", 1] == {Status.QUEUED: 1, Status.FAILED: 1} == (await app.acounts())["work", 1]
-    assert [worker.name for worker in app.workers()] == ["hand"]
+    assert (
+        app.monitoring.counts()["work", 1]
+        == {Status.QUEUED: 1, Status.FAILED: 1}
+        == (await app.monitoring.acounts())["work", 1]
+    )
+    assert [worker.name for worker in app.workers.list()] == ["hand"]
     # The end of a lease is told on the wall clock, and that is read anew.
-    assert [replace(each, lease_expires_at=None) for each in await app.aworkers()] == [
-        replace(each, lease_expires_at=None) for each in app.workers()
+    assert [replace(each, lease_expires_at=None) for each in await app.workers.alist()] == [
+        replace(each, lease_expires_at=None) for each in app.workers.list()
     ]
-    assert [row.definition.key for row in app.definitions_known()] == ["work"]
-    assert await app.adefinitions_known() == app.definitions_known()
+    assert [row.definition.key for row in app.definitions.list()] == ["work"]
+    assert await app.definitions.alist() == app.definitions.list()
 
 
 async def test_all_definitions_are_registered_when_asked(app: Penstock) -> None:
-    assert app.register() == {}
+    assert app.definitions.register() == {}
     app.job("one", memory="64MB", cpu=5, environment=["HOME"], on_end=print)(shapes.plain)
     app.job("two", version=2)(shapes.login)
 
-    lanes = app.register()
+    lanes = app.definitions.register()
 
-    rows = {(row.definition.key, row.definition.version): row for row in app.definitions_known()}
+    rows = {(row.definition.key, row.definition.version): row for row in app.definitions.list()}
     assert lanes == {pair: row.lane for pair, row in rows.items()}
     assert rows.keys() == {("one", 1), ("two", 2)}
     one = rows["one", 1].definition
     assert (one.memory, one.cpu, one.environment, one.hooks) == (64_000_000, 5, ("HOME",), ("on_end",))
     assert "password" in rows["two", 2].definition.schema
-    assert await app.aregister() == lanes
+    assert await app.definitions.aregister() == lanes
 
 
 def test_a_job_tells_why_it_does_not_run(app: Penstock) -> None:
     job = _work(app).enqueue("x")
-    app.pause("work", "The printer is on fire.", by="ann")
+    app.definitions.pause("work", "The printer is on fire.", by="ann")
 
-    reasons = app.why(job.id)
+    reasons = app.jobs.why(job.id)
 
     assert any("The printer is on fire." in reason.message and reason.by == "ann" for reason in reasons)
     assert job.why() == reasons
 
 
 def _work(app: Penstock) -> Any:
-    known = [each for each in app.definitions if each.key == "work"]
+    known = [each for each in app.definitions.declared if each.key == "work"]
     return known[0] if known else app.job("work")(shapes.plain)
 
 

@@ -44,8 +44,8 @@ def test_get_reads_a_job_by_its_id_however_it_is_written(app: Penstock) -> None:
 
 
 async def test_a_job_that_is_not_there_is_not_found_by_any_call(app: Penstock) -> None:
-    calls = (app.get, app.read_job, app.wait_for, app.cancel_job)
-    async_calls = (app.aget, app.aread_job, app.await_for, app.acancel_job)
+    calls = (app.get, app.jobs.read, app.jobs.wait, app.jobs.cancel)
+    async_calls = (app.aget, app.jobs.aread, app.jobs.awaited, app.jobs.acancel)
 
     for call in calls:
         with pytest.raises(NotFound, match=f"There is no job '{UNKNOWN}'. It never was, or retention"):
@@ -189,7 +189,7 @@ def test_jobs_are_listed_by_filters(app: Penstock) -> None:
     foreign = other.enqueue("ada", 1)
 
     def ids(**which: Any) -> set[str]:
-        return {job.id for job in app.jobs(**which).jobs}
+        return {job.id for job in app.jobs.list(**which).jobs}
 
     everything = {parent.id, tagged.id, late.id, foreign.id}
     assert ids() == everything
@@ -209,9 +209,9 @@ def test_pages_follow_each_other(app: Penstock) -> None:
     work = app.job("work")(shapes.plain)
     made = [handle.id for handle in app.enqueue_many([work.order(str(number)) for number in range(5)])]
 
-    first = app.jobs(limit=2, sort="createdAt")
-    second = app.jobs(limit=2, sort="createdAt", cursor=first.next_cursor)
-    last = app.jobs(limit=2, sort="createdAt", cursor=second.next_cursor)
+    first = app.jobs.list(limit=2, sort="createdAt")
+    second = app.jobs.list(limit=2, sort="createdAt", cursor=first.next_cursor)
+    last = app.jobs.list(limit=2, sort="createdAt", cursor=second.next_cursor)
 
     assert [job.id for page in (first, second, last) for job in page.jobs] == made
     assert last.next_cursor is None
@@ -222,8 +222,8 @@ async def test_iterating_follows_the_pages(app: Penstock) -> None:
     made = [handle.id for handle in app.enqueue_many([work.order(str(number)) for number in range(450)])]
     work.options(delay=60).enqueue("late")
 
-    found = [job.id for job in app.iter_jobs(status="queued", sort="createdAt")]
-    backwards = [job.id async for job in app.aiter_jobs(status="queued")]
+    found = [job.id for job in app.jobs.iterate(status="queued", sort="createdAt")]
+    backwards = [job.id async for job in app.jobs.aiterate(status="queued")]
 
     assert found == made
     assert backwards == made[::-1]
@@ -251,7 +251,7 @@ async def test_iterating_follows_the_pages(app: Penstock) -> None:
 )
 def test_a_filter_that_is_wrong_is_refused(memory_app: Penstock, which: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
-        memory_app.jobs(**which)
+        memory_app.jobs.list(**which)
 
 
 def test_a_job_can_be_read_by_another_application_on_the_same_store(new_app: Any) -> None:

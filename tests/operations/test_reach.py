@@ -29,7 +29,7 @@ def deployed(new_app: NewApp) -> Penstock:
     app.job("keyed", concurrency_key="to")(shapes.plain)
     app.job("computed", concurrency_key=lambda params: params["to"])(shapes.plain)
     app.job("private", secret=["text"])(with_password)
-    app.register()
+    app.definitions.register()
     return app
 
 
@@ -39,9 +39,9 @@ def errands_of(new_app: NewApp, deployed: Penstock) -> Callable[..., JobErrands]
     worker = new_app()
 
     def errands(job: Job, reach: str = "own") -> JobErrands:
-        read = worker.read_job(job.id)
+        read = worker.jobs.read(job.id)
         reference = None if read.reference_type is None else (read.reference_type, read.reference_id or "")
-        return StoreErrands(worker).of(Asker(job.id, read.definition_key, reference, reach))
+        return StoreErrands(worker.session).of(Asker(job.id, read.definition_key, reference, reach))
 
     return errands
 
@@ -103,7 +103,7 @@ def test_a_job_does_not_reach_a_reference_by_giving_it_to_a_child(
         errands_of(deployed.get(child.job_id)).cancel(other.id)
     with pytest.raises(Forbidden, match="cannot be the parent"):
         errands_of(job).create([order(reference=list(ORDER), parent_id=other.id)])
-    assert deployed.read_job(child.job_id).parent_id == job.id
+    assert deployed.jobs.read(child.job_id).parent_id == job.id
 
 
 def test_a_job_whose_parent_is_gone_does_not_reach_by_reference(
@@ -113,7 +113,7 @@ def test_a_job_whose_parent_is_gone_does_not_reach_by_reference(
     top = made(deployed, reference=ORDER)
     child = made(deployed, reference=ORDER, parent_id=top.id)
     top.cancel()
-    deployed.delete_job(top.id)
+    deployed.jobs.delete(top.id)
 
     with pytest.raises(Forbidden):
         errands_of(child).read(other.id)
@@ -159,5 +159,5 @@ def test_a_concurrency_key_cannot_be_left_out(deployed: Penstock, errands_of: Ca
 
     by_name, by_code = errands.create([order("keyed"), order("computed", concurrency_key="found by the code")])
 
-    assert deployed.read_job(by_name.job_id).concurrency_key == "x"
-    assert deployed.read_job(by_code.job_id).concurrency_key == "found by the code"
+    assert deployed.jobs.read(by_name.job_id).concurrency_key == "x"
+    assert deployed.jobs.read(by_code.job_id).concurrency_key == "found by the code"

@@ -13,7 +13,7 @@ from penstock import Context, Penstock
 from penstock.domain.errors import InvalidInput, InvalidSchedule
 from penstock.domain.instant import HOUR, SECOND
 from penstock.domain.schedule.schedule import Kind, Missed, Overlap, Schedule
-from penstock.operations.schedules import Applied
+from penstock.operations.declared_schedules import Applied, apply_schedules
 from penstock.storage.commands import admin, schedules
 from tests.applications import NewApp
 
@@ -43,7 +43,7 @@ def report(day: str = "today", copies: int = 1) -> None:
 def test_a_job_may_bring_its_schedule(memory_app: Penstock, when: Any, kind: Kind, expression: str) -> None:
     memory_app.job("report", schedule=when, timezone="Europe/Paris", overlap="skip", jitter=5)(report)
 
-    (declared,) = memory_app.declared_schedules
+    (declared,) = memory_app.schedules.declared
     assert (declared.key, declared.definition_key, declared.owner) == ("report", "report", "code")
     assert (declared.kind, declared.expression, declared.timezone) == (kind, expression, "Europe/Paris")
     assert (declared.overlap, declared.jitter) == (Overlap.SKIP, 5 * SECOND)
@@ -52,24 +52,24 @@ def test_a_job_may_bring_its_schedule(memory_app: Penstock, when: Any, kind: Kin
 def test_a_pipeline_may_bring_its_schedule(memory_app: Penstock) -> None:
     memory_app.pipeline("report", ("first", report), schedule="@daily", missed="all", missed_max=3, missed_window=60)
 
-    (declared,) = memory_app.declared_schedules
+    (declared,) = memory_app.schedules.declared
     assert (declared.missed, declared.missed_max, declared.missed_window) == (Missed.ALL, 3, 60 * SECOND)
 
 
 def test_a_schedule_of_none_is_no_schedule(memory_app: Penstock) -> None:
     memory_app.job("report", schedule=None, timezone="Europe/Paris")(report)
 
-    assert memory_app.declared_schedules == []
+    assert memory_app.schedules.declared == []
 
 
 def test_one_definition_may_have_several_schedules_by_handle_or_by_key(memory_app: Penstock) -> None:
     handle = memory_app.job("report")(report)
 
-    memory_app.schedule("nightly", handle, cron="0 3 * * *", params={"copies": 2})
-    memory_app.schedule("weekly", "report", cron="@weekly", params={"day": "Sunday"})
-    memory_app.schedule("urgent", handle.options(priority=20, concurrency_key="k"), every=60)
+    memory_app.schedules.declare("nightly", handle, cron="0 3 * * *", params={"copies": 2})
+    memory_app.schedules.declare("weekly", "report", cron="@weekly", params={"day": "Sunday"})
+    memory_app.schedules.declare("urgent", handle.options(priority=20, concurrency_key="k"), every=60)
 
-    nightly, weekly, urgent = memory_app.declared_schedules
+    nightly, weekly, urgent = memory_app.schedules.declared
     assert {each.definition_key for each in (nightly, weekly, urgent)} == {"report"}
     assert nightly.params == {"copies": 2}
     assert weekly.params["day"] == "Sunday"
@@ -77,9 +77,9 @@ def test_one_definition_may_have_several_schedules_by_handle_or_by_key(memory_ap
 
 
 def test_what_runs_may_be_defined_elsewhere(memory_app: Penstock) -> None:
-    memory_app.schedule("nightly", "other.report", cron="0 3 * * *", params={"day": LATER})
+    memory_app.schedules.declare("nightly", "other.report", cron="0 3 * * *", params={"day": LATER})
 
-    (declared,) = memory_app.declared_schedules
+    (declared,) = memory_app.schedules.declared
     assert (declared.definition_key, declared.params) == ("other.report", {"day": "2100-01-01T00:00:00Z"})
 
 
@@ -87,19 +87,19 @@ def test_a_context_is_no_parameter(memory_app: Penstock) -> None:
     @memory_app.job("with.context", schedule="@daily")
     def handler(ctx: Context, x: int = 1) -> None: ...
 
-    assert len(memory_app.declared_schedules) == 1
+    assert len(memory_app.schedules.declared) == 1
 
 
 def test_the_same_declared_again_is_the_same(memory_app: Penstock) -> None:
     for _ in range(2):
         memory_app.job("report", schedule="@daily")(report)
 
-    assert len(memory_app.declared_schedules) == 1
+    assert len(memory_app.schedules.declared) == 1
     with pytest.raises(InvalidSchedule, match=r"Schedule 'report' is declared twice\. Give one of them"):
-        memory_app.schedule("report", "report", cron="@weekly")
+        memory_app.schedules.declare("report", "report", cron="@weekly")
     with pytest.raises(InvalidSchedule, match="declared twice"):
         memory_app.job("report", schedule="@weekly")(report)
-    assert [each.key for each in memory_app.definitions] == ["report"]
+    assert [each.key for each in memory_app.definitions.declared] == ["report"]
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_a_bad_schedule_is_refused_and_the_definition_with_it(memory_app: Pensto
     with pytest.raises(InvalidSchedule, match=error):
         memory_app.job("report", **options)(report)
 
-    assert memory_app.definitions == []
-    assert memory_app.declared_schedules == []
+    assert memory_app.definitions.declared == []
+    assert memory_app.schedules.declared == []
 
 
 def test_parameters_that_the_definition_needs_must_be_given(memory_app: Penstock) -> None:
@@ -134,7 +134,7 @@ def test_options_of_a_handle_that_no_schedule_can_keep_are_refused(memory_app: P
     handle = memory_app.job("report")(report)
 
     with pytest.raises(InvalidSchedule, match="Schedule 's': it cannot keep the options delay, tags"):
-        memory_app.schedule("s", handle.options(delay=5, tags=["a"]), cron="@daily")
+        memory_app.schedules.declare("s", handle.options(delay=5, tags=["a"]), cron="@daily")
 
 
 def test_an_unknown_option_is_still_refused(memory_app: Penstock) -> None:
@@ -148,22 +148,22 @@ def test_an_unknown_option_is_still_refused(memory_app: Penstock) -> None:
 def test_three_deployments_and_an_operator(new_app: NewApp) -> None:
     first = _deploy(new_app, nightly={"cron": "0 3 * * *"}, weekly={"cron": "@weekly"})
     assert _apply(first) == Applied(saved=["nightly", "weekly"])
-    row = first.get_schedule("nightly")
+    row = first.schedules.get("nightly")
     assert (row.schedule.owner, row.schedule.origin) == ("code", ORIGIN)
     operator = new_app()
-    operator.pause_schedule("nightly", "repairs", by="ann")
-    operator.pause_schedule("weekly", "repairs", by="ann")
+    operator.schedules.pause("nightly", "repairs", by="ann")
+    operator.schedules.pause("weekly", "repairs", by="ann")
 
     second = _deploy(new_app, nightly={"cron": "0 4 * * *"}, weekly={"cron": "@weekly"})
     assert _apply(second) == Applied(saved=["nightly"])
-    row = operator.get_schedule("nightly")
+    row = operator.schedules.get("nightly")
     assert row.schedule.expression == "0 4 * * *"
     assert row.pause is not None
     assert row.pause.by == "ann"
 
     third = _deploy(new_app, weekly={"cron": "@weekly"})
     assert _apply(third) == Applied(removed=["nightly"])
-    (row,) = operator.schedules()
+    (row,) = operator.schedules.list()
     assert (row.schedule.key, row.pause is not None, row.revision) == ("weekly", True, 2)
 
 
@@ -172,21 +172,21 @@ def test_a_restart_changes_nothing(new_app: NewApp) -> None:
     declared: Any = {"nightly": {"cron": "0 3 * * *"}, "party": {"at": LATER}, "past": {"at": past}}
     app = _deploy(new_app, **declared)
     _apply(app)
-    before = app.schedules()
+    before = app.schedules.list()
 
     for _ in range(2):
         assert _apply(_deploy(new_app, **declared)) == Applied()
 
-    assert app.schedules() == before
+    assert app.schedules.list() == before
     assert [row.schedule.enabled for row in before] == [True, True, False]
 
 
 def test_what_an_operator_made_or_changed_is_left_alone_with_a_warning(new_app: NewApp) -> None:
     operator = new_app()
     operator.job("report")(report)
-    operator.save_schedule("mine", "report", cron="@weekly", by="ann")
+    operator.schedules.save("mine", "report", cron="@weekly", by="ann")
     _apply(_deploy(new_app, nightly={"cron": "0 3 * * *"}))
-    operator.change_schedule("nightly", cron="0 5 * * *", by="ann")
+    operator.schedules.change("nightly", cron="0 5 * * *", by="ann")
 
     applied = _apply(_deploy(new_app, nightly={"cron": "0 4 * * *"}, mine={"cron": "@daily"}))
 
@@ -195,11 +195,11 @@ def test_what_an_operator_made_or_changed_is_left_alone_with_a_warning(new_app: 
         "Schedule 'nightly' is an operator's",
         "Schedule 'mine' is an operator's",
     ]
-    assert "app.delete_schedule('mine')" in applied.warnings[1]
+    assert "app.schedules.delete('mine')" in applied.warnings[1]
     assert _expressions(operator) == {"mine": "@weekly", "nightly": "0 5 * * *"}
     assert _apply(_deploy(new_app)) == Applied()
 
-    operator.delete_schedule("nightly")
+    operator.schedules.delete("nightly")
     assert _apply(_deploy(new_app, nightly={"cron": "0 4 * * *"})).saved == ["nightly"]
 
 
@@ -231,7 +231,7 @@ def test_what_cannot_be_read_is_not_taken_for_removed(new_app: NewApp) -> None:
     _apply(_deploy(new_app, **{name: {"cron": "@daily"} for name in names}))
 
     app = _deploy(new_app)
-    applied = app._do(app._apply_schedules([], ORIGIN, unread=["a", "b.*"]))
+    applied = app.session.hold(apply_schedules(app.session, [], ORIGIN, unread=["a", "b.*"]))
 
     assert applied.removed == ["e"]
 
@@ -247,7 +247,7 @@ def test_many_that_start_at_once_agree(new_app: NewApp) -> None:
     assert sorted(key for each in applied for key in each.removed) == sorted(gone)
     assert sorted(key for each in applied for key in each.saved) == [f"new{number}" for number in range(5)]
     assert not any(each.warnings for each in applied)
-    assert {row.revision for row in apps[0].schedules()} == {1}
+    assert {row.revision for row in apps[0].schedules.list()} == {1}
 
 
 def test_a_tick_that_waits_survives_a_restart_but_not_another_rhythm(new_app: NewApp) -> None:
@@ -255,12 +255,12 @@ def test_a_tick_that_waits_survives_a_restart_but_not_another_rhythm(new_app: Ne
     _apply(app)
     now = app.store.run(admin.clock())
     later = now + 5 * HOUR
-    waiting = app.get_schedule("s").schedule.next_run_at
+    waiting = app.schedules.get("s").schedule.next_run_at
 
     _apply(_deploy(new_app, s={"every": "1h", "priority": 3}), now=later)
-    assert app.get_schedule("s").schedule.next_run_at == waiting
+    assert app.schedules.get("s").schedule.next_run_at == waiting
     _apply(_deploy(new_app, s={"every": "2h", "priority": 3}), now=later)
-    moved = app.get_schedule("s").schedule.next_run_at
+    moved = app.schedules.get("s").schedule.next_run_at
     assert moved is not None
     assert later < moved <= later + 2 * HOUR
 
@@ -271,7 +271,7 @@ def test_a_schedule_that_cannot_be_read_here_is_a_warning_and_the_others_are_app
         Schedule("fine", "report", Kind.CRON, "0 3 * * *"),
     ]
 
-    applied = memory_app._do(memory_app._apply_schedules(wanted, ORIGIN))
+    applied = memory_app.session.hold(apply_schedules(memory_app.session, wanted, ORIGIN))
 
     assert applied.saved == ["fine"]
     assert "Schedule 'broken' was left as it is" in applied.warnings[0]
@@ -284,7 +284,7 @@ def test_code_repairs_a_stored_schedule_that_cannot_be_read_any_more(memory_app:
     applied = _apply(_declared(memory_app, s={"cron": "@daily"}))
 
     assert applied == Applied(saved=["s"])
-    assert memory_app.get_schedule("s").schedule.timezone == "UTC"
+    assert memory_app.schedules.get("s").schedule.timezone == "UTC"
 
 
 def _deploy(new_app: NewApp, **declared: Any) -> Penstock:
@@ -295,16 +295,16 @@ def _deploy(new_app: NewApp, **declared: Any) -> Penstock:
 def _declared(app: Penstock, **declared: Any) -> Penstock:
     handle = app.job("report")(report)
     for key, facts in declared.items():
-        app.schedule(key, handle, **facts)
-    app.register()
+        app.schedules.declare(key, handle, **facts)
+    app.definitions.register()
     return app
 
 
 def _apply(app: Penstock, *, origin: str = ORIGIN, now: int | None = None) -> Applied:
     """What a worker does when it starts."""
-    talk = app._apply_schedules(app.declared_schedules, origin)
+    talk = apply_schedules(app.session, app.schedules.declared, origin)
     if now is None:
-        return app._do(talk)
+        return app.session.hold(talk)
     step: Any = next(talk)
     while True:
         try:
@@ -314,4 +314,4 @@ def _apply(app: Penstock, *, origin: str = ORIGIN, now: int | None = None) -> Ap
 
 
 def _expressions(app: Penstock) -> dict[str, str]:
-    return {row.schedule.key: row.schedule.expression for row in app.schedules()}
+    return {row.schedule.key: row.schedule.expression for row in app.schedules.list()}

@@ -21,7 +21,7 @@ def order(app: Penstock) -> Callable[..., str]:
     @app.job("mail")
     def mail(order_id: int = 0, pin: str = "") -> None: ...
 
-    app.register()
+    app.definitions.register()
     return lambda key="ship", **params: app.enqueue(key, params).id
 
 
@@ -30,11 +30,11 @@ def test_jobs_are_found_by_the_value_of_a_parameter(app: Penstock, order: Callab
     wanted = [order(order_id=7), order(order_id="7")]
     order(order_id=8)
 
-    page = app.jobs(params={"order_id": value})
+    page = app.jobs.list(params={"order_id": value})
 
     assert [job.id for job in page.jobs] == wanted[::-1]
     assert (page.searched, page.next_cursor) == (3, None)
-    assert app.count_jobs(params={"order_id": value}).value == 2
+    assert app.jobs.count(params={"order_id": value}).value == 2
 
 
 def test_jobs_are_found_by_a_text_in_their_error(app: Penstock, order: Callable[..., str]) -> None:
@@ -43,8 +43,8 @@ def test_jobs_are_found_by_a_text_in_their_error(app: Penstock, order: Callable[
     hand.fail(job_id, Failure("ValueError", "Order 7 is locked"))
     order()
 
-    assert [job.id for job in app.jobs(error="order 7").jobs] == [job_id]
-    assert app.count_jobs(error="order 8").value == 0
+    assert [job.id for job in app.jobs.list(error="order 7").jobs] == [job_id]
+    assert app.jobs.count(error="order 8").value == 0
 
 
 async def test_all_that_fit_are_read_however_many_pages_a_search_takes(
@@ -53,8 +53,8 @@ async def test_all_that_fit_are_read_however_many_pages_a_search_takes(
     monkeypatch.setattr(search, "MOST", 2)
     wanted = [order(order_id=n % 4) for n in range(9)][3::4]
 
-    assert [job.id for job in app.iter_jobs(params={"order_id": 3})] == wanted[::-1]
-    assert [job.id async for job in app.aiter_jobs(params={"order_id": 3})] == wanted[::-1]
+    assert [job.id for job in app.jobs.iterate(params={"order_id": 3})] == wanted[::-1]
+    assert [job.id async for job in app.jobs.aiterate(params={"order_id": 3})] == wanted[::-1]
     await app.aclose()
 
 
@@ -64,10 +64,10 @@ def test_secret_parameters_cannot_be_searched(app: Penstock, order: Callable[...
     within: Any
     for within in ({}, {"definition_key": "ship"}):
         with pytest.raises(InvalidInput, match="'pin' is a secret parameter of ship") as refused:
-            app.jobs(params={"pin": "1234"}, **within)
+            app.jobs.list(params={"pin": "1234"}, **within)
         assert "definition_key=" in str(refused.value.hint)
     with pytest.raises(InvalidInput, match="secret"):
-        app.count_jobs(params={"pin": "1234"})
+        app.jobs.count(params={"pin": "1234"})
 
 
 def test_what_is_secret_elsewhere_can_be_searched_within_a_definition_where_it_is_not(
@@ -76,7 +76,7 @@ def test_what_is_secret_elsewhere_can_be_searched_within_a_definition_where_it_i
     wanted = order("mail", pin="1234")
     order(pin="1234")
 
-    assert [job.id for job in app.jobs(definition_key="mail", params={"pin": "1234"}).jobs] == [wanted]
+    assert [job.id for job in app.jobs.list(definition_key="mail", params={"pin": "1234"}).jobs] == [wanted]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_is_secret_elsewhere_can_be_searched_within_a_definition_where_it_i
 )  # fmt: skip
 def test_what_cannot_be_searched_for_is_refused(memory_app: Penstock, params: Any, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
-        memory_app.jobs(params=params)
+        memory_app.jobs.list(params=params)
 
 
 def test_a_change_in_bulk_cannot_search(app: Penstock, order: Callable[..., str]) -> None:
@@ -98,5 +98,5 @@ def test_a_change_in_bulk_cannot_search(app: Penstock, order: Callable[..., str]
 
     for which in ({"params": {"order_id": 7}}, {"error": "x"}):
         with pytest.raises(InvalidInput, match="bulk cannot search") as refused:
-            app.bulk("cancel", dry_run=True, **which)
+            app.jobs.bulk("cancel", dry_run=True, **which)
         assert "job_id=" in str(refused.value.hint)

@@ -17,25 +17,25 @@ def test_a_definition_whose_file_is_deleted_is_retired_and_removed_and_comes_bac
     worker = folder.worker()
     folder.comes_to_give("gone", "done")
     with pytest.raises(Conflict, match="has it loaded"):
-        stage.app.retire_definition("gone")
+        stage.app.definitions.retire("gone")
     assert worker.stop() == 0
     (folder.path / "gone.py").unlink()
     waiting = stage.app.enqueue("gone")
 
-    stage.app.retire_definition("gone", by="ann")
-    (schedule,) = stage.app.schedules()
+    stage.app.definitions.retire("gone", by="ann")
+    (schedule,) = stage.app.schedules.list()
     assert not schedule.schedule.enabled
     again = folder.worker()
-    assert [reason.code for reason in stage.app.why(waiting.id)] == ["retired", "no_worker"]
-    assert stage.app.schedules() == []
+    assert [reason.code for reason in stage.app.jobs.why(waiting.id)] == ["retired", "no_worker"]
+    assert stage.app.schedules.list() == []
     waiting.cancel()
-    stage.app.remove_definition("gone", by="ann")
-    assert [row.definition.key for row in stage.app.definitions_known()] == ["stays"]
+    stage.app.definitions.remove("gone", by="ann")
+    assert [row.definition.key for row in stage.app.definitions.list()] == ["stays"]
     assert again.stop() == 0
 
     folder.save("gone.py", FILE)
     folder.worker()
 
     folder.comes_to_give("gone", "done")
-    (schedule,) = stage.app.schedules()
+    (schedule,) = stage.app.schedules.list()
     assert schedule.schedule.enabled

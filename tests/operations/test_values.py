@@ -35,12 +35,12 @@ def test_params_and_result_of_a_job_are_values(app: Penstock, reader: Penstock |
     done, waiting = work.enqueue("ada", 2), work.enqueue("bob")
     Hand(app).succeed(done.id, '{"sum":3,"of":[1,2.5,null]}')
 
-    job = reader.read_job(done.id)
+    job = reader.jobs.read(done.id)
 
     assert job.params == {"to": "ada", "copies": 2}
     assert job.result == {"sum": 3, "of": [1, 2.5, None]}
-    assert reader.read_job(waiting.id).result is None
-    assert reader.jobs(sort="createdAt").jobs[0].params["to"] == "ada"
+    assert reader.jobs.read(waiting.id).result is None
+    assert reader.jobs.list(sort="createdAt").jobs[0].params["to"] == "ada"
 
 
 def test_a_value_that_is_changed_changes_nothing_else(app: Penstock) -> None:
@@ -62,7 +62,7 @@ def test_what_an_event_says_is_an_object(app: Penstock) -> None:
     app.store.run(jobs.emit(hand.held(claimed), "order.seen", None))
     wait_until(lambda: len(heard) == 2, "the listener has heard both")
 
-    said = {event.type: event.data for event in app.events(job_id=job.id, timeout=0)}
+    said = {event.type: event.data for event in app.events.follow(job_id=job.id, timeout=0)}
 
     assert said["order.sent"]["phase"] == "load"
     assert said["order.sent"] == {"phase": "load", "rows": [1]}
@@ -80,9 +80,9 @@ def test_phases_attempts_and_log_lines_hold_values(app: Penstock, reader: Pensto
     app.store.run(jobs.save_logs(hand.held(claimed), lines))
     hand.end(claimed, hand.succeeding("[1]"))
 
-    assert reader.phases(job.id)[0].result == "plain"
-    assert [each.result for each in reader.attempts(job.id)] == [[1]]
-    assert [line.details for line in reader.logs(job.id)] == [{"rows": 7}, {}]
+    assert reader.jobs.phases(job.id)[0].result == "plain"
+    assert [each.result for each in reader.jobs.attempts(job.id)] == [[1]]
+    assert [line.details for line in reader.jobs.logs(job.id)] == [{"rows": 7}, {}]
 
 
 def test_what_a_review_was_asked_with_is_a_value(app: Penstock) -> None:
@@ -96,11 +96,11 @@ def test_what_a_review_was_asked_with_is_a_value(app: Penstock) -> None:
 
 def test_the_params_of_a_schedule_are_a_value(app: Penstock) -> None:
     app.job("work")(shapes.plain)
-    app.register()
+    app.definitions.register()
 
-    row: Any = app.save_schedule("nightly", "work", cron="0 3 * * *", params={"to": "ada"})
+    row: Any = app.schedules.save("nightly", "work", cron="0 3 * * *", params={"to": "ada"})
 
-    assert row.schedule.params == app.get_schedule("nightly").schedule.params == {"to": "ada"}
+    assert row.schedule.params == app.schedules.get("nightly").schedule.params == {"to": "ada"}
 
 
 def test_a_text_that_nobody_reads_as_a_value_is_passed_on_as_it_is(app: Penstock) -> None:

@@ -30,12 +30,12 @@ def failed_delivery(app: Penstock) -> str:
 
 
 def test_an_endpoint_is_made_changed_and_removed(app: Penstock) -> None:
-    saved = app.save_webhook(URL, description="orders", by="anna")
+    saved = app.webhooks.save(URL, description="orders", by="anna")
     assert saved.endpoint.events == DEFAULT_EVENTS
-    assert saved.endpoint == app.get_webhook(saved.endpoint.id)
-    assert app.webhooks() == [saved.endpoint]
+    assert saved.endpoint == app.webhooks.get(saved.endpoint.id)
+    assert app.webhooks.list() == [saved.endpoint]
 
-    again = app.save_webhook(URL, webhook_id=saved.endpoint.id, events="onEnd", definition_keys=["work"], revision=1)
+    again = app.webhooks.save(URL, webhook_id=saved.endpoint.id, events="onEnd", definition_keys=["work"], revision=1)
     assert again.secret is None
     assert (again.endpoint.events, again.endpoint.definition_keys, again.endpoint.revision) == (
         ("onEnd",),
@@ -43,34 +43,34 @@ def test_an_endpoint_is_made_changed_and_removed(app: Penstock) -> None:
         2,
     )
     with pytest.raises(RevisionConflict):
-        app.save_webhook(URL, webhook_id=saved.endpoint.id, revision=1)
+        app.webhooks.save(URL, webhook_id=saved.endpoint.id, revision=1)
 
-    app.delete_webhook(saved.endpoint.id)
+    app.webhooks.delete(saved.endpoint.id)
     with pytest.raises(NotFound):
-        app.get_webhook(saved.endpoint.id)
-    assert [each.action for each in app.audit()][::-1] == ["webhook.create", "webhook.replace", "webhook.remove"]
+        app.webhooks.get(saved.endpoint.id)
+    assert [each.action for each in app.audit.list()][::-1] == ["webhook.create", "webhook.replace", "webhook.remove"]
 
 
 def test_a_secret_is_shown_when_it_is_made_and_never_again(app: Penstock) -> None:
-    saved = app.save_webhook(URL)
+    saved = app.webhooks.save(URL)
     assert saved.secret is not None
     assert len(secret_key(saved.secret)) == 32
-    rotated = app.rotate_webhook_secret(saved.endpoint.id, overlap=60)
+    rotated = app.webhooks.rotate_secret(saved.endpoint.id, overlap=60)
     assert rotated.secret not in (None, saved.secret)
 
-    shown = repr([saved, rotated, app.webhooks(), app.get_webhook(saved.endpoint.id), app.audit()])
+    shown = repr([saved, rotated, app.webhooks.list(), app.webhooks.get(saved.endpoint.id), app.audit.list()])
     for secret in (saved.secret, rotated.secret):
         assert secret is not None
         assert secret[6:20] not in shown
-        assert secret[-4:] in app.get_webhook(saved.endpoint.id).secret_hints
+        assert secret[-4:] in app.webhooks.get(saved.endpoint.id).secret_hints
 
 
 def test_one_may_bring_a_secret_of_ones_own(app: Penstock) -> None:
     secret = "whsec_" + "QUJD" * 10
 
-    assert app.save_webhook(URL, secret=secret).secret == secret
+    assert app.webhooks.save(URL, secret=secret).secret == secret
     with pytest.raises(InvalidInput, match="no webhook secret") as refused:
-        app.save_webhook(URL, secret="hunter2hunter2")
+        app.webhooks.save(URL, secret="hunter2hunter2")
     assert "hunter2" not in str(refused.value)
 
 
@@ -96,30 +96,30 @@ def test_one_may_bring_a_secret_of_ones_own(app: Penstock) -> None:
 )
 def test_what_cannot_be_an_endpoint_is_refused(memory_app: Penstock, facts: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
-        memory_app.save_webhook(**{"url": URL, **facts})
+        memory_app.webhooks.save(**{"url": URL, **facts})
 
-    assert memory_app.webhooks() == []
+    assert memory_app.webhooks.list() == []
 
 
 def test_no_call_can_allow_what_the_settings_do_not(memory_app: Penstock) -> None:
-    memory_app.webhook_settings = WebhookSettings(allow_http=True, allowed_networks=("10.0.0.0/8",))
+    memory_app.webhooks.settings = WebhookSettings(allow_http=True, allowed_networks=("10.0.0.0/8",))
 
-    memory_app.save_webhook("http://10.0.0.1/x")
+    memory_app.webhooks.save("http://10.0.0.1/x")
     with pytest.raises(InvalidInput):
-        memory_app.save_webhook("http://192.168.0.1/x")
+        memory_app.webhooks.save("http://192.168.0.1/x")
 
 
 @pytest.mark.parametrize(
     "call",
     [
-        lambda app: app.deliveries(limit=0),
-        lambda app: app.deliveries(limit=501),
-        lambda app: app.deliveries(status="sent"),
-        lambda app: app.deliveries(cursor="../x"),
-        lambda app: app.deliveries(job_id="x"),
-        lambda app: app.rotate_webhook_secret("x", overlap=-1),
-        lambda app: app.rotate_webhook_secret("x", overlap=31 * 86_400),
-        lambda app: app.get_delivery(7),
+        lambda app: app.webhooks.deliveries(limit=0),
+        lambda app: app.webhooks.deliveries(limit=501),
+        lambda app: app.webhooks.deliveries(status="sent"),
+        lambda app: app.webhooks.deliveries(cursor="../x"),
+        lambda app: app.webhooks.deliveries(job_id="x"),
+        lambda app: app.webhooks.rotate_secret("x", overlap=-1),
+        lambda app: app.webhooks.rotate_secret("x", overlap=31 * 86_400),
+        lambda app: app.webhooks.delivery(7),
     ],
 )
 def test_what_cannot_be_asked_for_is_refused(memory_app: Penstock, call: Callable[[Penstock], Any]) -> None:
@@ -128,30 +128,30 @@ def test_what_cannot_be_asked_for_is_refused(memory_app: Penstock, call: Callabl
 
 
 def test_a_delivery_is_found_read_and_sent_again(app: Penstock) -> None:
-    saved = app.save_webhook(URL)
+    saved = app.webhooks.save(URL)
     delivery = failed_delivery(app)
 
-    (found,) = app.deliveries(webhook_id=saved.endpoint.id, status="failed").deliveries
+    (found,) = app.webhooks.deliveries(webhook_id=saved.endpoint.id, status="failed").deliveries
     assert (found.id, found.status_code) == (delivery, 404)
-    assert [each.excerpt for each in app.get_delivery(delivery).tries] == ["who?"]
-    assert app.redeliver(delivery, by="anna").delivery.status == "waiting"
-    assert app.deliveries(status="failed").deliveries == []
+    assert [each.excerpt for each in app.webhooks.delivery(delivery).tries] == ["who?"]
+    assert app.webhooks.redeliver(delivery, by="anna").delivery.status == "waiting"
+    assert app.webhooks.deliveries(status="failed").deliveries == []
 
-    app.delete_webhook(saved.endpoint.id)
+    app.webhooks.delete(saved.endpoint.id)
     with pytest.raises(Conflict, match="removed"):
-        app.redeliver(delivery)
+        app.webhooks.redeliver(delivery)
 
 
 async def test_every_call_has_a_twin_for_event_loops(app: Penstock) -> None:
-    saved = await app.asave_webhook(URL)
+    saved = await app.webhooks.asave(URL)
     delivery = failed_delivery(app)
 
-    assert (await app.aget_webhook(saved.endpoint.id)).url == URL
-    assert len(await app.awebhooks()) == 1
-    assert (await app.arotate_webhook_secret(saved.endpoint.id)).secret is not None
-    assert [each.id for each in (await app.adeliveries()).deliveries] == [delivery]
-    assert (await app.aget_delivery(delivery)).delivery.tries == 1
-    assert (await app.aredeliver(delivery)).delivery.status == "waiting"
-    await app.adelete_webhook(saved.endpoint.id)
-    assert await app.awebhooks() == []
+    assert (await app.webhooks.aget(saved.endpoint.id)).url == URL
+    assert len(await app.webhooks.alist()) == 1
+    assert (await app.webhooks.arotate_secret(saved.endpoint.id)).secret is not None
+    assert [each.id for each in (await app.webhooks.adeliveries()).deliveries] == [delivery]
+    assert (await app.webhooks.adelivery(delivery)).delivery.tries == 1
+    assert (await app.webhooks.aredeliver(delivery)).delivery.status == "waiting"
+    await app.webhooks.adelete(saved.endpoint.id)
+    assert await app.webhooks.alist() == []
     await app.aclose()

@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 
 from penstock import JobHandle, Order, Penstock
-from penstock.definitions.orders import EnqueueOptions
 from penstock.domain.ids import IdSource
 from penstock.domain.ports.store import Message, Queue
 from penstock.launch import services
+from penstock.operations.creation import order_maker
+from penstock.surface.orders import EnqueueOptions
 from tests.storage.tables import change
 from tests.waiting import wait_until, wait_until_async
 from tests.worker.fleet import PATIENCE, ROOT, Gate, Stage, WorkerProcess
@@ -421,7 +422,7 @@ class WorkerConformance:
 
         job.cancel()
 
-        assert app.wait_for(job.id, PATIENCE).status == "cancelled"
+        assert app.jobs.wait(job.id, PATIENCE).status == "cancelled"
 
     def test_a_job_that_becomes_due_is_published(self, stage: Stage, broker: Broker, app: Penstock) -> None:
         self._worker(stage, broker)
@@ -464,7 +465,7 @@ async def _aenqueue(app: Penstock, number: int) -> JobHandle[Any]:
 
 
 def _order(app: Penstock, number: int) -> Order:
-    maker = app._do(app._order_maker("work", None))
+    maker = app.session.hold(order_maker(app.session, "work", None))
     return maker.order({"number": number}, EnqueueOptions())
 
 

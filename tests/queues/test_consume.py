@@ -86,7 +86,7 @@ class Host:
         }
         text = PROJECT.format(url=stage.url, schema=stage.schema, gate=self.gate.text.replace("\n", "\n"))
         (stage.folder / "host.py").write_text(textwrap.dedent(text))
-        self._python("import host; host.app.register()")
+        self._python("import host; host.app.definitions.register()")
 
     def begin(self, message: object, **options: Any) -> subprocess.Popen[str]:
         line = [sys.executable, str(self.stage.folder / "host.py"), json.dumps(message), json.dumps(options)]
@@ -136,7 +136,7 @@ def test_exactly_the_job_of_the_message_runs_in_a_process_of_its_own(host: Host)
     assert int(done["result"]) != done["host"]
     assert other.refresh().status == "queued"
     assert [each.number for each in host.stage.attempts(named)] == [1]
-    assert {row.ended for row in app.workers()} == {"stopped"}
+    assert {row.ended for row in app.workers.list()} == {"stopped"}
 
 
 def test_an_inline_job_runs_in_the_host(host: Host) -> None:

@@ -168,7 +168,7 @@ def test_nothing_is_imported_where_nobody_uses_it() -> None:
     code = (
         "import sys; sys.modules['opentelemetry'] = None\n"
         "from penstock import Penstock; from penstock.isolation import child; from penstock.runtime import tracing\n"
-        "app = Penstock('sqlite://'); app.job('work')(lambda: None); app.register()\n"
+        "app = Penstock('sqlite://'); app.job('work')(lambda: None); app.definitions.register()\n"
         "app.enqueue('work')\n"
         "assert tracing.enqueue(['work'], None) is None; tracing.flush()\n"
         "assert not [each for each in sys.modules if each.startswith('opentelemetry.')]\n"

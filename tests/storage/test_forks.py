@@ -132,7 +132,7 @@ def test_a_fork_while_other_threads_enqueue_and_read_gives_children_that_work(ne
         try:
             while not done.is_set():
                 if index == 2:
-                    app.read_job(known)
+                    app.jobs.read(known)
                 else:
                     work.enqueue(f"thread-{index}-{made[index]}")
                 made[index] += 1
@@ -238,11 +238,11 @@ def test_a_store_in_memory_may_be_opened_after_the_fork(memory_app: Penstock) ->
 
     _joined(_fork(lambda: work.enqueue("child")))
 
-    assert memory_app.jobs().jobs == []
+    assert memory_app.jobs.list().jobs == []
 
 
 def _names(app: Penstock) -> set[str]:
-    names = [str(job.params["to"]) for job in app.iter_jobs()]
+    names = [str(job.params["to"]) for job in app.jobs.iterate()]
     return set(names)
 
 

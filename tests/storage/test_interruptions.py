@@ -38,7 +38,7 @@ def interrupt(*_):
         if way == "await":
             asyncio.run(work.aenqueue())
         elif way == "read":
-            app.jobs()
+            app.jobs.list()
         else:
             work.enqueue()
         print("handler done", flush=True)

@@ -38,14 +38,14 @@ def test_the_whole_way_of_a_job_works(app: Penstock) -> None:
     hand = Hand(app)
     claimed = {each.job_id: each for each in hand.claim()}
     for job_id in claimed:
-        assert app.read_job(job_id).status is Status.RUNNING
+        assert app.jobs.read(job_id).status is Status.RUNNING
     cancelled = late.cancel()
     with pytest.raises(IdempotencyConflict):
         work.options(idempotency_key="k").enqueue("other")
 
     assert claimed.keys() == {good.id, bad.id}
     assert cancelled is Status.CANCELLED
-    assert len(app.jobs(tag="x").jobs) == 1
+    assert len(app.jobs.list(tag="x").jobs) == 1
 
 
 def test_jobs_are_settled_and_waited_for(app: Penstock) -> None:
@@ -66,7 +66,7 @@ async def test_event_loops_and_threads_share_the_pooler(app: Penstock) -> None:
     with ThreadPoolExecutor(4) as pool:
         await asyncio.to_thread(lambda: list(pool.map(lambda n: work.enqueue(f"sync-{n}"), range(60))))
 
-    assert len([job async for job in app.aiter_jobs()]) == 120
+    assert len([job async for job in app.jobs.aiterate()]) == 120
     await app.aclose()
 
 
@@ -89,4 +89,4 @@ def test_a_callers_transaction_works_through_the_pooler(app: Penstock, pgbouncer
         work.options(connection=connection).enqueue("undone")
         connection.rollback()
 
-    assert [job.id for job in app.jobs().jobs] == [kept.id]
+    assert [job.id for job in app.jobs.list().jobs] == [kept.id]

@@ -33,7 +33,7 @@ def test_a_job_is_there_if_the_transaction_commits(postgres_app: Penstock, app_d
 
     with way(app_database) as caller:
         handle = work.options(connection=caller.connection, tags=["x"], priority=3).enqueue("a")
-        before = [job.id for job in postgres_app.jobs().jobs]
+        before = [job.id for job in postgres_app.jobs.list().jobs]
         caller.commit()
 
     assert (handle.created, handle.status, before) == (True, Status.QUEUED, [])
@@ -69,7 +69,7 @@ def test_a_job_lives_and_dies_with_its_savepoint(postgres_app: Penstock, app_dat
         caller.commit()
 
     assert again.created
-    assert {job.id for job in postgres_app.jobs().jobs} == {kept.id, again.id}
+    assert {job.id for job in postgres_app.jobs.list().jobs} == {kept.id, again.id}
     assert undone.id != again.id
 
 
@@ -92,7 +92,7 @@ def test_keys_hold_inside_the_transaction_and_are_free_after_a_rollback(
     assert (first.created, again.created, first.id == again.id) == (True, False, True)
     assert raised.value.job_id == first.id
     assert (one.created, same.created, one.id == same.id) == (True, False, True)
-    assert (anew.created, [job.id for job in postgres_app.jobs().jobs]) == (True, [anew.id])
+    assert (anew.created, [job.id for job in postgres_app.jobs.list().jobs]) == (True, [anew.id])
 
 
 @every_way
@@ -111,7 +111,7 @@ def test_a_caller_that_catches_an_error_may_go_on_and_keeps_nothing_of_what_fail
     fresh = work.options(idempotency_key="fresh").enqueue("anything")
 
     assert fresh.created
-    assert {job.id for job in postgres_app.jobs().jobs} == {holder.id, kept.id, fresh.id}
+    assert {job.id for job in postgres_app.jobs.list().jobs} == {holder.id, kept.id, fresh.id}
 
 
 @every_way
@@ -125,7 +125,7 @@ def test_a_batch_is_created_in_the_transaction_that_its_orders_name(
         postgres_app.enqueue_many([here.order("a"), work.order("b"), here.order("c")])
         caller.rollback()
 
-    assert postgres_app.jobs().jobs == []
+    assert postgres_app.jobs.list().jobs == []
 
 
 @every_way
@@ -165,13 +165,13 @@ async def test_async_transactions_commit_roll_back_and_have_savepoints(
         await caller.execute("SAVEPOINT one")
         undone = await here.aenqueue("undone")
         await caller.execute("ROLLBACK TO SAVEPOINT one")
-        before = (await postgres_app.ajobs()).jobs
+        before = (await postgres_app.jobs.alist()).jobs
         await caller.commit()
         rolled_back = await here.aenqueue("rolled back")
         await caller.rollback()
 
     assert before == []
-    assert [job.id for job in (await postgres_app.ajobs()).jobs] == [kept.id]
+    assert [job.id for job in (await postgres_app.jobs.alist()).jobs] == [kept.id]
     assert len({kept.id, undone.id, rolled_back.id}) == 3
     await postgres_app.aclose()
 
@@ -192,7 +192,7 @@ async def test_async_keys_hold_inside_the_transaction(postgres_app: Penstock, ap
 
     assert (first.created, again.created, first.id == again.id) == (True, False, True)
     assert fresh.created
-    assert len((await postgres_app.ajobs()).jobs) == 3
+    assert len((await postgres_app.jobs.alist()).jobs) == 3
     await postgres_app.aclose()
 
 
@@ -256,7 +256,7 @@ def test_the_first_job_of_a_definition_may_be_created_in_a_transaction(
 
 def test_a_snapshot_older_than_the_definition_says_to_begin_anew(postgres_app: Penstock, app_database: str) -> None:
     work = postgres_app.job("work")(shapes.plain)
-    postgres_app.jobs()
+    postgres_app.jobs.list()
 
     with psycopg.connect(app_database) as connection:
         connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -315,7 +315,7 @@ def test_a_connection_without_a_transaction_is_refused(
     engine.dispose()
     assert "in autocommit mode, and no transaction is open" in raised.value.message
     assert raised.value.hint == "Begin one, or leave `connection` out."
-    assert postgres_app.jobs().jobs == []
+    assert postgres_app.jobs.list().jobs == []
 
 
 async def test_the_wrong_colour_of_connection_is_refused(postgres_app: Penstock, app_database: str) -> None:
@@ -330,7 +330,7 @@ async def test_the_wrong_colour_of_connection_is_refused(postgres_app: Penstock,
                 await work.options(connection=caller.connection).aenqueue("a")
             caller.rollback()
 
-    assert (await postgres_app.ajobs()).jobs == []
+    assert (await postgres_app.jobs.alist()).jobs == []
     await postgres_app.aclose()
 
 
@@ -355,7 +355,7 @@ async def test_connections_of_other_drivers_are_refused(postgres_app: Penstock, 
 
     await foreign.close()
     others[1][0].close()
-    assert postgres_app.jobs().jobs == []
+    assert postgres_app.jobs.list().jobs == []
     await postgres_app.aclose()
 
 

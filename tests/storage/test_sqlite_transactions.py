@@ -20,7 +20,7 @@ from tests.operations.hand import Hand
 @pytest.fixture
 def caller(tmp_path: Path, file_app: Penstock) -> Iterator[apsw.Connection]:
     """A connection of the application's own to the file; the store has been opened before."""
-    file_app.jobs()
+    file_app.jobs.list()
     connection = apsw.Connection(str(tmp_path / "jobs.db"))
     connection.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
     yield connection
@@ -33,7 +33,7 @@ def test_a_job_is_there_if_the_transaction_commits(file_app: Penstock, caller: a
     with caller:
         caller.execute("INSERT INTO orders VALUES (7)")
         handle = work.options(connection=caller, tags=["x"], priority=3).enqueue("a")
-        before = file_app.jobs().jobs
+        before = file_app.jobs.list().jobs
 
     assert (handle.created, handle.status, before) == (True, Status.QUEUED, [])
     assert (handle.refresh().params, handle.job.tags, handle.job.priority) == ({"to": "a"}, ("x",), 3)
@@ -48,7 +48,7 @@ def test_a_job_is_not_there_if_the_transaction_is_rolled_back(file_app: Penstock
 
     with pytest.raises(NotFound):
         handle.refresh()
-    assert file_app.jobs().jobs == []
+    assert file_app.jobs.list().jobs == []
 
 
 async def test_the_async_call_takes_the_same_connection(file_app: Penstock, caller: apsw.Connection) -> None:
@@ -61,7 +61,7 @@ async def test_the_async_call_takes_the_same_connection(file_app: Penstock, call
     await work.options(connection=caller).aenqueue("b")
     caller.execute("ROLLBACK")
 
-    assert [job.id for job in (await file_app.ajobs()).jobs] == [kept.id]
+    assert [job.id for job in (await file_app.jobs.alist()).jobs] == [kept.id]
     await file_app.aclose()
 
 
@@ -77,7 +77,7 @@ def test_a_job_lives_and_dies_with_its_savepoint(file_app: Penstock, caller: aps
         caller.execute("RELEASE one")
 
     assert again.created
-    assert {job.id for job in file_app.jobs().jobs} == {kept.id, again.id}
+    assert {job.id for job in file_app.jobs.list().jobs} == {kept.id, again.id}
     assert undone.id != again.id
 
 
@@ -96,7 +96,7 @@ def test_keys_hold_inside_the_transaction_and_are_free_after_a_rollback(
 
     assert (first.created, again.created, first.id == again.id) == (True, False, True)
     assert raised.value.job_id == first.id
-    assert [job.id for job in file_app.jobs().jobs] == [anew.id]
+    assert [job.id for job in file_app.jobs.list().jobs] == [anew.id]
 
 
 def test_a_caller_that_catches_an_error_may_go_on_and_keeps_nothing_of_what_failed(
@@ -113,7 +113,7 @@ def test_a_caller_that_catches_an_error_may_go_on_and_keeps_nothing_of_what_fail
     fresh = work.options(idempotency_key="fresh").enqueue("anything")
 
     assert fresh.created
-    assert {job.id for job in file_app.jobs().jobs} == {holder.id, kept.id, fresh.id}
+    assert {job.id for job in file_app.jobs.list().jobs} == {holder.id, kept.id, fresh.id}
 
 
 def test_the_first_job_of_a_definition_does_not_wait_for_its_own_caller(
@@ -160,7 +160,7 @@ def test_the_caller_may_create_again_and_again_without_ever_leaving_its_transact
         work.options(connection=caller).enqueue(f"more {number}")
     caller.execute("COMMIT")
 
-    assert len(file_app.jobs().jobs) == 10
+    assert len(file_app.jobs.list().jobs) == 10
 
 
 def test_by_name_works_while_the_caller_holds_the_lock(file_app: Penstock, caller: apsw.Connection) -> None:
@@ -255,7 +255,7 @@ def test_a_connection_without_a_transaction_is_refused(file_app: Penstock, calle
         work.options(connection=caller).enqueue("a")
 
     assert raised.value.hint == "Begin one, or leave `connection` out."
-    assert file_app.jobs().jobs == []
+    assert file_app.jobs.list().jobs == []
 
 
 def test_the_standard_librarys_connection_is_refused_with_the_reason(file_app: Penstock, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_the_standard_librarys_connection_is_refused_with_the_reason(file_app: P
 
     foreign.close()
     engine.dispose()
-    assert file_app.jobs().jobs == []
+    assert file_app.jobs.list().jobs == []
 
 
 def test_a_connection_to_another_file_is_refused(file_app: Penstock, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_threads_that_enqueue_at_once_lose_nothing(app: Penstock) -> None:
         handles = [handle for made in pool.map(enqueue, range(THREADS)) for handle in made]
 
     expected = {f'{{"to":"{number}-{each}"}}' for number in range(THREADS) for each in range(EACH)}
-    stored = {job.id: job.params_text for job in app.iter_jobs()}
+    stored = {job.id: job.params_text for job in app.jobs.iterate()}
     assert stored.keys() == {handle.id for handle in handles}
     assert sorted(stored.values()) == sorted(expected)
 
@@ -44,7 +44,7 @@ def test_threads_that_come_first_at_once_share_one_store(app: Penstock) -> None:
         stores = set(pool.map(first, range(THREADS)))
 
     assert len(stores) == 1
-    assert len(app.jobs().jobs) == THREADS
+    assert len(app.jobs.list().jobs) == THREADS
 
 
 def test_threads_that_ask_for_one_idempotency_key_get_one_job(app: Penstock) -> None:
@@ -60,7 +60,7 @@ def test_threads_that_ask_for_one_idempotency_key_get_one_job(app: Penstock) -> 
 
     assert len({handle.id for handle in handles}) == 1
     assert [handle.created for handle in handles].count(True) == 1
-    assert len(app.jobs().jobs) == 1
+    assert len(app.jobs.list().jobs) == 1
 
 
 def test_event_loops_of_several_threads_share_an_application(app: Penstock) -> None:
@@ -68,14 +68,14 @@ def test_event_loops_of_several_threads_share_an_application(app: Penstock) -> N
 
     async def enqueue(number: int) -> None:
         await asyncio.gather(*(work.aenqueue(f"{number}-{each}") for each in range(20)))
-        await app.aread_job((await work.aenqueue("last")).id)
+        await app.jobs.aread((await work.aenqueue("last")).id)
         if app.store.dialect == "postgres":
             await app.store.aclose()
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda number: asyncio.run(enqueue(number)), range(4)))
 
-    assert len(list(app.iter_jobs())) == 4 * 21
+    assert len(list(app.jobs.iterate())) == 4 * 21
 
 
 def test_sync_calls_and_an_event_loop_may_be_mixed(new_app: NewApp) -> None:
@@ -91,4 +91,4 @@ def test_sync_calls_and_an_event_loop_may_be_mixed(new_app: NewApp) -> None:
 
     asyncio.run(both())
 
-    assert len(list(app.iter_jobs())) == 50
+    assert len(list(app.jobs.iterate())) == 50

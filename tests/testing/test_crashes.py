@@ -59,9 +59,9 @@ def test_a_job_goes_on_with_the_phase_that_was_not_kept(
 
     assert second == CALLS
     assert job.result(0) == "saved 50"
-    assert [each.cause for each in app.attempts(job.id)] == ["lost", "returned"]
+    assert [each.cause for each in app.jobs.attempts(job.id)] == ["lost", "returned"]
     assert (job.job.attempts, job.job.lost) == (1, 0)
-    assert "job.lost" in [event.type for event in app.events(job_id=job.id, timeout=0)]
+    assert "job.lost" in [event.type for event in app.events.follow(job_id=job.id, timeout=0)]
 
 
 def test_a_plain_job_is_run_again(app: Penstock, kit: TestApp) -> None:
@@ -84,7 +84,7 @@ def test_a_plain_job_is_run_again(app: Penstock, kit: TestApp) -> None:
 
     assert ran == [2, 3]
     assert job.job.status == "succeeded"
-    assert [each.cause for each in app.attempts(job.id)] == ["lost", "lost", "returned"]
+    assert [each.cause for each in app.jobs.attempts(job.id)] == ["lost", "lost", "returned"]
 
 
 def test_a_job_that_is_lost_too_often_fails(app: Penstock, kit: TestApp, pipe: Any) -> None:

@@ -66,7 +66,7 @@ async def test_an_async_test_has_jobs_run_in_another_thread(app: Penstock, kit: 
 def test_inline_definitions_are_run_too(app: Penstock, kit: TestApp) -> None:
     @app.job("work", isolation="inline")
     async def work() -> int:
-        return len(app.jobs().jobs)
+        return len(app.jobs.list().jobs)
 
     job = work.enqueue()
     kit.drain()
@@ -106,8 +106,8 @@ def test_a_failing_job_is_tried_again_when_its_time_has_come(app: Penstock, kit:
     last = kit.drain()
 
     assert [(each.id, each.error_type, each.error) for each in last.failed] == [(job.id, "ValueError", "never")]
-    assert [each.cause for each in app.attempts(job.id)] == ["raised"] * 3
-    assert "never" in (app.attempts(job.id)[0].traceback or "")
+    assert [each.cause for each in app.jobs.attempts(job.id)] == ["raised"] * 3
+    assert "never" in (app.jobs.attempts(job.id)[0].traceback or "")
 
 
 def test_retries_without_a_pause_are_made_at_once(app: Penstock, kit: TestApp) -> None:
@@ -165,7 +165,7 @@ def test_what_a_handler_may_raise_means_what_it_means_to_a_worker(app: Penstock,
 def test_a_job_that_is_cancelled_while_it_runs_ends_so(app: Penstock, kit: TestApp) -> None:
     @app.job("work")
     def work(ctx: Context) -> None:
-        app.cancel_job(ctx.job_id)
+        app.jobs.cancel(ctx.job_id)
 
     job = work.enqueue()
     drained = kit.drain()
@@ -198,13 +198,13 @@ def test_jobs_that_jobs_create_are_run_and_not_created_twice(app: Penstock, kit:
 def test_inside_a_job_there_is_no_store(app: Penstock, kit: TestApp) -> None:
     @app.job("work", max_attempts=1)
     def work() -> None:
-        app.jobs()
+        app.jobs.list()
 
     job = work.enqueue()
     kit.drain()
 
-    assert "app.jobs is not possible inside a job" in (job.job.error or "")
-    assert len(app.jobs().jobs) == 1
+    assert "app.jobs.list is not possible inside a job" in (job.job.error or "")
+    assert len(app.jobs.list().jobs) == 1
 
 
 def test_a_job_that_asks_for_itself_ends_at_the_limit(app: Penstock, kit: TestApp) -> None:
@@ -231,8 +231,8 @@ def test_what_is_paused_or_limited_waits(app: Penstock, kit: TestApp) -> None:
     paused = app.job("paused")(_nothing)
     rated = app.job("rated", rate_limit=RateLimit(1, 60))(_nothing_else)
     other = app.job("other", priority=1)(_nothing_more)
-    app.register()
-    app.pause("paused", "not today")
+    app.definitions.register()
+    app.definitions.pause("paused", "not today")
     waiting = paused.enqueue()
     first, second = rated.enqueue(), rated.enqueue()
     third = other.enqueue()
@@ -286,13 +286,13 @@ def test_what_a_handler_says_is_kept(app: Penstock, kit: TestApp) -> None:
     job = work.enqueue("geheimnis")
     kit.drain()
 
-    assert [(line.level, line.message, line.phase) for line in app.logs(job.id)] == [
+    assert [(line.level, line.message, line.phase) for line in app.jobs.logs(job.id)] == [
         ("info", "logged in with ***", "run"),
         ("warning", "hot", "run"),
     ]
     assert (job.job.progress, job.job.progress_message) == (40, "nearly half")
     assert job.job.error == "wrong password ***"
-    (own,) = app.events(job_id=job.id, type="order.*", timeout=0)
+    (own,) = app.events.follow(job_id=job.id, type="order.*", timeout=0)
     assert own.data == {"order": 7}
     assert logging.getLogger().level == level
 

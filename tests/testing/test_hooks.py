@@ -16,10 +16,10 @@ def test_hooks_are_called_after_the_state_is_saved(app: Penstock, kit: TestApp) 
     called: list[str] = []
 
     def hook(name: str) -> Callable[[Context], None]:
-        return lambda ctx: called.append(f"{name} {ctx.attempt} {app.read_job(ctx.job_id).status}")
+        return lambda ctx: called.append(f"{name} {ctx.attempt} {app.jobs.read(ctx.job_id).status}")
 
     def failed(ctx: Context, error: str) -> None:
-        called.append(f"fail {error} {app.read_job(ctx.job_id).status}")
+        called.append(f"fail {error} {app.jobs.read(ctx.job_id).status}")
 
     @app.job(
         "work", backoff=0, max_attempts=2, on_start=hook("start"), on_retry=hook("retry"), on_success=hook("success"),

@@ -35,9 +35,9 @@ def test_the_application_has_its_own_store_back_afterwards(app: Penstock) -> Non
         assert len(kit.jobs()) == 1
 
     assert app.store is store
-    assert [job.id for job in app.jobs().jobs] == [own.id]
+    assert [job.id for job in app.jobs.list().jobs] == [own.id]
     work.enqueue()
-    assert len(app.jobs().jobs) == 2
+    assert len(app.jobs.list().jobs) == 2
 
 
 def test_an_error_in_the_test_gives_the_store_back_too(app: Penstock) -> None:

@@ -55,26 +55,26 @@ def _enqueued(app: Penstock) -> dict[str, JobHandle[Any]]:
 
 def _at_rest(app: Penstock) -> bool:
     """Nothing runs, and what waits is what asked for that."""
-    busy = app.jobs(status=["queued", "running", "scheduled"]).jobs
+    busy = app.jobs.list(status=["queued", "running", "scheduled"]).jobs
     return {job.definition_key for job in busy} == {"sleepy"} and busy[0].status == "scheduled"
 
 
 def _traces(app: Penstock, handle: JobHandle[Any]) -> dict[str, Any]:
     """Everything about a job that does not depend on when and where it ran."""
     job = handle.refresh()
-    attempts = app.attempts(job.id)
-    children = list(app.iter_jobs(parent_id=job.id, sort="createdAt"))
+    attempts = app.jobs.attempts(job.id)
+    children = list(app.jobs.iterate(parent_id=job.id, sort="createdAt"))
     return {
         "job": (job.status, job.attempts, job.lost, job.error_type, job.error, job.result),
         "progress": (job.progress, job.progress_message, job.current_phase),
         "attempts": [(each.number, each.status, each.cause, each.error_type, each.error) for each in attempts],
         "tracebacks": [(each.fingerprint, each.traceback) for each in attempts],
-        "phases": [(each.name, each.status, each.result, each.fence) for each in app.phases(job.id)],
-        "logs": [(line.level, line.message, line.phase, line.details, line.fence) for line in app.logs(job.id)],
+        "phases": [(each.name, each.status, each.result, each.fence) for each in app.jobs.phases(job.id)],
+        "logs": [(line.level, line.message, line.phase, line.details, line.fence) for line in app.jobs.logs(job.id)],
         "children": [(each.definition_key, each.params, each.status) for each in children],
         "events": [
             (event.type, event.fence, event.data)
-            for event in app.events(job_id=job.id, timeout=0)
+            for event in app.events.follow(job_id=job.id, timeout=0)
             if event.type != "job.progress"
         ],
     }

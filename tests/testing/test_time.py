@@ -31,15 +31,15 @@ def test_what_code_declares_ticks_at_each_of_its_instants(app: Penstock) -> None
         assert [job.created_at for job in jobs] == [job.scheduled_for for job in jobs]
         assert kit.now == NOON + timedelta(hours=3, minutes=59)
         assert len(kit.drain().succeeded) == 3
-        assert [each["verdict"] for each in app.schedule_ticks("work")] == ["made"] * 3
+        assert [each["verdict"] for each in app.schedules.ticks("work")] == ["made"] * 3
 
 
 def test_a_schedule_that_a_test_saves_or_declares_later_ticks_too(app: Penstock) -> None:
     work = app.job("work")(_nothing)
 
     with TestApp(app, now=NOON) as kit:
-        app.save_schedule("saved", work, every=60, params={"x": 7})
-        app.schedule("declared", work, at=NOON + timedelta(seconds=90))
+        app.schedules.save("saved", work, every=60, params={"x": 7})
+        app.schedules.declare("declared", work, at=NOON + timedelta(seconds=90))
         kit.advance(100)
 
         assert [(job.schedule_id, job.params) for job in kit.jobs()] == [("saved", {"x": 7}), ("declared", {})]
@@ -55,7 +55,7 @@ def test_a_schedule_that_must_not_overlap_ticks_again_once_its_job_has_run(app: 
         kit.advance(60)
 
         assert len(kit.jobs()) == 2
-        assert [each["verdict"] for each in app.schedule_ticks("work")] == ["made", "skipped", "skipped", "made"]
+        assert [each["verdict"] for each in app.schedules.ticks("work")] == ["made", "skipped", "skipped", "made"]
 
 
 def test_listeners_hear_of_ticks_however_long_ago(app: Penstock) -> None:
@@ -75,14 +75,14 @@ def test_a_schedule_that_cannot_tick_says_so_and_stops_no_other(
     work, other = app.job("work", schedule="1h")(_nothing), app.job("other", schedule="1h")(lambda: None)
 
     with TestApp(app, now=NOON) as kit:
-        app.register()
-        app.disable("work")
+        app.definitions.register()
+        app.definitions.disable("work")
         with caplog.at_level(logging.WARNING, "penstock.worker"):
             kit.advance(timedelta(hours=3))
         assert (len(kit.jobs(work)), len(kit.jobs(other))) == (0, 3)
         assert "schedule work cannot tick" in caplog.text
 
-        app.enable("work")
+        app.definitions.enable("work")
         kit.advance(timedelta(hours=1))
         assert len(kit.jobs(work)) >= 1
 
@@ -124,4 +124,4 @@ def test_an_application_gets_nothing_of_it_in_its_own_store(app: Penstock) -> No
     with TestApp(app, now=NOON) as kit:
         kit.advance(120)
 
-    assert (app.schedules(), app.jobs().jobs) == ([], [])
+    assert (app.schedules.list(), app.jobs.list().jobs) == ([], [])

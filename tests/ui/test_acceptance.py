@@ -105,7 +105,7 @@ def test_a_restart_of_the_server_costs_an_open_page_no_line_and_doubles_none(sta
     first.stop()
     expect(page.get_by_label(re.compile("Live updates: (restarting|offline)"))).to_be_visible(timeout=PATIENCE)
     allowance.raise_to(40)
-    wait_until(lambda: len(stage.app.logs(job)) == 40, "lines were written while the server was away")
+    wait_until(lambda: len(stage.app.jobs.logs(job)) == 40, "lines were written while the server was away")
     second = serve(stage, target=APPLICATION, worker=False, port=port)
     expect(page.get_by_label("Live updates: live")).to_be_visible(timeout=PATIENCE)
     allowance.raise_to(60)

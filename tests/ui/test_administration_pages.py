@@ -226,15 +226,15 @@ def test_the_first_token_closes_the_server_without_locking_its_maker_out(
 def test_a_session_that_ends_leads_to_signing_in_and_back_to_where_one_was(
     stage: Stage, server: ServerProcess, window: Windows
 ) -> None:
-    admin = stage.app.create_token("ada", "super_admin", by="test").text
-    reader = stage.app.create_token("reader", "viewer", by="test")
+    admin = stage.app.tokens.create("ada", "super_admin", by="test").text
+    reader = stage.app.tokens.create("reader", "viewer", by="test")
     page = window(server.url, forgiven=REFUSED).open("jobs?status=failed")
     sign_in(page, "pst_wrong")
     expect(page.get_by_role("alert")).to_contain_text("not valid")
     sign_in(page, reader.text)
     expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
 
-    stage.app.revoke_token(reader.token.id, by="test")
+    stage.app.tokens.revoke(reader.token.id, by="test")
 
     said(page, "Your session has ended.")
     sign_in(page, admin)
@@ -250,7 +250,7 @@ def test_whoever_may_only_read_can_change_nothing_on_these_pages(
     opened = window(sending.url)
     page = opened.open("settings")
     expect(page.get_by_role("tab")).to_have_text(["Preferences", "Tokens", "Audit", "About"])
-    token = stage.app.create_token("reader", "viewer", by="test").text
+    token = stage.app.tokens.create("reader", "viewer", by="test").text
 
     page = opened.open("settings")
     sign_in(page, token)

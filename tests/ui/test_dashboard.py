@@ -47,7 +47,7 @@ def start(server: ServerProcess, key: str, **params: object) -> str:
 
 def token_of(stage: Stage, server: ServerProcess, role: Role) -> str:
     """A token of this role, once the server lets nobody in without one."""
-    made = stage.app.create_token(f"the {role}", role, by="test").text
+    made = stage.app.tokens.create(f"the {role}", role, by="test").text
     wait_until(lambda: server.request("GET", "/v1/jobs").status_code == 401, "the server is closed")
     return made
 

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.xdist_group("ui")
 def app(tmp_path: Path) -> Iterator[Penstock]:
     made = Penstock(f"sqlite:///{tmp_path}/jobs.db", migrate=True)
     made.job("echo")(lambda value: value)
-    made.register()
+    made.definitions.register()
     yield made
     made.close()
 

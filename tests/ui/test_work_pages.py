@@ -280,7 +280,7 @@ def test_who_may_only_look_sees_no_action_on_any_of_these_pages(
     start(server, "broken", "failed")
     start(server, "payout", "review_needed", month="2100-01", amount=1)
     schedule(server)
-    token = stage.app.create_token("reader", "viewer", by="test").text
+    token = stage.app.tokens.create("reader", "viewer", by="test").text
     # The server takes a moment to learn of the first token; what is asked for around it is refused.
     opened = window(server.url, forgiven=REFUSED)
     page = opened.open("reviews")

@@ -18,8 +18,8 @@ from typing import Any
 import apsw
 
 from penstock import JobHandle
-from penstock.definitions.orders import PLAIN, Order
 from penstock.runtime.processes import boot_time
+from penstock.surface.orders import PLAIN, Order
 from tests.services import PostgresServer
 from tests.waiting import wait_until
 from tests.worker.fleet import Stage, WorkerProcess
@@ -155,7 +155,7 @@ def until_ended(stage: Stage, count: int) -> None:
 
 def statuses(stage: Stage) -> dict[str, int]:
     """How many jobs of the plain script stand in each state."""
-    return {status: count for status, count in stage.app.counts().get(("script", 1), {}).items() if count}
+    return {status: count for status, count in stage.app.monitoring.counts().get(("script", 1), {}).items() if count}
 
 
 class Proxy:

@@ -151,7 +151,7 @@ class Stage:
 
     def end(self, job: JobHandle[Any] | str, timeout: float = PATIENCE) -> Job:
         """Wait for a job to end."""
-        return self.app.wait_for(job if isinstance(job, str) else job.id, timeout)
+        return self.app.jobs.wait(job if isinstance(job, str) else job.id, timeout)
 
     def until(self, job: JobHandle[Any], *statuses: str, timeout: float = PATIENCE) -> Job:
         """Wait until a job stands in one of these states."""

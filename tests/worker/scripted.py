@@ -265,7 +265,7 @@ def _touch_store(ctx: Context) -> None:
 
 def _forge_order(ctx: Context, params: str) -> None:
     """Have the worker create a job of `keyed` as if its parameters had been checked here."""
-    errands: Any = app._errands
+    errands: Any = app.session.errands
     errands.create([{"key": "keyed", "version": 1, "params": params, "checked": True}])
 
 

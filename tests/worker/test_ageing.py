@@ -19,7 +19,7 @@ def test_one_process_sets_what_waiting_is_worth_and_another_creates_by_it(
 ) -> None:
     operator, app = new_app(), new_app()
     if ageing is not None:
-        operator.set_worker_config({"ageing": ageing})
+        operator.workers.configure({"ageing": ageing})
 
     @app.job("work")
     def work() -> None: ...
@@ -34,11 +34,11 @@ def test_one_process_sets_what_waiting_is_worth_and_another_creates_by_it(
 @pytest.mark.parametrize("wrong", [-1, None, "ten", True, 10**9])
 def test_an_impossible_ageing_is_refused_by_its_name(app: Penstock, wrong: Any) -> None:
     with pytest.raises(InvalidInput, match=r"ageing of the worker configuration must be a number from 0 to 31536000"):
-        app.set_worker_config({"ageing": wrong})
+        app.workers.configure({"ageing": wrong})
 
 
 def _claimed_first(app: Penstock) -> str:
-    (lane,) = app.register().values()
+    (lane,) = app.definitions.register().values()
     ids = IdSource(lambda: 0, lambda count: b"x" * count)
     me = WorkerInfo(id=ids.new_id(), name="test", host="here", pid=1, lanes=(lane,))
     app.store.run(jobs.register_worker(me, 60_000_000))

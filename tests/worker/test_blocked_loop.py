@@ -45,7 +45,7 @@ def test_a_loop_that_is_blocked_for_less_than_its_bound_costs_no_lease(stage: St
         ended = stage.end(job)
         assert (ended.status, ended.fence, ended.lost) == ("succeeded", 1, 0)
     assert "is gone" not in other.output
-    assert all(row.live for row in stage.app.workers())
+    assert all(row.live for row in stage.app.workers.list())
 
 
 @pytest.mark.parametrize("before", [[], [["sleep", 0.01]]], ids=["first-step", "later"])

@@ -173,11 +173,11 @@ def blocked_loop(ground: Field) -> Iterator[None]:
 @contextlib.contextmanager
 def slow_receiver(ground: Field) -> Iterator[None]:
     """Webhooks go to a server that does not answer."""
-    ground.stage.app.webhook_settings = WebhookSettings(
+    ground.stage.app.webhooks.settings = WebhookSettings(
         allow_http=True, ports=(ground.receiver.port,), allowed_networks=("127.0.0.0/8",)
     )
     url = ground.receiver.answers("/slow", ground.receiver.hold)
-    ground.stage.app.save_webhook(url)
+    ground.stage.app.webhooks.save(url)
     for _ in range(30):
         ground.stage.app.enqueue("noop", webhook_url=url)
     ground.receiver.wait("/slow")
@@ -246,8 +246,8 @@ CASES = [("sqlite", name) for name in EVERYWHERE] + [("postgres", name) for name
 @pytest.mark.parametrize(("stage", "name"), CASES, indirect=["stage"])
 def test_work_goes_on_beside_what_is_held_for_longer_than_a_lease(ground: Field, name: str) -> None:
     stage, blocker = ground.stage, (EVERYWHERE | ON_POSTGRES)[name]
-    stage.app.save_schedule("often", "noop", every="1s")
-    stage.app.save_schedule("other", "noop", every="1h")
+    stage.app.schedules.save("often", "noop", every="1s")
+    stage.app.schedules.save("other", "noop", every="1h")
     doomed = stage.worker("--slots", "1", "--name", "doomed")
     freeze(stage, ground.well)
     rescued = stage.enqueue("script", LONG_AT_FIRST)
@@ -261,10 +261,10 @@ def test_work_goes_on_beside_what_is_held_for_longer_than_a_lease(ground: Field,
     with blocker(ground):
         began = boot_time()
         doomed.kill()
-        ticks = len(stage.app.schedule_ticks("often", 1000))
+        ticks = len(stage.app.schedules.ticks("often", 1000))
         work_goes_on(stage)
         assert stage.end(rescued).result == "done"
-        stage.eventually(lambda: len(stage.app.schedule_ticks("often", 1000)) > ticks + 1, "the schedule ticks")
+        stage.eventually(lambda: len(stage.app.schedules.ticks("often", 1000)) > ticks + 1, "the schedule ticks")
         wait_for_time(began + 1.5 * LEASE)
         work_goes_on(stage)
 

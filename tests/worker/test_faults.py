@@ -39,7 +39,7 @@ def test_jobs_of_a_killed_worker_run_on_another_one_soon(stage: Stage) -> None:
         assert stage.kinds(job) == ["job.enqueued", "job.started", "job.lost", "job.started", "job.succeeded"]
         assert overlaps(stage.journal(job)) == 1
     assert all(gone(pid) for pid in below)
-    assert sorted(str(row.ended) for row in stage.app.workers()) == ["None", "lost"]
+    assert sorted(str(row.ended) for row in stage.app.workers.list()) == ["None", "lost"]
 
 
 def test_a_killed_child_costs_an_attempt_and_no_loss(stage: Stage) -> None:
@@ -63,7 +63,7 @@ def test_an_idle_zygote_that_is_killed_is_replaced(stage: Stage) -> None:
 
     assert stage.end(stage.enqueue("script", [["return", 1]])).status == "succeeded"
     assert worker.zygote != before
-    assert len(stage.app.workers()) == 1
+    assert len(stage.app.workers.list()) == 1
 
 
 def test_attempts_of_a_killed_zygote_are_lost_and_not_failed(stage: Stage) -> None:
@@ -81,7 +81,7 @@ def test_attempts_of_a_killed_zygote_are_lost_and_not_failed(stage: Stage) -> No
         assert [(each.fence, each.cause) for each in stage.attempts(job)] == [(1, "lost"), (2, "returned")]
         assert overlaps(stage.journal(job)) == 1
     assert all(gone(pid) for pid in below)
-    assert len(stage.app.workers()) == 1
+    assert len(stage.app.workers.list()) == 1
 
 
 def test_hooks_that_died_with_their_zygote_keep_nothing_from_running(stage: Stage) -> None:
@@ -113,15 +113,15 @@ def test_a_frozen_worker_loses_its_jobs_and_what_it_says_afterwards_is_refused(s
     frozen.send(signal.SIGCONT)
 
     stage.eventually(lambda: "came too late" in frozen.output, "the late ending was refused")
-    stage.eventually(lambda: sum(row.live for row in stage.app.workers()) == 2, "it is back under a new id")
+    stage.eventually(lambda: sum(row.live for row in stage.app.workers.list()) == 2, "it is back under a new id")
     assert [(each.status, each.attempts) for each in ended] == [("succeeded", 1)] * 4
     assert {each.cause for other in ahead for each in stage.attempts(other)} == {"released", "returned"}
     assert [(each.fence, each.cause) for each in stage.attempts(job)] == [(1, "lost"), (2, "returned")]
     assert begun(stage, job, 2) - stopped_at < RESCUE
     assert overlaps(stage.journal(job)) == 1
     assert all(len(stage.journal(each, "begin")) == 1 for each in ahead)
-    assert [stage.app.read_job(each.id) for each in ended] == ended
-    assert len({row.id for row in stage.app.workers() if row.pid == frozen.pid}) == 2
+    assert [stage.app.jobs.read(each.id) for each in ended] == ended
+    assert len({row.id for row in stage.app.workers.list() if row.pid == frozen.pid}) == 2
 
 
 def test_a_worker_without_descriptors_gives_jobs_back_and_goes_on_when_it_has_some(stage: Stage) -> None:

@@ -15,10 +15,10 @@ from tests.worker.fleet import Stage
 )
 def test_a_poison_job_alone_ends_failed(stage: Stage, word: str, reason: str, figures: Figures) -> None:
     present = kept_running(stage, "--slots", "4", "--ahead", "500")
-    stage.app.pause("script", "until all are there")
+    stage.app.definitions.pause("script", "until all are there")
     jobs = enqueue_many(stage, [[]] * 250 + [[[word]]] + [[]] * 249)
     poison, others = jobs[250], jobs[:250] + jobs[251:]
-    stage.app.resume("script")
+    stage.app.definitions.resume("script")
 
     def all_ended() -> bool:
         present()
@@ -41,11 +41,11 @@ def test_a_poison_job_alone_ends_failed(stage: Stage, word: str, reason: str, fi
 
 def test_a_job_on_its_last_chance_keeps_no_other_from_running_elsewhere(stage: Stage) -> None:
     stage.worker("--slots", "4")
-    stage.app.pause("script", "until all are there")
+    stage.app.definitions.pause("script", "until all are there")
     suspect = stage.enqueue("script", [["note", "at work"], ["sleep", 60]])
     change(stage.app.store, "UPDATE {s}job SET lost = 2")
     others = [stage.enqueue("script") for _ in range(2)]
-    stage.app.resume("script")
+    stage.app.definitions.resume("script")
     stage.noted(suspect, "at work")
     others += [stage.enqueue("script") for _ in range(2)]
 
@@ -54,7 +54,7 @@ def test_a_job_on_its_last_chance_keeps_no_other_from_running_elsewhere(stage: S
     assert [stage.end(each, 15).status for each in others] == ["succeeded"] * 4
     assert suspect.refresh().status == "running"
     assert {each.worker_id for job in others for each in stage.attempts(job) if each.cause == "returned"} == {
-        next(row.id for row in stage.app.workers() if row.pid == stage.workers[1].pid)
+        next(row.id for row in stage.app.workers.list() if row.pid == stage.workers[1].pid)
     }
 
 
@@ -62,11 +62,11 @@ def test_a_job_that_waits_to_run_alone_keeps_no_other_from_running_elsewhere(sta
     stage.worker("--slots", "4")
     busy = stage.enqueue("script", [["note", "at work"], ["sleep", 60]])
     stage.noted(busy, "at work")
-    stage.app.pause("script", "until all are there")
+    stage.app.definitions.pause("script", "until all are there")
     suspect = stage.enqueue("script")
     change(stage.app.store, f"UPDATE {{s}}job SET lost = 2 WHERE id = '{suspect.id}'")
     others = [stage.enqueue("script") for _ in range(2)]
-    stage.app.resume("script")
+    stage.app.definitions.resume("script")
     stage.until(suspect, "running")
 
     stage.worker("--slots", "4")

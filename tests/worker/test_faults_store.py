@@ -95,18 +95,18 @@ def test_a_worker_that_is_cut_off_stops_in_time_for_the_other_one(postgres_stage
     assert [each.cause for each in stage.attempts(job)] == ["lost", "returned"]
     assert overlaps(stage.journal(job)) == 1
     assert stage.journal(job, "end")[-1]["at"] - began < RESCUE
-    stage.eventually(lambda: sum(row.live for row in stage.app.workers()) == 2, "it is back under a new id")
+    stage.eventually(lambda: sum(row.live for row in stage.app.workers.list()) == 2, "it is back under a new id")
     assert "lost its lease" in cut_off.output
-    assert stage.app.read_job(job.id) == ended
+    assert stage.app.jobs.read(job.id) == ended
 
 
 def test_a_claim_whose_answer_is_cut_is_given_back_and_run(postgres_stage: Stage, proxy: Proxy) -> None:
     stage = postgres_stage
     worker = stage.worker(environment={"PENSTOCK_TEST_STORE": proxy.url})
-    stage.app.pause("script", "until the cut is prepared")
+    stage.app.definitions.pause("script", "until the cut is prepared")
     job = stage.enqueue("script", [["return", "done"]])
     proxy.wanted = job.id.encode()
-    stage.app.resume("script")
+    stage.app.definitions.resume("script")
 
     ended = stage.end(job)
 
@@ -118,7 +118,7 @@ def test_a_claim_whose_answer_is_cut_is_given_back_and_run(postgres_stage: Stage
 
 def test_what_names_a_worker_that_does_not_hold_it_is_given_back(stage: Stage) -> None:
     worker = stage.worker()
-    (row,) = stage.app.workers()
+    (row,) = stage.app.workers.list()
     freeze(stage, worker)
     job = stage.enqueue("script", [["return", "done"]])
     claimed = stage.app.store.run(verbs.claim(row.id, row.lanes, 1))

@@ -55,7 +55,7 @@ def test_a_hook_can_create_and_read_jobs_beside_those_of_its_handler(shared_stag
 
     assert shared_stage.end(told["child"]).parent_id == job.id
     assert told["known"] == "succeeded"
-    assert len(shared_stage.app.jobs(parent_id=job.id).jobs) == 2
+    assert len(shared_stage.app.jobs.list(parent_id=job.id).jobs) == 2
 
 
 def test_a_hook_that_raises_is_told_of_in_the_log_and_nothing_else(shared_stage: Stage) -> None:
@@ -104,7 +104,7 @@ def test_a_hook_that_was_due_when_its_worker_died_is_called_by_the_next(stage: S
     stage.noted(job, "at work")
     worker.wait()
 
-    stage.app.cancel_job(job.id)
+    stage.app.jobs.cancel(job.id)
     stage.worker()
     ended = stage.end(job)
 
@@ -115,12 +115,12 @@ def test_a_hook_that_was_due_when_its_worker_died_is_called_by_the_next(stage: S
 
 def test_of_many_hooks_that_are_due_at_once_none_is_lost_for_want_of_descriptors(stage: Stage) -> None:
     worker = stage.worker()
-    stage.app.pause("hooked", "so that they wait")
+    stage.app.definitions.pause("hooked", "so that they wait")
     stage.app.enqueue_many([hooked.order(script=[]) for _ in range(120)])
     used = len(os.listdir(f"/proc/{worker.pid}/fd"))
     resource.prlimit(worker.pid, resource.RLIMIT_NOFILE, (used + 300, used + 300))
 
-    assert stage.app.bulk("cancel", definition_key="hooked").changed == 120
+    assert stage.app.jobs.bulk("cancel", definition_key="hooked").changed == 120
 
     def called(name: str) -> list[str]:
         return [line["job"] for line in stage.journal(what=name)]

@@ -95,7 +95,7 @@ def test_a_worker_ends_although_an_inline_job_does_not(tmp_path: Path) -> None:
 
     assert code == EXIT_UNTRUSTED
     assert (job.refresh().status, job.job.attempts) == ("queued", 0)
-    assert [row.ended for row in stage.app.workers()] == ["stopped"]
+    assert [row.ended for row in stage.app.workers.list()] == ["stopped"]
     stage.close()
 
 
@@ -106,7 +106,7 @@ def test_an_inline_job_has_phases_logs_and_secrets_like_any_other(stage: Stage) 
     ended = stage.end(job)
 
     assert (ended.status, ended.result, ended.attempts) == ("succeeded", 42, 2)
-    assert [each.status for each in stage.app.phases(job.id)] == ["completed", "completed"]
+    assert [each.status for each in stage.app.jobs.phases(job.id)] == ["completed", "completed"]
     assert [line["results"] for line in stage.journal(job, "second")] == [{"inline_first": 41}] * 2
     (line,) = [each for each in stage.logs(job) if "password" in each.message]
     assert (line.message, line.phase) == ("the password is ***", "inline_first")

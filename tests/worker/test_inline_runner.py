@@ -91,9 +91,9 @@ def play(stage: Stage) -> Callable[..., list[Any]]:
     stage.project(APP)
 
     def results(*wanted: tuple[str, dict[str, Any]]) -> list[Any]:
-        stage.app.pause_all("until all are there")
+        stage.app.definitions.pause_all("until all are there")
         made = [stage.app.enqueue(key, params) for key, params in wanted]
-        stage.app.resume_all()
+        stage.app.definitions.resume_all()
         ended = [stage.end(each) for each in made]
         return [each.error if each.status == "failed" else each.result for each in ended]
 
@@ -156,6 +156,6 @@ def test_what_a_job_says_that_does_not_wait_is_on_record_when_it_has_ended(
     found = play(*[("speaks", {"n": n}) for n in range(20)], *[("quick", {"n": 1})] * 20)
 
     assert found[:20] == [None] * 20
-    spoke = [each for each in stage.app.jobs(limit=100).jobs if each.definition_key == "speaks"]
-    said = {each.params["n"]: [line.message for line in stage.app.logs(each.id)] for each in spoke}
+    spoke = [each for each in stage.app.jobs.list(limit=100).jobs if each.definition_key == "speaks"]
+    said = {each.params["n"]: [line.message for line in stage.app.jobs.logs(each.id)] for each in spoke}
     assert said == {n: [f"number {n}", f"again {n}"] for n in range(20)}

@@ -127,7 +127,7 @@ def test_a_file_can_be_named_instead_of_a_module(quiet_stage: Stage) -> None:
 def test_the_only_application_of_a_module_need_not_be_named() -> None:
     found = handlers.load("tests.worker.scripted")
 
-    assert "script" in {each.definition.key for each in found.definitions}
+    assert "script" in {each.definition.key for each in found.definitions.declared}
 
 
 def test_a_module_without_an_application_says_how_to_name_one() -> None:

@@ -19,6 +19,7 @@ from penstock.domain.errors import InvalidPayload, StoreUnavailable
 from penstock.domain.instant import HOUR
 from penstock.domain.plan import Plan
 from penstock.domain.worker import HookCall
+from penstock.operations.declared_schedules import apply_schedules
 from penstock.runtime.service import Service
 from penstock.storage import open_store, ports
 from penstock.worker.hooks import Hooks
@@ -42,7 +43,7 @@ def test_a_schedule_that_cannot_be_read_stops_no_other_and_is_said_once(
     clockwork: Clockwork, caplog: pytest.LogCaptureFixture
 ) -> None:
     for key in ("a", "bad", "c"):
-        clockwork.app.save_schedule(key, "work", every="1h")
+        clockwork.app.schedules.save(key, "work", every="1h")
     _spoil(clockwork.host, "bad")
 
     with caplog.at_level(logging.WARNING, "penstock.worker"):
@@ -58,7 +59,7 @@ def test_a_schedule_that_cannot_be_read_stops_no_other_and_is_said_once(
 
 def test_others_are_as_punctual_as_ever_beside_one_that_cannot_be_read(clockwork: Clockwork) -> None:
     for key in ("a", "bad"):
-        clockwork.app.save_schedule(key, "work", every="1h")
+        clockwork.app.schedules.save(key, "work", every="1h")
     _spoil(clockwork.host, "bad")
     clockwork.tick(HOURS[0])
 
@@ -67,8 +68,8 @@ def test_others_are_as_punctual_as_ever_beside_one_that_cannot_be_read(clockwork
 
 def test_many_that_cannot_be_read_crowd_out_nobody(clockwork: Clockwork) -> None:
     for number in range(130):
-        clockwork.app.save_schedule(f"bad-{number:03}", "work", every="1h")
-    clockwork.app.save_schedule("good", "work", every="1h")
+        clockwork.app.schedules.save(f"bad-{number:03}", "work", every="1h")
+    clockwork.app.schedules.save("good", "work", every="1h")
     _spoil(clockwork.host, "bad-%")
 
     clockwork.now = HOURS[0]
@@ -81,40 +82,40 @@ def test_many_that_cannot_be_read_crowd_out_nobody(clockwork: Clockwork) -> None
 def test_an_application_shows_what_cannot_be_read_and_repairs_it(clockwork: Clockwork) -> None:
     app = clockwork.app
     for key in ("bad", "good"):
-        app.save_schedule(key, "work", every="1h")
+        app.schedules.save(key, "work", every="1h")
     _spoil(clockwork.host, "bad")
     clockwork.tick(HOURS[0])
 
-    assert [(row.schedule.key, row.error is None) for row in app.schedules()] == [("bad", False), ("good", True)]
+    assert [(row.schedule.key, row.error is None) for row in app.schedules.list()] == [("bad", False), ("good", True)]
     for call in (
-        lambda: app.change_schedule("bad", priority=3),
-        lambda: app.trigger_schedule("bad"),
-        lambda: app.preview_schedule("bad"),
+        lambda: app.schedules.change("bad", priority=3),
+        lambda: app.schedules.trigger("bad"),
+        lambda: app.schedules.preview("bad"),
     ):
         with pytest.raises(InvalidSchedule, match=r"'bad' cannot be read.*Save it anew, or delete it"):
             call()
-    app.pause_schedule("bad", "it is broken")
-    app.resume_schedule("bad")
+    app.schedules.pause("bad", "it is broken")
+    app.schedules.resume("bad")
 
-    app.save_schedule("bad", "work", every="1h")
+    app.schedules.save("bad", "work", every="1h")
     clockwork.tick(HOURS[1])
     assert clockwork.instants("bad") == [HOURS[1]]
     _spoil(clockwork.host, "bad")
-    app.delete_schedule("bad")
-    assert [row.schedule.key for row in app.schedules()] == ["good"]
+    app.schedules.delete("bad")
+    assert [row.schedule.key for row in app.schedules.list()] == ["good"]
 
 
 def test_code_that_declares_a_schedule_again_repairs_it(clockwork: Clockwork) -> None:
     app = clockwork.app
-    app.schedule("mine", "work", every="1h")
-    app._do(app._apply_schedules(app.declared_schedules, "here"))
-    app.save_schedule("theirs", "work", every="1h")
+    app.schedules.declare("mine", "work", every="1h")
+    app.session.hold(apply_schedules(app.session, app.schedules.declared, "here"))
+    app.schedules.save("theirs", "work", every="1h")
     _spoil(clockwork.host, "%")
 
-    applied = app._do(app._apply_schedules(app.declared_schedules, "here"))
+    applied = app.session.hold(apply_schedules(app.session, app.schedules.declared, "here"))
 
     assert (applied.saved, applied.removed, applied.warnings) == (["mine"], [], [])
-    assert [row.error is None for row in app.schedules()] == [True, False], "what an operator made is left alone"
+    assert [row.error is None for row in app.schedules.list()] == [True, False], "what an operator made is left alone"
 
 
 def test_what_does_not_fit_is_not_told_with_its_value() -> None:
@@ -129,23 +130,23 @@ def test_what_does_not_fit_is_not_told_with_its_value() -> None:
 def test_a_worker_ticks_and_says_so_beside_rows_that_cannot_be_read(stage: Stage) -> None:
     stage.worker()
     for key in ("bad", "good"):
-        stage.app.save_schedule(key, "script", every="1s", params={"script": []})
+        stage.app.schedules.save(key, "script", every="1s", params={"script": []})
     _spoil(stage.app.store, "bad")
     change(stage.app.store, "UPDATE {s}definition SET body = '{' WHERE key = 'short'")
 
     def ticks() -> int:
-        return len(stage.app.schedule_ticks("good"))
+        return len(stage.app.schedules.ticks("good"))
 
     known = ticks()
     stage.eventually(lambda: ticks() >= known + 2, "the good one ticks on")
 
     def reported() -> bool:
-        (worker,) = stage.app.workers()
+        (worker,) = stage.app.workers.list()
         duties = {duty.name: duty for duty in worker.duties}
         return bool(duties and duties["schedule"].errors and "bad" in (duties["schedule"].last_error or ""))
 
     stage.eventually(reported, "any process sees the errors of the duty")
-    (worker,) = stage.app.workers()
+    (worker,) = stage.app.workers.list()
     ages = {duty.name: duty.last_success_age for duty in worker.duties}
     assert {"claim", "settle", "record", "promote", "rescue", "hooks", "schedule", "housekeep"} <= set(ages)
     for name in ("promote", "schedule"):

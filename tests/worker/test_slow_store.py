@@ -87,7 +87,7 @@ def test_jobs_of_a_killed_worker_run_elsewhere_while_each_statement_is_slow(slow
     other = stage.worker(*BRIEF, quick=False)
     kept = stage.enqueue("script", [["sleep", 12], ["return", 1]])
     stage.noted(kept, "begin")
-    stage.eventually(lambda: all(each.heartbeat_at > each.started_at for each in stage.app.workers()), "both beat")
+    stage.eventually(lambda: all(each.heartbeat_at > each.started_at for each in stage.app.workers.list()), "both beat")
 
     with stage.slow(1.0):
         victim.kill()

@@ -28,7 +28,7 @@ class Leaving:
         assert self._temporary, "it had a folder for its jobs"
         assert not folders(self._stage)
         assert all(gone(pid) for pid in self._processes)
-        assert [row.ended for row in self._stage.app.workers()] == ["stopped"]
+        assert [row.ended for row in self._stage.app.workers.list()] == ["stopped"]
 
 
 def folders(stage: Stage) -> list[Path]:
@@ -141,7 +141,7 @@ def test_a_worker_that_is_stopped_while_it_starts_leaves_nothing(stage: Stage, o
     assert worker.wait() in (0, -signal.SIGTERM)
     stage.eventually(lambda: all(gone(pid) for pid in below), "its zygote is gone", 5)
     assert not folders(stage)
-    assert [row.ended for row in stage.app.workers()] in ([], ["stopped"])
+    assert [row.ended for row in stage.app.workers.list()] in ([], ["stopped"])
 
 
 def test_the_next_worker_removes_the_folder_of_one_that_was_killed(stage: Stage) -> None:
@@ -181,7 +181,7 @@ def test_a_worker_next_to_a_newer_schema_claims_nothing_more_and_ends_with_its_o
     stage: Stage, command_line: str
 ) -> None:
     worker = start(stage, "--slots", "1") if command_line == "worker" else serve(stage, "--slots", "1")
-    stage.eventually(stage.app.workers, "the worker is registered")
+    stage.eventually(stage.app.workers.list, "the worker is registered")
     running = stage.enqueue("script", [["sleep", 4], ["return", "done"]])
     stage.noted(running, "begin")
 

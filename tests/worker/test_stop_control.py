@@ -37,22 +37,22 @@ def added() -> str:
 
 def test_pause_and_resume_reach_a_worker_that_runs(stage: Stage) -> None:
     stage.worker()
-    stage.app.pause("script", "for a while")
+    stage.app.definitions.pause("script", "for a while")
     paused = stage.enqueue("script", [["return", 1]])
     other = stage.enqueue("coroutine", [["return", 2]])
 
     assert stage.end(other).status == "succeeded", "others go on"
     assert (paused.refresh().status, paused.why()[0].code) == ("queued", "paused")
-    stage.app.resume("script")
+    stage.app.definitions.resume("script")
     assert stage.end(paused).status == "succeeded"
 
-    stage.app.pause_all("for a while")
+    stage.app.definitions.pause_all("for a while")
     system = stage.enqueue("script", [["return", 3]])
     # A claim that was under way when the system was paused is over by the second heartbeat.
-    beats = stage.app.workers()[0].heartbeat_at
-    stage.eventually(lambda: stage.app.workers()[0].heartbeat_at > beats, "a heartbeat has passed")
+    beats = stage.app.workers.list()[0].heartbeat_at
+    stage.eventually(lambda: stage.app.workers.list()[0].heartbeat_at > beats, "a heartbeat has passed")
     assert (system.refresh().status, system.why()[0].code) == ("queued", "system_paused")
-    stage.app.resume_all()
+    stage.app.definitions.resume_all()
     assert stage.end(system).status == "succeeded"
 
 

@@ -31,7 +31,7 @@ def web_process(stage: Stage, version: int) -> Iterator[Penstock]:
     def versioned(key: str, fails: bool = False) -> int:
         return version
 
-    app.register()
+    app.definitions.register()
     try:
         yield app
     finally:
@@ -49,7 +49,7 @@ def test_jobs_of_the_old_version_run_while_a_job_of_the_new_one_waits_for_its_wo
         ran = [create(old, "anna") for _ in range(3)]
         for each in ran:
             assert each.wait(30).result == 1
-        assert [reason.code for reason in new.why(waiting.id)] == ["no_worker"]
+        assert [reason.code for reason in new.jobs.why(waiting.id)] == ["no_worker"]
 
         stage.project(SOURCE.format(version=2), name="new")
 

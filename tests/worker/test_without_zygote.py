@@ -58,7 +58,7 @@ class Project:
 
 
 def row(stage: Stage, worker: WorkerProcess) -> WorkerRow:
-    return next(each for each in stage.app.workers() if each.pid == worker.pid and each.live)
+    return next(each for each in stage.app.workers.list() if each.pid == worker.pid and each.live)
 
 
 def load_duty(stage: Stage, worker: WorkerProcess) -> Duty | None:
@@ -66,7 +66,7 @@ def load_duty(stage: Stage, worker: WorkerProcess) -> Duty | None:
 
 
 def alert_of(stage: Stage, worker: WorkerProcess) -> Alert | None:
-    found = {each.id: each for each in stage.app.alerts()}
+    found = {each.id: each for each in stage.app.monitoring.alerts()}
     return found.get(f"worker_failing:{row(stage, worker).id}")
 
 
@@ -103,7 +103,7 @@ def test_a_worker_that_cannot_load_its_code_leaves_jobs_to_others_and_says_so_on
     assert "SyntaxError" in (duty.last_error or "")
     alert = alert_of(stage, worker)
     assert alert is not None
-    assert "unserved:work" in {each.id for each in stage.app.alerts()}
+    assert "unserved:work" in {each.id for each in stage.app.monitoring.alerts()}
     assert stage.app.enqueue("quick").result(30) == worker.pid, "inline jobs go on"
 
     other = healthy.worker()
@@ -112,7 +112,7 @@ def test_a_worker_that_cannot_load_its_code_leaves_jobs_to_others_and_says_so_on
     done_by = {each.worker_id for job in jobs for each in stage.attempts(job) if each.cause == "returned"}
     assert done_by == {row(stage, other).id}
     assert max(job.refresh().lost for job in jobs) <= 1
-    assert "unserved:work" not in {each.id for each in stage.app.alerts()}
+    assert "unserved:work" not in {each.id for each in stage.app.monitoring.alerts()}
     assert alert_of(stage, worker) is not None, "the others do not hide what is wrong with this one"
     stage.eventually(lambda: (load_duty(stage, worker) or Duty("", 0, 0)).errors >= 3, "it has tried again and again")
     assert worker.output.count("SyntaxError") == 1, worker.output
@@ -183,10 +183,10 @@ def test_an_inline_job_with_a_loss_is_left_to_others_and_holds_up_none_of_its_la
     sick.save(BROKEN)
     os.kill(worker.zygote, signal.SIGKILL)
     stage.eventually(lambda: (load_duty(stage, worker) or Duty("", 0, 0)).last_error, "it has no zygote")
-    stage.app.pause("quick", "until it has a loss")
+    stage.app.definitions.pause("quick", "until it has a loss")
     suspect = stage.app.enqueue("quick")
     change(stage.app.store, f"UPDATE {{s}}job SET lost = 1 WHERE id = '{suspect.id}'")
-    stage.app.resume("quick")
+    stage.app.definitions.resume("quick")
     stage.eventually(lambda: stage.attempts(suspect), "it was given back")
 
     assert [stage.app.enqueue("quick").result(20) for _ in range(3)] == [worker.pid] * 3

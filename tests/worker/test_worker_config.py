@@ -34,7 +34,7 @@ def pair(stage: Stage) -> Iterator[Stage]:
 
 
 def live(stage: Stage) -> list[WorkerRow]:
-    return [row for row in stage.app.workers() if row.live]
+    return [row for row in stage.app.workers.list() if row.live]
 
 
 def beats(stage: Stage, count: int = 3) -> None:
@@ -77,7 +77,7 @@ def test_an_overridden_timeout_holds_for_attempts_that_begin_later(pair: Stage) 
     before = pair.enqueue("script", [["note", "began"], ["sleep", 60]])
     pair.noted(before, "began")
 
-    pair.app.override("script", timeout=0.5, by="ann")
+    pair.app.definitions.override("script", timeout=0.5, by="ann")
     beats(pair)
     after = pair.enqueue("script", [["sleep", 60]])
     pair.eventually(lambda: after.refresh().error_type == "Timeout", "the later attempt has timed out")
@@ -92,7 +92,7 @@ def test_disabled_workers_claim_nothing_until_they_are_enabled(pair: Stage) -> N
     long = pair.enqueue("script", [["note", "began"], ["sleep", 60]])
     pair.noted(long, "began")
 
-    pair.app.set_worker_config({"enabled": False}, by="ann")
+    pair.app.workers.configure({"enabled": False}, by="ann")
     heard(pair, "take no jobs")
     beats(pair, 1)  # a claim that was on its way then has been answered
     jobs = [pair.enqueue("script", [["return", n]]) for n in range(3)]
@@ -101,10 +101,10 @@ def test_disabled_workers_claim_nothing_until_they_are_enabled(pair: Stage) -> N
 
     assert {job.refresh().status for job in [*jobs, inline]} == {Status.QUEUED}
     assert long.refresh().status == Status.RUNNING
-    (reason,) = pair.app.why(jobs[0].id)
+    (reason,) = pair.app.jobs.why(jobs[0].id)
     assert (reason.code, reason.by) == ("disabled", "ann")
     long.cancel()
-    pair.app.set_worker_config({"enabled": True}, by="ann")
+    pair.app.workers.configure({"enabled": True}, by="ann")
     assert {pair.end(job).status for job in [*jobs, inline]} == {Status.SUCCEEDED}
 
 
@@ -115,12 +115,12 @@ def test_slots_change_while_jobs_run(pair: Stage) -> None:
     assert running(jobs) == 2
     assert {row.slots for row in live(pair)} == {1}
 
-    pair.app.set_worker_config({"slots": 3})
+    pair.app.workers.configure({"slots": 3})
 
     pair.eventually(lambda: running(jobs) == 6, "each runs three")
     pair.eventually(lambda: {row.slots for row in live(pair)} == {3}, "the store knows of the slots")
 
-    pair.app.set_worker_config({"slots": None})
+    pair.app.workers.configure({"slots": None})
     pair.eventually(lambda: {row.slots for row in live(pair)} == {1}, "each has its own number again")
     more = [pair.enqueue("script", LONG) for _ in range(3)]
     for job in jobs:
@@ -140,14 +140,14 @@ def test_handlers_see_the_custom_part(pair: Stage) -> None:
 
     assert seen("script") == {}
 
-    pair.app.set_worker_config({"custom": {"theme": "dark", "limits": [1, 2**60]}})
+    pair.app.workers.configure({"custom": {"theme": "dark", "limits": [1, 2**60]}})
 
     for definition in ("script", "inline"):
         pair.eventually(lambda: seen(definition) == {"theme": "dark", "limits": [1, 2**60]}, "it is seen")  # noqa: B023
 
 
 def test_default_limits_hold_for_definitions_that_say_nothing(stage: Stage) -> None:
-    stage.app.set_worker_config({"limits": {"files": 33}})
+    stage.app.workers.configure({"limits": {"files": 33}})
     stage.worker()
 
     said = stage.enqueue("few_files", [["look"]])
@@ -159,7 +159,7 @@ def test_default_limits_hold_for_definitions_that_say_nothing(stage: Stage) -> N
 
 
 def test_lease_and_heartbeat_are_those_of_the_start(stage: Stage) -> None:
-    stage.app.set_worker_config({"lease": 2, "heartbeat": 0.3})
+    stage.app.workers.configure({"lease": 2, "heartbeat": 0.3})
     stage.worker(quick=False)
 
     def pace() -> float:
@@ -171,7 +171,7 @@ def test_lease_and_heartbeat_are_those_of_the_start(stage: Stage) -> None:
 
 
 def test_a_configuration_that_cannot_be_read_leaves_the_last_good_one(pair: Stage) -> None:
-    pair.app.set_worker_config({"slots": 2, "custom": {"good": True}})
+    pair.app.workers.configure({"slots": 2, "custom": {"good": True}})
     pair.eventually(lambda: {row.slots for row in live(pair)} == {2}, "both have the good one")
 
     pair.app.store.run(admin.put_setting("worker", '{"slots": "many"}', by="hand"))
@@ -196,11 +196,11 @@ def test_a_pass_from_cron_does_nothing_while_workers_are_disabled(stage: Stage) 
     nothing = {"processed": 0, "errors": 0, "ticks": 0}
     assert tick() == nothing
     job = stage.app.enqueue("fine")
-    stage.app.set_worker_config({"enabled": False})
+    stage.app.workers.configure({"enabled": False})
     assert tick() == nothing
     assert job.refresh().status == Status.QUEUED
 
-    stage.app.set_worker_config({"enabled": True})
+    stage.app.workers.configure({"enabled": True})
 
     assert tick() == {**nothing, "processed": 1}
     assert job.refresh().status == Status.SUCCEEDED

@@ -305,7 +305,7 @@ def _application(found: Config) -> Penstock:
     from penstock import Penstock
 
     app = Penstock(**found.address)
-    app.webhook_settings = found.webhooks
+    app.webhooks.settings = found.webhooks
     return app
 
 

@@ -13,14 +13,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from penstock import Penstock
-from penstock.definitions.orders import PLAIN
 from penstock.domain.job import Created
 from penstock.domain.job_json import created_text
 from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.states import Status
 from penstock.http import answers
 from penstock.http.job_output import JobOutput
+from penstock.operations import creation
 from penstock.operations.session import Talk
+from penstock.surface.orders import PLAIN
 
 _FILTERS = {
     "definitionKey": "definition_key", "tag": "tag", "referenceType": "reference_type", "referenceId": "reference_id",
@@ -92,14 +93,14 @@ class StoreRequests:
             return None
 
         async def create() -> str:
-            return created_text(await self._app._ado(self._create(key, params)))
+            return created_text(await self._app.session.ahold(self._create(key, params)))
 
         return create
 
     def _create(self, key: str, params: Mapping[str, Any]) -> Talk[Created]:
-        maker = yield from self._app._order_maker(key, None)
+        maker = yield from creation.order_maker(self._app.session, key, None)
         order = maker.order(params, PLAIN, decoded=True)
-        (created,) = yield from self._app._create([order], actor=self._operator)
+        (created,) = yield from creation.create(self._app.session, [order], actor=self._operator)
         return created
 
 

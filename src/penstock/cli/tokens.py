@@ -89,11 +89,11 @@ def open_access(
     out.ask("This lets every program on a server's host do everything without a token.", yes=yes)
     from penstock import Penstock
 
-    store = Penstock(**address)
+    app = Penstock(**address)
     try:
-        opened = store.open_access(by=operator())
+        opened = app.tokens.open_access(by=operator())
     finally:
-        store.close()
+        app.close()
     if as_json:
         out.document(json.dumps({"opened": opened}))
     else:

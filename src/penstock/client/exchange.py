@@ -40,7 +40,9 @@ class Asked:
     body: object = None
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool = True
-    """Whether it does no harm to send it again when nobody knows what became of it."""
+    """Whether it does no harm to send it again when its answer was lost."""
+    may_be_refused: bool = False
+    """Whether an error answer is given back as it is, and not raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Answered:
     status: int
     body: bytes
     headers: Mapping[str, str]
+    repeated: bool = False
+    """Whether the request was sent before, and that answer was lost."""
 
     def json(self) -> Any:
         return json.loads(self.body) if self.body else None

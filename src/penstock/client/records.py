@@ -8,8 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from penstock.domain import payload
+from penstock.domain.definition import Pause
 from penstock.domain.event import Event
-from penstock.domain.job import Attempt, Job, Phase, StoredLog
+from penstock.domain.instant import SECOND, from_datetime
+from penstock.domain.job import Attempt, Created, Job, Phase, StoredLog
 from penstock.domain.states import Status
 from penstock.domain.why import Reason
 
@@ -24,8 +26,8 @@ def job(told: Mapping[str, Any]) -> Job:
         definition_version=told["definitionVersion"],
         status=Status(told["status"]),
         outcome=None if outcome is None else Status(outcome),
-        params_text=_text(told["params"]) or "{}",
-        result_text=_text(told["result"]),
+        params_text=text(told["params"]) or "{}",
+        result_text=text(told["result"]),
         error=error.get("message"),
         error_type=error.get("type"),
         attempts=told["attempts"],
@@ -71,7 +73,7 @@ def phase(told: Mapping[str, Any], job_id: str) -> Phase:
         status=told["status"],
         progress=told["progress"],
         message=told["message"],
-        result_text=_text(told.get("result")),
+        result_text=text(told.get("result")),
         error=told["error"],
         fence=told["fence"],
         started_at=moment(told["startedAt"]),
@@ -90,7 +92,7 @@ def attempt(told: Mapping[str, Any], job_id: str) -> Attempt:
         cause=told["cause"],
         started_at=moment(told["startedAt"]),
         finished_at=_moment(told["finishedAt"]),
-        result_text=_text(told["result"]),
+        result_text=text(told["result"]),
         error_type=error.get("type"),
         error=error.get("message"),
         traceback=told["traceback"],
@@ -112,7 +114,7 @@ def log_line(told: Mapping[str, Any]) -> StoredLog:
         level=told["level"],
         phase=told["phase"],
         message=told["message"],
-        details_text=_text(told["details"]),
+        details_text=text(told["details"]),
         duration=None if duration is None else round(duration * 1e6),
     )
 
@@ -129,7 +131,7 @@ def event(told: Mapping[str, Any]) -> Event:
         job_id=told["jobId"],
         subject=told["subject"],
         fence=told["fence"],
-        data_text=_text(told["data"]),
+        data_text=text(told["data"]),
         attempt=told["attempt"],
         duration=told["duration"],
         source=told["source"],
@@ -138,15 +140,41 @@ def event(told: Mapping[str, Any]) -> Event:
     )
 
 
-def moment(text: str | None) -> datetime | None:
-    return None if text is None else _moment(text)
+def moment(told: str | None) -> datetime | None:
+    return None if told is None else _moment(told)
 
 
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text)
+def instant(told: str) -> int:
+    """A time in microseconds since 1970."""
+    return from_datetime(_moment(told), "a time")
 
 
-def _text(value: object) -> str | None:
+def length(seconds: float | None) -> int | None:
+    """A length of time in microseconds."""
+    return None if seconds is None else round(seconds * SECOND)
+
+
+def counts(told: Mapping[str, int]) -> dict[Status, int]:
+    return {Status(name): count for name, count in told.items()}
+
+
+def created(told: Mapping[str, Any]) -> Created:
+    return Created(told["jobId"], Status(told["status"]), told["created"])
+
+
+def pause(told: Mapping[str, Any] | None) -> Pause | None:
+    if told is None:
+        return None
+    until = told["until"]
+    return Pause(told["reason"], told["by"], instant(told["at"]), None if until is None else instant(until))
+
+
+def _moment(told: str) -> datetime:
+    return datetime.fromisoformat(told)
+
+
+def text(value: object) -> str | None:
+    """JSON as text; None for null."""
     if value is None:
         return None
     return payload.to_json(value).decode() if isinstance(value, dict | list) else json.dumps(value, ensure_ascii=False)

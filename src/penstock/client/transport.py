@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock.client.exchange import Answered, Asked, Talk, error_of, may_ask_again, pause_before
+from penstock.client.exchange import LOST, Answered, Asked, Talk, error_of, may_ask_again, pause_before
 from penstock.client.server import authorization, server_name
 from penstock.domain.errors import InvalidInput, PenstockError, StoreUnavailable
 
@@ -93,36 +93,42 @@ class Transport:
     def _send(self, asked: Asked) -> Answered:
         import httpx2
 
+        repeated = False
         for attempt in range(self._tries):
             last = attempt == self._tries - 1
             try:
                 found = self.sync.request(asked.method, asked.path, **_arguments(asked))
-                answer = Answered(found.status_code, found.content, found.headers)
+                answer = Answered(found.status_code, found.content, found.headers, repeated)
             except httpx2.TransportError as error:
                 if last or not _may_repeat(asked, error):
                     raise _unreachable(self._name, error) from error
+                repeated = True
                 time.sleep(pause_before(attempt, None))
                 continue
             if last or not may_ask_again(asked, answer.status):
-                return _checked(answer)
+                return answer if asked.may_be_refused else _checked(answer)
+            repeated = repeated or answer.status in LOST
             time.sleep(pause_before(attempt, answer.headers.get("retry-after")))
         raise AssertionError("unreachable")
 
     async def _asend(self, asked: Asked) -> Answered:
         import httpx2
 
+        repeated = False
         for attempt in range(self._tries):
             last = attempt == self._tries - 1
             try:
                 found = await self.asynchronous.request(asked.method, asked.path, **_arguments(asked))
-                answer = Answered(found.status_code, found.content, found.headers)
+                answer = Answered(found.status_code, found.content, found.headers, repeated)
             except httpx2.TransportError as error:
                 if last or not _may_repeat(asked, error):
                     raise _unreachable(self._name, error) from error
+                repeated = True
                 await asyncio.sleep(pause_before(attempt, None))
                 continue
             if last or not may_ask_again(asked, answer.status):
-                return _checked(answer)
+                return answer if asked.may_be_refused else _checked(answer)
+            repeated = repeated or answer.status in LOST
             await asyncio.sleep(pause_before(attempt, answer.headers.get("retry-after")))
         raise AssertionError("unreachable")
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from penstock.definitions.enqueue_options import integer, several_texts
 from penstock.definitions.handles import Code
 from penstock.definitions.phases import Named, Step, check_inline, plain_step, steps_from
 from penstock.definitions.signature import KeyOf, Signature
@@ -19,6 +18,7 @@ from penstock.domain.errors import InvalidDefinition, InvalidInput
 from penstock.domain.instant import SECOND, microseconds
 from penstock.domain.retry import Backoff, backoff_from
 from penstock.domain.unknown_names import refuse_unknown
+from penstock.surface.enqueue_options import integer, several_texts
 
 OPTIONS = (
     "version", "description", "priority", "max_attempts", "backoff", "retry_on", "fatal_on", "timeout", "cancel_grace",

@@ -1,33 +1,25 @@
-"""What users hold: a definition to call or enqueue, and a job to follow."""
+"""A definition as code holds it: to call, or to enqueue."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
-from penstock.definitions.orders import PLAIN, EnqueueOptions, Order, OrderMaker
+from penstock.definitions.order_maker import OrderMaker
 from penstock.definitions.phases import Step
 from penstock.definitions.signature import KeyOf, Signature
 from penstock.domain.context import Context
 from penstock.domain.definition import Definition
-from penstock.domain.errors import Conflict, JobFailed
+from penstock.domain.errors import Conflict
 from penstock.domain.instant import Duration
-from penstock.domain.job import Created, Job
-from penstock.domain.states import Status
-from penstock.domain.why import Reason
-
-if TYPE_CHECKING:
-    from penstock.app import Penstock
+from penstock.surface.job_handle import Creator, JobHandle
+from penstock.surface.orders import PLAIN, EnqueueOptions, Order
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
-
-PYTHON = "python"
-"""Who did it, where somebody must be named and nobody was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +40,7 @@ class DefinitionHandle(Generic[P, R]):
 
     def __init__(
         self,
-        app: Penstock,
+        app: Creator,
         definition: Definition,
         code: Code,
         options: EnqueueOptions = PLAIN,
@@ -180,125 +172,7 @@ class Definer(Protocol):
     def __call__(self, function: Callable[P, R], /) -> DefinitionHandle[P, R]: ...
 
 
-class JobHandle(Generic[R]):
-    """A job that can be followed; its `id` is all that an application needs to store."""
-
-    def __init__(self, app: Penstock, created: Created, job: Job | None = None) -> None:
-        self._app = app
-        self._job = job
-        self.id: str = created.job_id
-        self.created: bool = created.created
-        """Whether the call that gave this handle made the job, or found it."""
-        self.status: Status = created.status
-        """The status as it was last read; `refresh()` reads it anew."""
-
-    @property
-    def job(self) -> Job:
-        """Everything that was last read of the job."""
-        return self._job or self.refresh()
-
-    def refresh(self) -> Job:
-        """Read the job anew."""
-        return self._keep(self._app.read_job(self.id))
-
-    async def arefresh(self) -> Job:
-        return self._keep(await self._app.aread_job(self.id))
-
-    def wait(self, timeout: Duration | None = None) -> Job:
-        """Wait until the job has ended, whatever the outcome; `WaitTimeout` when the time is over first."""
-        return self._keep(self._app.wait_for(self.id, timeout))
-
-    async def awaited(self, timeout: Duration | None = None) -> Job:
-        return self._keep(await self._app.await_for(self.id, timeout))
-
-    @overload
-    def result(self: JobHandle[Coroutine[Any, Any, T]], timeout: Duration | None = None) -> T: ...
-    @overload
-    def result(self, timeout: Duration | None = None) -> R: ...
-    def result(self, timeout: Duration | None = None) -> Any:
-        """Wait for the job and give what its handler returned; `JobFailed` when it did not succeed."""
-        return _result(self.wait(timeout))
-
-    @overload
-    async def aresult(self: JobHandle[Coroutine[Any, Any, T]], timeout: Duration | None = None) -> T: ...
-    @overload
-    async def aresult(self, timeout: Duration | None = None) -> R: ...
-    async def aresult(self, timeout: Duration | None = None) -> Any:
-        return _result(await self.awaited(timeout))
-
-    def cancel(self) -> Status:
-        """Ask for the job to be cancelled; the status it has now."""
-        self.status = self._app.cancel_job(self.id)
-        return self.status
-
-    async def acancel(self) -> Status:
-        self.status = await self._app.acancel_job(self.id)
-        return self.status
-
-    def retry(self, *, from_phase: str | None = None, fresh: bool = False, by: str | None = None) -> Status:
-        """Queue the job again after it failed or was cancelled; see `Penstock.retry_job`."""
-        self.status = self._app.retry_job(self.id, from_phase=from_phase, fresh=fresh, by=by)
-        return self.status
-
-    async def aretry(self, *, from_phase: str | None = None, fresh: bool = False, by: str | None = None) -> Status:
-        self.status = await self._app.aretry_job(self.id, from_phase=from_phase, fresh=fresh, by=by)
-        return self.status
-
-    def rerun(self, params: Mapping[str, Any] | None = None, *, by: str | None = None, **options: Any) -> JobHandle[R]:
-        """Create the same job once more, with other parameters if any are given; see `Penstock.rerun_job`."""
-        return self._app.rerun_job(self.id, params, by=by, **options)
-
-    async def arerun(
-        self, params: Mapping[str, Any] | None = None, *, by: str | None = None, **options: Any
-    ) -> JobHandle[R]:
-        return await self._app.arerun_job(self.id, params, by=by, **options)
-
-    def approve(self, *, by: str = PYTHON, note: str | None = None, result: Any = ...) -> Status:
-        """Say yes to the review that the job asked for; see `Penstock.approve_job`."""
-        self.status = self._app.approve_job(self.id, by=by, note=note, result=result)
-        return self.status
-
-    async def aapprove(self, *, by: str = PYTHON, note: str | None = None, result: Any = ...) -> Status:
-        self.status = await self._app.aapprove_job(self.id, by=by, note=note, result=result)
-        return self.status
-
-    def reject(self, *, by: str = PYTHON, note: str | None = None) -> Status:
-        """Say no to the review that the job asked for."""
-        self.status = self._app.reject_job(self.id, by=by, note=note)
-        return self.status
-
-    async def areject(self, *, by: str = PYTHON, note: str | None = None) -> Status:
-        self.status = await self._app.areject_job(self.id, by=by, note=note)
-        return self.status
-
-    def why(self) -> list[Reason]:
-        """All that keeps the job from running, or else what it does now."""
-        return self._app.why(self.id)
-
-    async def awhy(self) -> list[Reason]:
-        return await self._app.awhy(self.id)
-
-    def _keep(self, job: Job) -> Job:
-        self._job = job
-        self.status = job.status
-        return job
-
-    def __repr__(self) -> str:
-        return f"<job {self.id} {self.status}>"
-
-
 def _bare(code: Code) -> Callable[[], Any] | None:
     only = code.steps[0]
     is_bare = len(code.steps) == 1 and not (only.takes_context or only.defaults or code.signature.required)
     return only.function if is_bare else None
-
-
-def _result(job: Job) -> Any:
-    """What the handler returned, as JSON has it: a tuple comes back as a list, a model as a dict."""
-    ended = job.outcome or job.status
-    if ended is not Status.SUCCEEDED:
-        why = f": {job.error_type}: {job.error}" if job.error else "."
-        raise JobFailed(
-            f"Job {job.id} of {job.definition_key!r} ended as {ended}{why}", job_id=job.id, status=ended.value
-        )
-    return job.result

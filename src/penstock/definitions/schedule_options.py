@@ -7,18 +7,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any
 
-from penstock.definitions import enqueue_options as given
 from penstock.definitions.handles import DefinitionHandle
-from penstock.definitions.orders import PLAIN, EnqueueOptions
 from penstock.definitions.signature import plain_text
 from penstock.domain.errors import InvalidInput, InvalidSchedule
 from penstock.domain.hints import Hint
-from penstock.domain.instant import Duration, microseconds, to_datetime
+from penstock.domain.instant import microseconds, to_datetime
 from penstock.domain.schedule import recurrence
 from penstock.domain.schedule.schedule import Kind, Missed, Overlap, Schedule
 from penstock.domain.unknown_names import refuse_unknown
+from penstock.surface import enqueue_options as given
+from penstock.surface.orders import PLAIN, EnqueueOptions
+from penstock.surface.schedules import ScheduleFacts
 
 SCHEDULE_OPTIONS = ("schedule", "timezone", "missed", "missed_max", "missed_window", "overlap", "jitter")
 """The options of `@app.job` for a schedule."""
@@ -29,26 +30,6 @@ _ONE_RHYTHM = Hint(
 )
 _KEPT_OPTIONS = ("priority", "concurrency_key")
 _INTERVAL = re.compile(r"\s*\d+[dhms]")
-
-
-class ScheduleFacts(TypedDict, total=False):
-    """The options of a schedule, by name."""
-
-    cron: str | None
-    every: Duration | str | None
-    at: datetime | None
-    start: datetime | None
-    params: Mapping[str, Any] | None
-    definition_version: int | None
-    priority: int | None
-    concurrency_key: str | None
-    timezone: str
-    missed: str
-    missed_max: int
-    missed_window: Duration | None
-    overlap: str
-    jitter: Duration
-    enabled: bool
 
 
 FACTS = tuple(ScheduleFacts.__annotations__)

@@ -14,7 +14,6 @@ from typing import Any
 from penstock.app import Penstock
 from penstock.config.server_settings import ServerSettings
 from penstock.config.worker_settings import WorkerSettings
-from penstock.definitions.handles import JobHandle
 from penstock.demo import scenes
 from penstock.demo.scenes import Scene
 from penstock.domain.errors import FeedGone, InvalidInput, NotFound, RevisionConflict, WaitTimeout
@@ -25,6 +24,7 @@ from penstock.http.server import Server, bound
 from penstock.launch.serve import Plan, serve
 from penstock.launch.sources import AppSource
 from penstock.storage import ports
+from penstock.surface.job_handle import JobHandle
 
 TARGET = "penstock.demo.jobs:app"
 _PATIENCE = 90.0
@@ -137,7 +137,7 @@ class Demo:
         """On a new store, count the current minute as missed, so that the first tick is immediate."""
         from penstock.demo import jobs
 
-        (declared,) = jobs.app.declared_schedules
+        (declared,) = jobs.app.schedules.declared
         now = self._app.store.run(ports.admin.clock())
         first = replace(declared, owner="code", origin=TARGET, next_run_at=now - now % MINUTE)
         with contextlib.suppress(RevisionConflict):
@@ -167,7 +167,7 @@ class Demo:
         return made
 
     async def _show(self) -> None:
-        events = await self._app.aevents(type="job.*")
+        events = await self._app.events.afollow(type="job.*")
         shown = {handle.id: handle.job.definition_key for handle in (await self._begin()).values()}
         self._say("")
         self._say("  Events follow; try the dashboard, or: penstock jobs list --store " + self._store)
@@ -184,16 +184,16 @@ class Demo:
 
     async def _definition_of(self, job_id: str) -> str:
         try:
-            return (await self._app.aread_job(job_id)).definition_key
+            return (await self._app.jobs.aread(job_id)).definition_key
         except NotFound:
             return "deleted"
 
     async def _complete(self, made: dict[Scene, JobHandle[Any]]) -> list[SceneResult]:
         """Decide the review, cancel the endless job, and wait for all jobs."""
         if await self._reaches(made[scenes.REVIEW], Status.REVIEW_NEEDED):
-            await self._app.aapprove_job(made[scenes.REVIEW].id, by=_WHO, note="fine")
+            await self._app.jobs.aapprove(made[scenes.REVIEW].id, by=_WHO, note="fine")
         if await self._reaches(made[scenes.ENDLESS], Status.RUNNING):
-            await self._app.acancel_job(made[scenes.ENDLESS].id, by=_WHO)
+            await self._app.jobs.acancel(made[scenes.ENDLESS].id, by=_WHO)
         ended = [await self._end_of(scene, handle) for scene, handle in made.items()]
         return [*ended, await self._tick(), await self._all_of_many()]
 
@@ -208,7 +208,7 @@ class Demo:
         found: list[Job] = []
 
         async def came() -> bool:
-            found.extend((await self._app.ajobs(definition_key=scenes.TICK, limit=1)).jobs)
+            found.extend((await self._app.jobs.alist(definition_key=scenes.TICK, limit=1)).jobs)
             return bool(found)
 
         if not await _until(came):
@@ -219,12 +219,12 @@ class Demo:
     async def _all_of_many(self) -> SceneResult:
         async def none_waits() -> bool:
             waiting = (Status.SCHEDULED, Status.QUEUED, Status.RUNNING)
-            counts = [await self._app.acount_jobs(definition_key=scenes.MANY, status=each) for each in waiting]
+            counts = [await self._app.jobs.acount(definition_key=scenes.MANY, status=each) for each in waiting]
             return not any(each.value for each in counts)
 
         done = await _until(none_waits)
-        last = (await self._app.ajobs(definition_key=scenes.MANY, limit=1)).jobs[0]
-        failed = await self._app.acount_jobs(definition_key=scenes.MANY, status=Status.FAILED)
+        last = (await self._app.jobs.alist(definition_key=scenes.MANY, limit=1)).jobs[0]
+        failed = await self._app.jobs.acount(definition_key=scenes.MANY, status=Status.FAILED)
         shows = f"the last of {scenes.HOW_MANY} coroutines in the worker's own loop"
         return SceneResult(scenes.MANY, shows, last, done and not failed.value)
 
@@ -232,18 +232,18 @@ class Demo:
         """Wait until a job has a status; return False if it ends otherwise."""
 
         async def settled() -> bool:
-            job = await self._app.aread_job(handle.id)
+            job = await self._app.jobs.aread(handle.id)
             return job.status is status or job.status.terminal
 
         await _until(settled)
-        return (await self._app.aread_job(handle.id)).status is status
+        return (await self._app.jobs.aread(handle.id)).status is status
 
     async def _ended(self, job_id: str) -> Job:
         """Return a job once it has ended, or as it is after the timeout."""
         try:
-            return await self._app.await_for(job_id, _PATIENCE)
+            return await self._app.jobs.awaited(job_id, _PATIENCE)
         except WaitTimeout:
-            return await self._app.aread_job(job_id)
+            return await self._app.jobs.aread(job_id)
 
 
 async def _until(holds: Callable[[], Awaitable[bool]]) -> bool:

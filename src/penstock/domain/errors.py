@@ -115,7 +115,7 @@ class Unauthenticated(PenstockError):
         super().__init__(
             "The token is missing or not valid.",
             hint=hints.Hint(
-                "Make one: app.create_token(name, role).",
+                "Make one: app.tokens.create(name, role).",
                 cli="A new one is made by `penstock tokens create NAME --role ROLE`.",
                 http="Send the header Authorization: Bearer pst_…; an operator makes tokens with POST /v1/tokens.",
             ),

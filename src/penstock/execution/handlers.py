@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from penstock.domain.context import Context, Errands
 from penstock.domain.definition import Definition
 from penstock.domain.errors import InvalidInput
-from penstock.domain.schedule.schedule import Schedule
+from penstock.surface.definitions import Definitions
+from penstock.surface.schedules import Schedules
 
 
 class Step(Protocol):
@@ -72,13 +73,13 @@ class Application(Protocol):
     """A user's `Penstock`, as a worker sees it."""
 
     @property
-    def definitions(self) -> Sequence[Handle]: ...
+    def definitions(self) -> Definitions[Any]: ...
 
     @property
     def resources(self) -> Mapping[str, Callable[[], Any]]: ...
 
     @property
-    def declared_schedules(self) -> Sequence[Schedule]: ...
+    def schedules(self) -> Schedules: ...
 
     @property
     def extras(self) -> Mapping[str, Any]:

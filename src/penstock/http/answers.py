@@ -39,14 +39,14 @@ async def job_page(
 ) -> str:
     """Return one page of the jobs that filters select."""
     job_output.refuse_secrets(which.get("params") or ())
-    page = await app.ajobs(limit=limit, sort=sort, cursor=cursor, **which)
+    page = await app.jobs.alist(limit=limit, sort=sort, cursor=cursor, **which)
     await job_output.learn(page.jobs)
     facts: dict[str, Any] = {"nextCursor": page.next_cursor, "searched": page.searched}
     if count and cursor is None and page.next_cursor is None and sort.removeprefix("-") != "finishedAt":
         # The page holds all of them.
         facts |= {"count": len(page.jobs), "countCapped": False}
     elif count:
-        counted = await app.acount_jobs(cap=_MOST_COUNTED, **which)
+        counted = await app.jobs.acount(cap=_MOST_COUNTED, **which)
         facts |= {"count": max(counted.value, len(page.jobs)), "countCapped": counted.capped}
     else:
         facts |= {"count": None, "countCapped": None}
@@ -62,7 +62,7 @@ def searched_params(query: Mapping[str, str]) -> dict[str, str] | None:
 async def system(app: Penstock) -> str:
     """Return the state that holds for all definitions."""
     pause, (config, _), now = await asyncio.gather(
-        app.asystem_pause(), app.aworker_config(), app.store.arun(admin.clock())
+        app.definitions.asystem_pause(), app.workers.aconfiguration(), app.store.arun(admin.clock())
     )
     facts = {
         "pause": pause_facts(pause), "workersEnabled": config.enabled, "store": app.store.dialect,
@@ -73,7 +73,7 @@ async def system(app: Penstock) -> str:
 
 async def stats(app: Penstock, since: datetime | None = None) -> str:
     """Return the number of jobs per status, and the figures since a time."""
-    found = await app.astats(since=since)
+    found = await app.monitoring.astats(since=since)
     facts = {
         "at": iso(found.at),
         "since": iso(found.since),
@@ -92,12 +92,12 @@ async def stats(app: Penstock, since: datetime | None = None) -> str:
 
 async def alerts(app: Penstock) -> str:
     """Return the active alerts."""
-    return listed("alerts", [spliced(alert_facts(each), {}) for each in await app.aalerts()])
+    return listed("alerts", [spliced(alert_facts(each), {}) for each in await app.monitoring.aalerts()])
 
 
 async def workers(app: Penstock) -> str:
     """Return the workers that the store knows."""
-    workers, definitions = await asyncio.gather(app.aworkers(), app.adefinitions_known())
+    workers, definitions = await asyncio.gather(app.workers.alist(), app.definitions.alist())
     lanes = {row.lane: (row.definition.key, row.definition.version) for row in definitions}
     return listed("workers", [_worker_text(each, lanes) for each in workers])
 

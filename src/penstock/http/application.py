@@ -72,7 +72,7 @@ class ServerState:
         self.trigger = trigger
         self.token_policy: TokenPolicy = TokenPolicy(app, settings, setup_code)
         self.bodies: BodiesInFlight = BodiesInFlight(settings)
-        self.job_creator: JobCreator = JobCreator(app, settings)
+        self.job_creator: JobCreator = JobCreator(app.session, settings)
         self.readiness: Readiness = Readiness(app)
         self.job_output: JobOutput = JobOutput(app, settings.secrets)
         self.streams: Hub = Hub(app, EventPages(app, self.job_output), settings)

@@ -86,7 +86,7 @@ class TokenPolicy:
         read_at, closed = self._closed
         now = time.monotonic()
         if now - read_at >= _FRESH:
-            closed = await self.app.aneeds_token()
+            closed = await self.app.tokens.aneeds_token()
             if closed:
                 self.setup_code = None
             self._closed = now, closed
@@ -155,10 +155,10 @@ async def _identify(request: Request, server: ServerState) -> Caller:
             return _local(request, server, address, request_id)
         return _anonymous(request, server)
     if shown:
-        token = await policy.app.aauthenticate(_bearer(shown[0]))
+        token = await policy.app.tokens.aauthenticate(_bearer(shown[0]))
     else:
         refuse_foreign_pages(request, of_a_browser=True)
-        token = await policy.app.asession_token(cookie or "")
+        token = await policy.app.tokens.asession_token(cookie or "")
     who = Actor(f"token:{token.name}", request_id)
     return Caller(server, who, token.role, f"token:{token.id}", token.id)
 

@@ -13,9 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 from starlette.requests import Request
 
-from penstock.app import Penstock
 from penstock.config.server_settings import WebSettings
-from penstock.definitions.orders import PLAIN, EnqueueOptions, Order, OrderMaker
+from penstock.definitions.order_maker import OrderMaker
 from penstock.domain.access import Role
 from penstock.domain.definition import Definition
 from penstock.domain.errors import InvalidInput, NotFound, PenstockError
@@ -25,8 +24,10 @@ from penstock.http.errors import RequestError
 from penstock.http.routing import decoded
 from penstock.http.schemas import jobs as shapes
 from penstock.http.validation import MOST_PROBLEMS, problems_error, problems_of
-from penstock.operations.session import Talk
+from penstock.operations import creation
+from penstock.operations.session import ApplicationSession, Talk
 from penstock.storage.commands import admin
+from penstock.surface.orders import PLAIN, EnqueueOptions, Order
 
 _MOST = 500
 RequestedJob = tuple[str, Mapping[str, Any], int | None, EnqueueOptions]
@@ -40,8 +41,8 @@ _Makers = dict[tuple[str, int | None], OrderMaker]
 class JobCreator:
     """Collects jobs while a transaction is committed; the next transaction takes all of them."""
 
-    def __init__(self, app: Penstock, settings: WebSettings) -> None:
-        self._app = app
+    def __init__(self, session: ApplicationSession, settings: WebSettings) -> None:
+        self._session = session
         self._settings = settings
         self._waiting: list[_PendingJob] = []
         self._working: asyncio.Task[None] | None = None
@@ -58,12 +59,12 @@ class JobCreator:
     async def orders(self, wanted: Iterable[RequestedJob], orders: list[Order], *, in_thread: bool = False) -> None:
         """Append the orders for many jobs, in order, up to the first that is refused."""
         waiting, makers = iter(wanted), _Makers()
-        hold = self._app._ado_in_thread if in_thread else self._app._ado
+        hold = self._session.ahold_in_thread if in_thread else self._session.ahold
         while (unknown := await hold(self._known(waiting, makers, orders))) is not None:
             key, params, version, options = unknown
             # An unknown definition: its jobs wait for a worker that declares it, and are validated then.
-            await self._app.store.arun(admin.register([Definition(key, version or 1)]))
-            makers[key, version] = await self._app._ado(self._app._order_maker(key, version))
+            await self._session.store.arun(admin.register([Definition(key, version or 1)]))
+            makers[key, version] = await self._session.ahold(creation.order_maker(self._session, key, version))
             orders.append(makers[key, version].order(params, options, decoded=True))
 
     def _known(self, wanted: Iterator[RequestedJob], makers: _Makers, orders: list[Order]) -> Talk[RequestedJob | None]:
@@ -73,7 +74,7 @@ class JobCreator:
             maker = makers.get((key, version))
             if maker is None:
                 try:
-                    maker = yield from self._app._order_maker(key, version)
+                    maker = yield from creation.order_maker(self._session, key, version)
                 except NotFound as error:
                     if error.kind != "definition" or not self._settings.unknown_definitions:
                         raise
@@ -87,8 +88,8 @@ class JobCreator:
         asked: Order | Draft = order
         if in_thread or order.options is not PLAIN:
             # Validate the options first, so that only this caller gets their errors.
-            hold = self._app._ado_in_thread if in_thread else self._app._ado
-            (asked,) = await hold(self._app._drafts([order], actor=str(by), key_scope=scope))
+            hold = self._session.ahold_in_thread if in_thread else self._session.ahold
+            (asked,) = await hold(creation.drafts(self._session, [order], actor=str(by), key_scope=scope))
         future: _Future = asyncio.get_running_loop().create_future()
         self._waiting.append((asked, str(by), future))
         if self._working is None:
@@ -99,8 +100,8 @@ class JobCreator:
         self, orders: list[Order], by: str, scope: str = "", *, in_thread: bool = False
     ) -> list[Created]:
         """Create all jobs or none."""
-        hold = self._app._ado_in_thread if in_thread else self._app._ado
-        return await hold(self._app._create(orders, actor=str(by), key_scope=scope))
+        hold = self._session.ahold_in_thread if in_thread else self._session.ahold
+        return await hold(creation.create(self._session, orders, actor=str(by), key_scope=scope))
 
     async def _work(self) -> None:
         try:
@@ -114,8 +115,8 @@ class JobCreator:
         """Commit a batch in one transaction; if one job is refused, commit each on its own."""
         drafts: Sequence[Order | Draft] = [asked for asked, _, _ in batch]
         try:
-            drafts = ready = await self._app._ado(self._drafts(batch))
-            created = await self._app._ado(self._app._keep_drafts(ready))
+            drafts = ready = await self._session.ahold(self._drafts(batch))
+            created = await self._session.ahold(creation.keep_drafts(self._session, ready))
         except PenstockError as error:
             if len(batch) == 1:
                 _fail(batch[0][2], error)
@@ -138,11 +139,13 @@ class JobCreator:
         orders = [asked for asked, _, _ in batch if isinstance(asked, Order)]
         actors = {by for _, by, _ in batch}
         if len(orders) == len(batch) and len(actors) == 1:
-            return (yield from self._app._drafts(orders, actor=actors.pop()))
+            return (yield from creation.drafts(self._session, orders, actor=actors.pop()))
         drafts: list[Draft] = []
         for asked, by, _ in batch:
-            made = (yield from self._app._drafts([asked], actor=by)) if isinstance(asked, Order) else [asked]
-            drafts += made
+            if isinstance(asked, Order):
+                drafts += yield from creation.drafts(self._session, [asked], actor=by)
+            else:
+                drafts.append(asked)
         return drafts
 
 
@@ -277,7 +280,9 @@ async def take_allowance(call: Caller, count: int, *, taken: int = 0) -> None:
             f"{count} jobs in one request exceed the limit of {limit} per {settings.creation_period:g} s.",
             hint="Create them in batches of fewer jobs.",
         )
-    wait = await call.app.atake_allowance(f"create:{call.bucket}", limit, settings.creation_period, count - taken)
+    wait = await call.app.tokens.atake_allowance(
+        f"create:{call.bucket}", limit, settings.creation_period, count - taken
+    )
     if wait is not None:
         raise RequestError(
             "rate_limited",

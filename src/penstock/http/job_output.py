@@ -63,14 +63,14 @@ class JobOutput:
 
     async def detail(self, job_id: str) -> str:
         """Return a job with its phases, its reviews and its worker's lease."""
-        job = await self._app.aread_job(job_id)
+        job = await self._app.jobs.aread(job_id)
         await self.learn([job])
         # A job is shown even if its definition cannot be read.
         phases = (await self.phases([job]))[job.id]
         reviews = await self._app.store.arun(admin.reviews(job.id))
         worker = None
         if job.worker_id is not None:
-            worker = next((each for each in await self._app.aworkers() if each.id == job.worker_id), None)
+            worker = next((each for each in await self._app.workers.alist() if each.id == job.worker_id), None)
         return self.job(
             job,
             phases=phases,

@@ -36,8 +36,8 @@ def run(
     handle = app.pipeline("phases", *phases)
     results: MutableMapping[str, str] = {} if kept is None else kept
     task = Task(
-        job_id=app._ids.new_id(), key=handle.key, version=1, fence=attempt, attempt=attempt, max_attempts=attempt,
-        params=payload.encode(dict(params or {}), "parameters of phases"), results=dict(results),
+        job_id=app.session.ids.new_id(), key=handle.key, version=1, fence=attempt, attempt=attempt,
+        max_attempts=attempt, params=payload.encode(dict(params or {}), "parameters of phases"), results=dict(results),
     )  # fmt: skip
     reporter = _Keeping(results, progress or _unheard)
     resources = Resources(app.resources)

@@ -86,12 +86,12 @@ def watched() -> Iterator[PreloadFindings]:
 def description(app: Application) -> dict[str, Any]:
     """The definitions and schedules of an application, as data for a process without its code."""
     definitions = []
-    for handle in app.definitions:
+    for handle in app.definitions.declared:
         definition = replace(handle.definition, schema=handle.schema)
         definitions.append({**asdict(definition), "backoff": definition.backoff.to_json()})
     return {
         "definitions": definitions,
-        "schedules": [asdict(each) for each in app.declared_schedules],
+        "schedules": [asdict(each) for each in app.schedules.declared],
         "address": None if app.address is None else dict(app.address),
         "extras": dict(app.extras),
     }

@@ -67,7 +67,7 @@ class Zygote:
         self._trusted = True
         self._leaving = False
         self._signalled = False
-        self._handles = {(each.definition.key, each.definition.version): each for each in app.definitions}
+        self._handles = {(each.definition.key, each.definition.version): each for each in app.definitions.declared}
         self._wake, wake = socket.socketpair()
         self._wake.setblocking(False)
         wake.setblocking(False)
@@ -268,7 +268,7 @@ def main(room: list[bytes]) -> None:
     except BaseException as error:
         line.sendall(pack({"say": "failed", "error": _problem(error), "traceback": _traceback(error)}))
         return
-    confinement.prepare([name for each in app.definitions for name in each.definition.visible])
+    confinement.prepare([name for each in app.definitions.declared for name in each.definition.visible])
     child.prepare_output()
     payload.prepare()
     room.clear()

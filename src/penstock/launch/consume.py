@@ -49,7 +49,7 @@ async def consume(
     again. `TimeoutError`: the job was not claimed within that time, and the message is not acknowledged. Settings of
     workers in `penstock.toml` and the environment hold here too.
     """
-    if app._errands is not None or is_zygote():
+    if app.session.errands is not None or is_zygote():
         raise not_inside_a_job("app.consume")
     seconds = microseconds(within, "within") / SECOND
     if seconds < _LEAST:

@@ -117,7 +117,7 @@ class EmbeddedWorker:
 
 def _host_of(app: Penstock, options: WorkerOptions) -> WorkerHost:
     """A host for the application; missing options come from `penstock.toml` and the environment."""
-    if app._errands is not None:
+    if app.session.errands is not None:
         raise not_inside_a_job("app.worker")
     if is_zygote():
         raise InvalidInput(
@@ -241,7 +241,7 @@ class Engine:
         """The newest jobs of a file, the newest first."""
         if name not in {each.name for each in self.list()}:
             raise NotFound("job file", name)
-        return (await self._host.app.ajobs(definition_key=name, limit=limit)).jobs
+        return (await self._host.app.jobs.alist(definition_key=name, limit=limit)).jobs
 
     async def shutdown(self, timeout: float | None = None) -> None:
         """Claim nothing more and wait for running jobs; after `timeout` they are stopped and released."""

@@ -74,7 +74,7 @@ async def serve(plan: Plan, *, ready: Callable[[Server], None] | None = None, si
     try:
         app = await part.open()
         await _refuse_open_server(app, plan.server.host)
-        code = None if await app.aneeds_token() else new_setup_code()
+        code = None if await app.tokens.aneeds_token() else new_setup_code()
         server = Server(create(app, plan.web, trigger=part.trigger, setup_code=code), plan.server, sockets)
 
         def stop() -> None:
@@ -148,7 +148,7 @@ class _WithoutWorker:
     async def open(self) -> Penstock:
         if self._host is None:
             app = self._app = Penstock(**(self._plan.address or {}))
-            app.webhook_settings = self._plan.webhooks
+            app.webhooks.settings = self._plan.webhooks
             await asyncio.to_thread(lambda: app.store)
             return app
         if self._plan.watch:
@@ -183,7 +183,7 @@ class _WithoutWorker:
             await self._app.aclose()
 
     async def trigger(self) -> Pass:
-        config, _ = await self._opened.aworker_config()
+        config, _ = await self._opened.workers.aconfiguration()
         if not config.enabled:
             return Pass(0, 0, 0)
         if self._host is not None:
@@ -243,7 +243,7 @@ async def _one_pass(host: WorkerHost) -> Pass:
 
 async def _refuse_open_server(app: Penstock, host: str) -> None:
     """Refuse to serve other hosts while there is no token: every caller could do everything."""
-    if await asyncio.to_thread(is_loopback, host) or await app.aneeds_token():
+    if await asyncio.to_thread(is_loopback, host) or await app.tokens.aneeds_token():
         return
     raise InvalidInput(
         f"There is no token yet, so the server may not be reached from other hosts, as on {host} it could.",

@@ -23,6 +23,8 @@ from penstock.domain.ports.store import JobsPort
 from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.webhook.settings import WebhookSettings
 from penstock.domain.worker import Duty
+from penstock.operations.creation import tick_draft
+from penstock.operations.monitoring import alerts_now
 from penstock.runtime.pace import ALONE, Pace
 from penstock.runtime.service import BackgroundServices, Service, log
 from penstock.storage import ports
@@ -154,7 +156,7 @@ def republisher(app: Penstock, pace: Pace = ALONE) -> Republisher:
 def alerts(
     app: Penstock, me: Callable[[], str], pace: Pace = ALONE, caught_up: Callable[[], bool] = lambda: True
 ) -> Alerts:
-    return Alerts(app.store, ports.admin, me, app.aalerts, pace, caught_up)
+    return Alerts(app.store, ports.admin, me, app.monitoring.aalerts, pace, caught_up)
 
 
 def scheduler(app: Penstock, pace: Pace = ALONE) -> Scheduler:
@@ -162,7 +164,7 @@ def scheduler(app: Penstock, pace: Pace = ALONE) -> Scheduler:
         app.store,
         ports.schedules,
         ports.admin,
-        lambda schedule, instant: app._ado(app._tick_draft(schedule, instant)),
+        lambda schedule, instant: app.session.ahold(tick_draft(app.session, schedule, instant)),
         app.guarded_queue.publish,
         pace=pace,
     )
@@ -194,7 +196,7 @@ async def once(app: Penstock, archive: Archive | None = None, taken: Collection[
     for _ in range(_MOST_PASSES):
         if not await housekeeper.once():
             break
-    await Alerts(store, ports.admin, lambda: "", lambda: app._ado(app._alerts(taken))).once()
+    await Alerts(store, ports.admin, lambda: "", lambda: app.session.ahold(alerts_now(taken))).once()
     if housekeeper.problem is not None:
         log.error("housekeeping failed", exc_info=housekeeper.problem)
     return ServicesPass(timer.ticked, timer.errors + housekeeper.errors.total())

@@ -24,6 +24,7 @@ from penstock.launch import services
 from penstock.launch.reload import CodeLoader, CodeWatch, FileStamps
 from penstock.launch.services import TimedWork
 from penstock.launch.sources import Source
+from penstock.operations.declared_schedules import apply_schedules
 from penstock.operations.job_requests import StoreErrands
 from penstock.queues.database import DatabaseQueue
 from penstock.queues.with_doorbell import RungQueue
@@ -186,7 +187,7 @@ class WorkerHost:
         stored = await stored_config(app.store, ports.admin, WorkerConfig())
         return Worker(
             zygote, self._replacement_zygote, app.store, self._worker_queue(app), self._jobs, ports.admin,
-            StoreErrands(app, self.secrets),
+            StoreErrands(app.session, self.secrets),
             lambda worker: services.services_of_worker(worker, app, self._jobs, self.timed_work),
             settings=configured(self.settings, stored, AT_START), inline=inline,
         )  # fmt: skip
@@ -200,13 +201,15 @@ class WorkerHost:
 
     async def _apply_schedules(self, zygote: ZygoteProcess) -> None:
         unread = zygote.extras.get("unread", ())
-        applied = await self.app._ado(self.app._apply_schedules(zygote.schedules, self.source.origin, unread))
+        applied = await self.app.session.ahold(
+            apply_schedules(self.app.session, zygote.schedules, self.source.origin, unread)
+        )
         for warning in applied.warnings:
             log.warning("%s", warning)
 
     async def _open_app(self, zygote: ZygoteProcess) -> Penstock:
         app = Penstock(**self._address(zygote.address))
-        app.webhook_settings = self.webhooks
+        app.webhooks.settings = self.webhooks
         await asyncio.to_thread(lambda: app.store)
         return app
 
@@ -215,7 +218,7 @@ class WorkerHost:
         if not app.has_own_queue:
             return app.queue
         _ = app.queue  # An adapter that cannot be made is an error at the start.
-        return RungQueue(app.guarded_queue, DatabaseQueue(app._bell), self._has_room)
+        return RungQueue(app.guarded_queue, DatabaseQueue(app.session.connections.bell), self._has_room)
 
     def _has_room(self) -> bool:
         return (

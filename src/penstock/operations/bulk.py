@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.definitions import enqueue_options as given
 from penstock.domain.definition import check_priority
 from penstock.domain.errors import InvalidInput
 from penstock.domain.hints import Hint
@@ -14,24 +13,11 @@ from penstock.domain.job import JobFilter
 from penstock.domain.plan import Plan
 from penstock.domain.states import Status, Trigger, sources
 from penstock.storage.commands import control
+from penstock.surface import enqueue_options as given
+from penstock.surface.jobs import Bulk, ChangeInBulk
 
 BATCH = 500
 """How many jobs one transaction changes."""
-MOST = 100_000
-"""How many jobs one call looks at, if it is not told."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bulk:
-    """What came of a change in bulk: how many jobs it spoke of, changed, and left as they were."""
-
-    matched: int
-    changed: int
-    skipped: int
-    """Their status did not allow it, or another job held their unique key."""
-
-    def plus(self, matched: int, changed: int) -> Bulk:
-        return Bulk(self.matched + matched, self.changed + changed, self.skipped + matched - changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,24 +44,17 @@ _ACTIONS = {
 class BulkChange:
     """A change in bulk as it was asked for, checked."""
 
-    def __init__(
-        self,
-        action: str,
-        limit: int,
-        everything: bool,
-        priority: int | None,
-        by: str | None,
-        which: Mapping[str, Any],
-    ) -> None:
+    def __init__(self, asked: ChangeInBulk) -> None:
+        action, priority = asked.action, asked.priority
         if action not in _ACTIONS:
             raise InvalidInput(f"{action!r:.80} cannot be done in bulk.", hint=f"These can: {', '.join(_ACTIONS)}.")
-        if given.integer(limit, "limit") < 1:
-            raise InvalidInput(f"limit must be at least 1, not {limit}.")
+        if given.integer(asked.limit, "limit") < 1:
+            raise InvalidInput(f"limit must be at least 1, not {asked.limit}.")
         if (priority is not None) != (action == "reprioritise"):
             raise InvalidInput("reprioritise needs a priority, and nothing else takes one.")
-        self.action = action
-        self.which: JobFilter = given.job_filter(which)
-        if self.which == JobFilter() and not everything:
+        self.action: str = action
+        self.which: JobFilter = given.job_filter(asked.which)
+        if self.which == JobFilter() and not asked.everything:
             raise InvalidInput(
                 f"{action} in bulk without a filter would change every job.",
                 hint=Hint(
@@ -84,8 +63,8 @@ class BulkChange:
                     http='Send `"everything": true` to mean that.',
                 ),
             )
-        self._limit = limit
-        self._arguments: dict[str, Any] = {"by": given.actor(by)}
+        self._limit = asked.limit
+        self._arguments: dict[str, Any] = {"by": given.actor(asked.by)}
         if priority is not None:
             check_priority(priority, action)
             self._arguments["priority"] = priority

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from penstock.app import Penstock
-from penstock.definitions.orders import Order
 from penstock.domain.context import Asker
 from penstock.domain.errors import Forbidden, InvalidDefinition, NotFound
 from penstock.domain.job import Created, Job
@@ -15,6 +13,11 @@ from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.states import Status
 from penstock.domain.trace_context import split_trace
 from penstock.domain.webhook.url import without_path
+from penstock.operations.creation import create_for_job
+from penstock.operations.job_reading import known_definition
+from penstock.operations.session import ApplicationSession
+from penstock.surface.jobs import CancelJob, ReadJob
+from penstock.surface.orders import Order
 
 _GENERATIONS = 100
 """How many ancestors of a job are looked at."""
@@ -24,12 +27,12 @@ _MOST_REMEMBERED = 10_000
 class StoreErrands:
     """Does what code inside jobs asks for, on the store of an application that need not have their definitions."""
 
-    def __init__(self, app: Penstock, secrets: SecretPolicy | None = None) -> None:
-        self._app = app
+    def __init__(self, session: ApplicationSession, secrets: SecretPolicy | None = None) -> None:
+        self._session = session
         self._secrets = secrets or SecretPolicy()
 
     def of(self, asker: Asker) -> JobErrands:
-        return JobErrands(self._app, self._secrets, asker)
+        return JobErrands(self._session, self._secrets, asker)
 
 
 class JobErrands:
@@ -39,8 +42,8 @@ class JobErrands:
     reference. It also reads jobs that were there already when it asked for the same ones by key.
     """
 
-    def __init__(self, app: Penstock, secrets: SecretPolicy, asker: Asker) -> None:
-        self._app = app
+    def __init__(self, session: ApplicationSession, secrets: SecretPolicy, asker: Asker) -> None:
+        self._session = session
         self._secrets = secrets
         self._asker = asker
         self._found: set[str] = set()
@@ -51,22 +54,25 @@ class JobErrands:
         """Create the jobs that orders in JSON ask for, all or none; each is a descendant of this job."""
         read = [self._below(Order.from_json(each)) for each in orders]
         for parent in {order.options.parent_id for order in read} - {self._asker.job_id}:
-            self._check(self._app.read_job(str(parent)), "be the parent of what it creates")
-        created = self._app._do(self._app._create_for_job(read))
+            self._check(self._read(str(parent)), "be the parent of what it creates")
+        created = self._session.hold(create_for_job(self._session, read))
         for each in created:
             if not each.created and len(self._found) < _MOST_REMEMBERED:
                 self._found.add(each.job_id)
         return created
 
     def read(self, job_id: str) -> Job:
-        job = self._app.read_job(job_id)
+        job = self._read(job_id)
         if job.id not in self._found:
             self._check(job, "be read")
         return job if job.definition_key == self._asker.definition else self._masked(job)
 
     def cancel(self, job_id: str) -> Status:
-        self._check(self._app.read_job(job_id), "be cancelled")
-        return self._app.cancel_job(job_id)
+        self._check(self._read(job_id), "be cancelled")
+        return self._session.do(CancelJob(job_id))
+
+    def _read(self, job_id: str) -> Job:
+        return self._session.do(ReadJob(job_id))
 
     def _below(self, order: Order) -> Order:
         """An order of this job: below its span, unless the code that asks has a span of its own."""
@@ -99,7 +105,7 @@ class JobErrands:
         if self._reference_counts is None:
             last = None
             try:
-                last = self._app.read_job(self._asker.job_id)
+                last = self._read(self._asker.job_id)
                 for each in self._ancestors(last):
                     last = each if _reference(each) == self._asker.reference else None
                     if last is None:
@@ -115,7 +121,7 @@ class JobErrands:
             if job.parent_id is None:
                 return
             try:
-                job = self._app.read_job(job.parent_id)
+                job = self._read(job.parent_id)
             except NotFound:
                 return
             yield job
@@ -124,7 +130,9 @@ class JobErrands:
         """A job of another definition as this job may see it."""
         url = None if job.webhook_url is None else without_path(job.webhook_url)
         try:
-            definition = self._app._do(self._app._definition(job.definition_key, job.definition_version)).definition
+            definition = self._session.hold(
+                known_definition(self._session, job.definition_key, job.definition_version)
+            ).definition
         except (NotFound, InvalidDefinition):
             return replace(job, params_text="{}", webhook_url=url)
         return replace(job, params_text=self._secrets.mask(definition.secret_fields, job.params_text), webhook_url=url)

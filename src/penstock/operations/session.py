@@ -1,27 +1,31 @@
-"""How an application speaks with its store: each call is written once, and held in either colour.
+"""How an application carries operations out on its store: each one is written once, and runs in either colour.
 
-A call is a generator (a `Talk`) that yields plans for the store and gets their answers. It is named after the public
-call that holds it, as errors name it so. Inside a job there is no store: what a job may ask for goes to its worker.
+An operation is carried out by a generator (a `Talk`) that yields plans for the store and gets their answers. Inside a
+job there is no store: the operations that a job may ask for go to its worker.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from penstock.config.store_address import Address, address_of
 from penstock.domain.context import Errands
 from penstock.domain.errors import Conflict, PenstockError
+from penstock.domain.ids import IdSource
 from penstock.domain.plan import Plan
-from penstock.domain.ports.store import Doorbell, Queue, Store
-from penstock.queues import named
-from penstock.queues.database import DatabaseQueue
-from penstock.queues.guarded import GuardedQueue
-from penstock.storage import store_maker
+from penstock.domain.ports.store import Store
+from penstock.domain.webhook.settings import WebhookSettings
+from penstock.operations.connections import Connections
+from penstock.operations.declarations import Declarations
+from penstock.operations.event_listeners import Listeners
+from penstock.operations.memory import Memory
+from penstock.surface.session import Operation
 
 T = TypeVar("T")
 
@@ -51,108 +55,49 @@ class Errand:
 Said = Plan[Any] | On | Pause | Errand
 Talk = Generator[Said, Any, T]
 """A conversation with the store: plans and pauses in, their answers out."""
+Carrier = Callable[["ApplicationSession", Any], Talk[Any]]
+"""Carries one kind of operation out."""
 
 
-class Conversation:
-    """An application's way to its store and its queue, or from inside a job to its worker."""
+class ApplicationSession:
+    """Carries operations out on an application's store, or from inside a job by its worker."""
 
-    def __init__(
-        self,
-        store: str | Store,
-        *,
-        migrate: bool,
-        schema: str,
-        pooler: bool,
-        queue: Queue | str | None,
-    ) -> None:
-        self._make_store = store_maker(store, migrate=migrate, schema=schema, pooler=pooler)
-        if isinstance(queue, str):
-            named.check_name(queue)
-        self.address: Address | None = address_of(store, migrate=migrate, schema=schema, pooler=pooler, queue=queue)
-        """What another process needs to open the same store; None when a URL does not tell it."""
-        self._queue = queue
-        self._guard: GuardedQueue | None = None
-        self._opened: Store | None = None
-        self._made: dict[str, Any] = {}
-        self._errands: Errands | None = None
+    def __init__(self, connections: Connections, carriers: Mapping[type[Operation[Any]], Carrier]) -> None:
+        self.connections: Connections = connections
+        self.memory: Memory = Memory()
+        self.declarations: Declarations = Declarations(self.memory)
+        self.webhook_settings: WebhookSettings = WebhookSettings()
+        self.errands: Errands | None = None
+        """Inside a job, the way to its worker."""
+        self.ids: IdSource = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom)
+        self.listeners: Listeners = Listeners(lambda: self.store)
+        self._carriers = carriers
 
     @property
     def store(self) -> Store:
-        """The store, opened at its first use."""
-        if self._errands is not None:
+        """The store, opened at its first use; there is none inside a job."""
+        if self.errands is not None:
             raise not_inside_a_job("app.store")
-        if self._opened is None:
-            # Of several threads that come here first, one store wins. A lock might be held while the process forks.
-            store: Store = self._made.setdefault("store", self._make_store())
-            store.open()
-            self._opened = store
-        return self._opened
+        opened = self.connections.opened
+        return self.connections.store if opened is None else opened
 
-    @property
-    def queue(self) -> Queue:
-        """What tells workers of new jobs; the store itself, when none was given."""
-        if self._queue is not None and not isinstance(self._queue, str):
-            return self._queue
-        if "queue" not in self._made:
-            made = DatabaseQueue(self._bell) if self._queue is None else named.load(self._queue)
-            self._made.setdefault("queue", made)
-        queue: Queue = self._made["queue"]
-        return queue
+    def do(self, operation: Operation[T]) -> T:
+        """Carry an operation out in the caller's thread."""
+        talk: Talk[T] = self._carriers[type(operation)](self, operation)
+        return self.hold(talk, operation.call)
 
-    @property
-    def guarded_queue(self) -> Queue:
-        """The same; an adapter that fails, or cannot be made, is a line in the log and no error for the caller."""
-        if self._queue is None:
-            return self.queue
-        if self._guard is None:
-            self._guard = GuardedQueue(lambda: self.queue)
-        return self._guard
+    async def ado(self, operation: Operation[T]) -> T:
+        """Carry an operation out in the event loop."""
+        talk: Talk[T] = self._carriers[type(operation)](self, operation)
+        return await self.ahold(talk, operation.call)
 
-    @property
-    def has_own_queue(self) -> bool:
-        """Whether an adapter was given, so that messages go through it and not through the store."""
-        return self._queue is not None
-
-    def close(self) -> None:
-        """Close the connections of this process; they open again when they are needed."""
-        made, self._made, self._opened = self._made, {}, None
-        for name in ("queue", "bell", "store"):
-            # An adapter need not be able to close without an event loop.
-            if callable(close := getattr(made.get(name), "close", None)):
-                close()
-
-    async def aclose(self) -> None:
-        for name in ("queue", "bell", "store"):
-            if name in self._made:
-                await self._made[name].aclose()
-        await asyncio.to_thread(self.close)
-
-    def enter_job(self, errands: Errands) -> None:
-        """From now on this process runs a job: calls go to its worker, from any thread, and never to the store."""
-        self._errands = errands
-
-    def leave_job(self) -> None:
-        """The job has ended; calls go to the store again."""
-        self._errands = None
-
-    @property
-    def _bell(self) -> Doorbell:
-        if "bell" not in self._made:
-            self._made.setdefault("bell", self.store.doorbell())
-        bell: Doorbell = self._made["bell"]
-        return bell
-
-    def _ring(self) -> None:
-        """Wake every worker: something is to be looked at that no message of the queue would tell all of them."""
-        self._bell.ring()
-
-    def _do(self, talk: Talk[T]) -> T:
-        """Hold a conversation in the caller's thread."""
+    def hold(self, talk: Talk[T], call: str = "store") -> T:
+        """Hold a conversation in the caller's thread; errors name it by the public call that it is held for."""
         try:
             step = next(talk)
             while True:
                 try:
-                    answer = self._answer(step, talk)
+                    answer = self._answer(step, call)
                 except PenstockError as error:
                     step = talk.throw(error)
                 else:
@@ -160,15 +105,14 @@ class Conversation:
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
-    async def _ado(self, talk: Talk[T]) -> T:
+    async def ahold(self, talk: Talk[T], call: str = "store") -> T:
         """Hold a conversation in the event loop."""
-        if self._opened is None and self._errands is None:
-            await asyncio.to_thread(lambda: self.store)
+        await self._open()
         try:
             step = next(talk)
             while True:
                 try:
-                    answer = await self._aanswer(step, talk)
+                    answer = await self._aanswer(step, call)
                 except PenstockError as error:
                     step = talk.throw(error)
                 else:
@@ -176,46 +120,69 @@ class Conversation:
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
 
-    async def _ado_in_thread(self, talk: Talk[T]) -> T:
+    async def ahold_in_thread(self, talk: Talk[T], call: str = "store") -> T:
         """Hold a conversation in the event loop whose own steps take long: those run in a thread."""
-        if self._opened is None and self._errands is None:
-            await asyncio.to_thread(lambda: self.store)
+        await self._open()
         move: Callable[[], Said] = partial(next, talk)
         while True:
             step = await asyncio.to_thread(_moved, move)
             if isinstance(step, StopIteration):
                 return step.value  # type: ignore[no-any-return]
             try:
-                answer = await self._aanswer(step, talk)
+                answer = await self._aanswer(step, call)
             except PenstockError as error:
                 move = partial(talk.throw, error)
             else:
                 move = partial(talk.send, answer)
 
-    def _answer(self, step: Said, talk: Talk[Any]) -> Any:
+    def close(self) -> None:
+        """Close the connections of this process; they open again when they are needed."""
+        self.memory.forget()
+        self.listeners.stop()
+        self.connections.close()
+
+    async def aclose(self) -> None:
+        # Before the store is closed: a listener that reads from it would open it again.
+        await asyncio.to_thread(self.listeners.stop)
+        await self.connections.aclose()
+        self.memory.forget()
+
+    @contextmanager
+    def on_store(self, store: Store) -> Iterator[None]:
+        """Use another store for the time being; listeners are called by hand meanwhile."""
+        with self.listeners.by_hand():
+            self.memory.forget()
+            try:
+                with self.connections.replaced_by(store):
+                    yield
+            finally:
+                self.memory.forget()
+
+    async def _open(self) -> None:
+        if self.connections.opened is None and self.errands is None:
+            await asyncio.to_thread(lambda: self.store)
+
+    def _answer(self, step: Said, call: str) -> Any:
         if isinstance(step, Pause):
             return time.sleep(step.seconds)
         if isinstance(step, Errand):
             return step.call()
-        self._refuse_inside_a_job(talk)
+        if self.errands is not None:
+            raise not_inside_a_job(f"app.{call}")
         if isinstance(step, Plan):
             return self.store.run(step)
         return self.store.run_on(step.connection, step.plan)
 
-    async def _aanswer(self, step: Said, talk: Talk[Any]) -> Any:
+    async def _aanswer(self, step: Said, call: str) -> Any:
         if isinstance(step, Pause):
             return await asyncio.sleep(step.seconds)
         if isinstance(step, Errand):
             return await asyncio.to_thread(step.call)
-        self._refuse_inside_a_job(talk)
+        if self.errands is not None:
+            raise not_inside_a_job(f"app.{call}")
         if isinstance(step, Plan):
             return await self.store.arun(step)
         return await self.store.arun_on(step.connection, step.plan)
-
-    def _refuse_inside_a_job(self, talk: Talk[Any]) -> None:
-        if self._errands is not None:
-            name: str = talk.__name__  # type: ignore[attr-defined]
-            raise not_inside_a_job(f"app.{name.lstrip('_')}")
 
 
 def _moved(move: Callable[[], Said]) -> Said | StopIteration:
@@ -230,8 +197,8 @@ def not_inside_a_job(call: str) -> Conflict:
     """The error for what needs the store, said inside a job."""
     return Conflict(
         f"{call} is not possible inside a job, which never opens the store.",
-        hint="Inside a job there are enqueue, enqueue_many, get, read_job, wait_for, cancel_job, and what a JobHandle "
-        "has of them; all without connection=.",
+        hint="Inside a job there are enqueue, enqueue_many, get, jobs.read, jobs.wait, jobs.cancel, and what a "
+        "JobHandle has of them; all without connection=.",
     )
 
 

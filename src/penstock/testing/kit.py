@@ -92,7 +92,7 @@ class TestApp:
         ran: dict[str, None] = {}
         attempts = 0
         # Another application on the same store handles requests of jobs: inside a job, the user's has no store.
-        errands = StoreErrands(Penstock(store))
+        errands = StoreErrands(Penstock(store).session)
         with asyncio.Runner() as loop:
             handles = self._handles()
             runner = Runner(self.app, store, self._worker, errands, self._crashes, self._settings, loop)
@@ -131,10 +131,10 @@ class TestApp:
         self._plan_crash(definition, phase, When.KEPT, times)
 
     def jobs(self, definition: Which | None = None, **which: Any) -> list[Job]:
-        """Return all jobs, the oldest first; the filters are those of `app.jobs()`."""
+        """Return all jobs, the oldest first; the filters are those of `app.jobs.list()`."""
         self._opened()
         key = None if definition is None else _key(definition)
-        return list(self.app.iter_jobs(sort="createdAt", definition_key=key, **which))
+        return list(self.app.jobs.iterate(sort="createdAt", definition_key=key, **which))
 
     def assert_enqueued(
         self, definition: Which, params: Mapping[str, Any] | None = None, *, count: int | None = None, **options: Any
@@ -167,7 +167,7 @@ class TestApp:
         store = SqliteStore(":memory:", clock=self._clock)
         self._stack.callback(store.close)
         # Closing the application meanwhile must not close the store: its data is in memory.
-        self._stack.enter_context(self.app._on_store(Guest(store)))
+        self._stack.enter_context(self.app.session.on_store(Guest(store)))
         self._worker = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom).new_id()
         info = WorkerInfo(id=self._worker, name="test kit", host="", pid=os.getpid(), lanes=())
         store.run(ports.jobs.register_worker(info, _LEASE))
@@ -189,8 +189,10 @@ class TestApp:
 
     def _handles(self) -> dict[int, Handle]:
         """Return the definitions by lane, including those that were declared since."""
-        lanes = self.app.register()
-        handles: dict[int, Handle] = {lanes[each.key, each.definition.version]: each for each in self.app.definitions}
+        lanes = self.app.definitions.register()
+        handles: dict[int, Handle] = {
+            lanes[each.key, each.definition.version]: each for each in self.app.definitions.declared
+        }
         self.app.store.run(ports.jobs.heartbeat(self._worker, _LEASE, lanes=sorted(handles)))
         return handles
 
@@ -219,7 +221,7 @@ class TestApp:
             news = self.app.store.run(ports.feed.read(self._cursor))
             self._cursor, more = news.cursor, news.more
             for event in news.events:
-                self.app._listeners.tell(event)
+                self.app.session.listeners.tell(event)
 
     def _drained(self, ran: list[str], attempts: int, stopped: bool) -> Drained:
         found = {job.id: job for job in self.app.store.run(ports.admin.get(ran))}
@@ -241,9 +243,9 @@ class TestApp:
 
     def _plan_crash(self, definition: Which, phase: str | None, when: When, times: int) -> None:
         key = _key(definition)
-        handles = [each for each in self.app.definitions if each.key == key]
+        handles = [each for each in self.app.definitions.declared if each.key == key]
         if not handles:
-            known = ", ".join(sorted({each.key for each in self.app.definitions})) or "none"
+            known = ", ".join(sorted({each.key for each in self.app.definitions.declared})) or "none"
             raise InvalidInput(f"The application has no definition {key!r:.80}.", hint=f"There are: {known}.")
         names = list(dict.fromkeys(step.name for each in handles for step in each.steps))
         if phase is None and len(names) == 1:
@@ -255,7 +257,7 @@ class TestApp:
         self._crashes.plan(key, phase, when, times)
 
     def _secrets(self) -> dict[str, tuple[str, ...]]:
-        return {each.key: each.definition.secret_fields for each in self.app.definitions}
+        return {each.key: each.definition.secret_fields for each in self.app.definitions.declared}
 
 
 def run(app: Penstock, *, now: datetime | None = None, settings: Mapping[str, Any] | None = None) -> TestApp:

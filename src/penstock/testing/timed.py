@@ -10,6 +10,8 @@ from typing import Any
 from penstock.app import Penstock
 from penstock.background.housekeeper import Housekeeper
 from penstock.background.scheduler import Scheduler
+from penstock.operations.creation import tick_draft
+from penstock.operations.declared_schedules import apply_schedules
 from penstock.storage import ports
 from penstock.storage.sqlite.clock import ManualClock
 
@@ -28,14 +30,15 @@ class Timed:
             app.store,
             ports.schedules,
             ports.admin,
-            lambda schedule, instant: app._ado(app._tick_draft(schedule, instant)),
+            lambda schedule, instant: app.session.ahold(tick_draft(app.session, schedule, instant)),
             lambda job_ids: None,
             steady=lambda: clock.steady / 1e6,
         )
 
     def declare(self) -> None:
         """Register the definitions and schedules that the code declares."""
-        self._app._do(self._app._apply_schedules(self._app.declared_schedules, _ORIGIN))
+        session = self._app.session
+        session.hold(apply_schedules(session, self._app.schedules.declared, _ORIGIN))
 
     def advance(self, duration: int) -> None:
         """Move the clock from tick to tick, then to the end, and run retention once."""
@@ -57,7 +60,7 @@ class Timed:
     async def _move_to(self, instant: int) -> None:
         self._clock.advance(max(0, instant - self._clock.wall) / 1e6)
         # Its cache of definitions is valid for a second, by another clock.
-        self._app._forget_what_was_read()
+        self._app.session.memory.forget()
         while await self._scheduler.tick() == 0.0:
             pass
 

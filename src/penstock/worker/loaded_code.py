@@ -23,7 +23,7 @@ class LoadedCode:
         self.resources: Resources = Resources(inline.resources if inline else {})
         self.timeouts: Timeouts = Timeouts()
         self._earlier: list[Resources] = []
-        inlined = inline.definitions if inline else ()
+        inlined = inline.definitions.declared if inline else ()
         found = {(each.definition.key, each.definition.version): each for each in inlined}
         names = {lane: (each.key, each.version) for lane, each in definitions.items()}
         self.handles: dict[int, Handle] = {lane: found[name] for lane, name in names.items() if name in found}

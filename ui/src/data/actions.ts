@@ -32,6 +32,6 @@ export function start(definitionKey: string, params: string, options: Record<str
 export function elsewhere(job: Pick<Job, "jobId">, verb: "show" | "cancel" | "retry"): { cli: string; curl: string; python: string } {
   const address = new URL(path("jobs", job.jobId), document.baseURI).href;
   const curl = verb === "show" ? `curl '${address}'` : `curl -X POST '${address}/${verb}'`;
-  const python = verb === "show" ? `app.read_job("${job.jobId}")` : `app.${verb}_job("${job.jobId}", by="me")`;
+  const python = verb === "show" ? `app.jobs.read("${job.jobId}")` : `app.jobs.${verb}("${job.jobId}", by="me")`;
   return { cli: `penstock jobs ${verb} ${job.jobId}`, curl, python };
 }

@@ -50,7 +50,7 @@ async def list_definitions(
 )
 async def pause_definition(call: Call, key: str, body: shapes.PauseRequest) -> Response:
     """Stop starting jobs of a definition until it is resumed, or until a time; running jobs continue."""
-    await call.app.apause(key, body.reason, until=body.until, by=call.by)
+    await call.app.definitions.apause(key, body.reason, until=body.until, by=call.by)
     return await _response(call, key)
 
 
@@ -60,7 +60,7 @@ async def pause_definition(call: Call, key: str, body: shapes.PauseRequest) -> R
 )  # fmt: skip
 async def resume_definition(call: Call, key: str) -> Response:
     """Resume a paused definition."""
-    await call.app.aresume(key, by=call.by)
+    await call.app.definitions.aresume(key, by=call.by)
     return await _response(call, key)
 
 
@@ -70,7 +70,7 @@ async def resume_definition(call: Call, key: str) -> Response:
 )  # fmt: skip
 async def enable_definition(call: Call, key: str) -> Response:
     """Allow the creation of jobs of a definition again."""
-    await call.app.aenable(key, by=call.by)
+    await call.app.definitions.aenable(key, by=call.by)
     return await _response(call, key)
 
 
@@ -80,7 +80,7 @@ async def enable_definition(call: Call, key: str) -> Response:
 )  # fmt: skip
 async def disable_definition(call: Call, key: str) -> Response:
     """Refuse the creation of jobs of a definition; existing jobs continue."""
-    await call.app.adisable(key, by=call.by)
+    await call.app.definitions.adisable(key, by=call.by)
     return await _response(call, key)
 
 
@@ -93,7 +93,7 @@ async def retire_definition(call: Call, key: str) -> Response:
 
     Waiting jobs stay, and can be cancelled. Code that declares it again, or `enable`, reverses this.
     """
-    await call.app.aretire_definition(key, by=call.by)
+    await call.app.definitions.aretire(key, by=call.by)
     return await _response(call, key)
 
 
@@ -108,7 +108,7 @@ async def remove_definition(
 
     Its ended jobs stay readable until retention deletes them. Code that declares it again registers it as new.
     """
-    await call.app.aremove_definition(key, version=version, by=call.by)
+    await call.app.definitions.aremove(key, version=version, by=call.by)
     return Response(status_code=204)
 
 
@@ -120,7 +120,7 @@ async def override_limits(call: Call, key: str, body: shapes.OverridesRequest) -
     """Override limits and options of the code; what is left out returns to the code's value."""
     rate = body.rate_limit
     limit = None if rate is None else RateLimit(rate.count, rate.period, rate.per_key) if rate.count else 0
-    await call.app.aoverride(
+    await call.app.definitions.aoverride(
         key, concurrency=body.concurrency, key_concurrency=body.key_concurrency, rate_limit=limit,
         priority=body.priority, max_attempts=body.max_attempts, backoff=_policy(body.backoff), timeout=body.timeout,
         log_level=body.log_level, by=call.by,
@@ -149,7 +149,7 @@ class _KnownDefinitions:
     @staticmethod
     async def read(call: Caller) -> _KnownDefinitions:
         known, counts, workers = await asyncio.gather(
-            call.app.adefinitions_known(), call.app.acounts(), call.app.aworkers()
+            call.app.definitions.alist(), call.app.monitoring.acounts(), call.app.workers.alist()
         )
         rows: dict[str, list[DefinitionRow]] = {}
         for row in sorted(known, key=lambda row: -row.definition.version):
@@ -282,14 +282,14 @@ async def get_system(call: Call) -> Response:
 @endpoint(router, "POST", "/v1/system/pause", role=Role.ADMIN, answer=shapes.System)
 async def pause_system(call: Call, body: shapes.PauseRequest) -> Response:
     """Stop starting jobs of all definitions until the system is resumed, or until a time."""
-    await call.app.apause_all(body.reason, until=body.until, by=call.by)
+    await call.app.definitions.apause_all(body.reason, until=body.until, by=call.by)
     return await _system_response(call)
 
 
 @endpoint(router, "POST", "/v1/system/resume", role=Role.ADMIN, answer=shapes.System)
 async def resume_system(call: Call) -> Response:
     """End the pause of the whole system; definitions with a pause of their own stay paused."""
-    await call.app.aresume_all(by=call.by)
+    await call.app.definitions.aresume_all(by=call.by)
     return await _system_response(call)
 
 

@@ -29,8 +29,9 @@ from penstock.http.streaming.sse_streams import (
     job_cursor,
     stream_limits_of,
 )
-from penstock.operations.events import ORIGIN, patterns
+from penstock.operations.events import patterns
 from penstock.operations.job_reading import GONE
+from penstock.surface.events import ORIGIN
 
 router: APIRouter = APIRouter(route_class=Route)
 _MOST_PAGES = 10

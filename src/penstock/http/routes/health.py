@@ -61,8 +61,8 @@ class Readiness:
         try:
             async with asyncio.timeout(_PATIENCE):
                 # The check writes a row, so a read-only store is not ready.
-                await self._app.atake_allowance("readyz", _MANY, 1)
-                lanes = [each.lane for each in await self._app.adefinitions_known()]
+                await self._app.tokens.atake_allowance("readyz", _MANY, 1)
+                lanes = [each.lane for each in await self._app.definitions.alist()]
                 await self._app.store.arun(ports.jobs.claimable(lanes, _ALWAYS))
         except TimeoutError:
             return f"The store has not answered for {_PATIENCE:g} s."
@@ -112,7 +112,10 @@ async def metrics(request: Request, call: Call) -> Response:
     from penstock.http import metrics as exposing
 
     counts, workers, alerts, totals = await asyncio.gather(
-        call.app.acounts(), call.app.aworkers(), call.app.aalerts(), call.app.atotals()
+        call.app.monitoring.acounts(),
+        call.app.workers.alist(),
+        call.app.monitoring.aalerts(),
+        call.app.monitoring.atotals(),
     )
     is_open = wants_open_metrics(request.headers.getlist("accept"))
     text = exposing.exposition(counts, workers, alerts, totals, is_open=is_open)

@@ -9,7 +9,6 @@ from pydantic import BeforeValidator
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.definitions.orders import Order
 from penstock.domain.access import Role
 from penstock.domain.errors import Conflict, InvalidInput
 from penstock.domain.hints import Hint
@@ -22,6 +21,7 @@ from penstock.http.job_creation import batch_parser, check_rights, parse_job, ta
 from penstock.http.routing import Route, endpoint, json_text
 from penstock.http.schemas import jobs as shapes
 from penstock.http.schemas.base import Moment, Natural, PageLimit, Truth
+from penstock.surface.orders import Order
 
 router: APIRouter = APIRouter(route_class=Route)
 _TRACE = {
@@ -165,7 +165,7 @@ async def list_jobs(
 @endpoint(router, "POST", "/v1/jobs/bulk", role=Role.ADMIN, answer=shapes.BulkAnswer)
 async def change_in_bulk(call: Call, body: shapes.BulkRequest) -> Response:
     """Change all jobs that a filter selects; `dryRun` only counts them."""
-    done = await call.app.abulk(
+    done = await call.app.jobs.abulk(
         body.action, dry_run=body.dry_run, limit=body.limit, everything=body.everything, priority=body.priority,
         by=call.by, **shapes.given_filter(body.filter),
     )  # fmt: skip
@@ -210,12 +210,12 @@ async def patch_job(call: Call, jobId: str, body: shapes.JobPatch) -> Response:
             ),
         )
     if body.run_at is not None or body.delay is not None:
-        await call.app.areschedule_job(
+        await call.app.jobs.areschedule(
             jobId, run_at=body.run_at, delay=body.delay or 0, priority=body.priority, by=call.by
         )
     elif body.priority is not None:
-        await call.app.areprioritise_job(jobId, body.priority, by=call.by)
-    job = await call.app.aread_job(jobId)
+        await call.app.jobs.areprioritise(jobId, body.priority, by=call.by)
+    job = await call.app.jobs.aread(jobId)
     return _changed(job.id, job.status)
 
 
@@ -224,7 +224,7 @@ async def patch_job(call: Call, jobId: str, body: shapes.JobPatch) -> Response:
 )
 async def delete_job(call: Call, jobId: str) -> Response:
     """Delete an ended job and everything that belongs to it."""
-    await call.app.adelete_job(jobId, by=call.by)
+    await call.app.jobs.adelete(jobId, by=call.by)
     return Response(status_code=204)
 
 
@@ -233,7 +233,7 @@ async def delete_job(call: Call, jobId: str) -> Response:
 )
 async def list_attempts(call: Call, jobId: str) -> Response:
     """List the ended attempts at a job that are kept, the first one first."""
-    found = await call.app.aattempts(jobId)
+    found = await call.app.jobs.aattempts(jobId)
     return json_text(listed("attempts", [attempt_text(each) for each in found], earlier=earlier(found)))
 
 
@@ -248,7 +248,7 @@ async def list_logs(
     limit: Annotated[PageLimit, Query()] = 200,
 ) -> Response:
     """List the log lines of a job's attempts; `level` is the lowest one returned."""
-    lines = await call.app.alogs(jobId, after=after, limit=limit, level=level, phase=phase, attempt=attempt)
+    lines = await call.app.jobs.alogs(jobId, after=after, limit=limit, level=level, phase=phase, attempt=attempt)
     following = lines[-1].seq if len(lines) == limit else None
     return json_text(listed("logs", [log_text(each) for each in lines], nextAfter=following))
 
@@ -256,7 +256,7 @@ async def list_logs(
 @endpoint(router, "GET", "/v1/jobs/{jobId}/why", role=Role.VIEWER, answer=shapes.Why, errors=("not_found",))
 async def why(call: Call, jobId: str) -> Response:
     """List the reasons why a job is not running, or what it does now."""
-    reasons = await call.app.awhy(jobId)
+    reasons = await call.app.jobs.awhy(jobId)
     return json_text(listed("reasons", [reason_text(each) for each in reasons], jobId=jobId))
 
 
@@ -266,10 +266,10 @@ async def why(call: Call, jobId: str) -> Response:
 )  # fmt: skip
 async def cancel_job(call: Call, jobId: str) -> Response:
     """Cancel a job; a running one is asked to stop, and killed after its grace period."""
-    job = await call.app.aread_job(jobId)
+    job = await call.app.jobs.aread(jobId)
     if job.status.terminal:
         raise Conflict(f"Job {job.id} has ended as {job.status}.", job_id=job.id, hint="There is nothing to cancel.")
-    return _changed(job.id, await call.app.acancel_job(job.id, by=call.by), 202)
+    return _changed(job.id, await call.app.jobs.acancel(job.id, by=call.by), 202)
 
 
 @endpoint(
@@ -279,7 +279,7 @@ async def cancel_job(call: Call, jobId: str) -> Response:
 async def retry_job(call: Call, jobId: str, body: shapes.RetryRequest | None = None) -> Response:
     """Queue a failed, cancelled or stale job again, with all its attempts."""
     body = body or shapes.RetryRequest()
-    status = await call.app.aretry_job(jobId, from_phase=body.from_phase, fresh=body.fresh, by=call.by)
+    status = await call.app.jobs.aretry(jobId, from_phase=body.from_phase, fresh=body.fresh, by=call.by)
     return _changed(jobId, status, 202)
 
 
@@ -301,7 +301,7 @@ async def rerun_job(
         "run_at": body.run_at, "delay": body.delay,
     }  # fmt: skip
     options = {name: value for name, value in named.items() if value is not None}
-    made = await call.app.arerun_job(jobId, body.params, by=call.by, **options)
+    made = await call.app.jobs.arerun(jobId, body.params, by=call.by, **options)
     headers = {"Location": f"{request.scope.get('root_path', '')}/v1/jobs/{made.id}"}
     return json_text(created_text(Created(made.id, made.status, made.created)), 201 if made.created else 200, headers)
 
@@ -314,7 +314,7 @@ async def approve_job(call: Call, jobId: str, body: shapes.ApproveRequest | None
     """Approve a review: the job continues, or has succeeded if no phase is left."""
     body = body or shapes.ApproveRequest()
     result = body.result if "result" in body.model_fields_set else ...
-    return _changed(jobId, await call.app.aapprove_job(jobId, by=call.by, note=body.note, result=result))
+    return _changed(jobId, await call.app.jobs.aapprove(jobId, by=call.by, note=body.note, result=result))
 
 
 @endpoint(
@@ -324,7 +324,7 @@ async def approve_job(call: Call, jobId: str, body: shapes.ApproveRequest | None
 async def reject_job(call: Call, jobId: str, body: shapes.RejectRequest | None = None) -> Response:
     """Reject a review: the job fails, with the note as its error."""
     note = None if body is None else body.note
-    return _changed(jobId, await call.app.areject_job(jobId, by=call.by, note=note))
+    return _changed(jobId, await call.app.jobs.areject(jobId, by=call.by, note=note))
 
 
 def _changed(job_id: str, status: Status, code: int = 200) -> Response:

@@ -41,7 +41,7 @@ async def list_errors(
     cursor: Annotated[str | None, Query()] = None,
 ) -> Response:
     """List failures, grouped by cause; `/v1/jobs?fingerprint=` lists the jobs of one group."""
-    found = await call.app.aerrors(since=since, limit=limit, cursor=cursor)
+    found = await call.app.monitoring.aerrors(since=since, limit=limit, cursor=cursor)
     texts = [_error_text(each) for each in found.errors]
     return json_text(listed("errors", texts, nextCursor=found.next_cursor, capped=found.capped))
 
@@ -60,7 +60,7 @@ async def list_past_alerts(
     cursor: Annotated[str | None, Query()] = None,
 ) -> Response:
     """List the alerts that were raised, the newest first."""
-    found = await call.app.aalert_history(cleared=cleared, limit=limit, before=seq_of(cursor, "alerts"))
+    found = await call.app.monitoring.aalert_history(cleared=cleared, limit=limit, before=seq_of(cursor, "alerts"))
     following = str(found[-1].seq) if len(found) == limit else None
     return json_text(listed("alerts", [_past_alert_text(each) for each in found], nextCursor=following))
 
@@ -95,7 +95,7 @@ async def list_audit(
     cursor: Annotated[str | None, Query()] = None,
 ) -> Response:
     """List changes and their actors, the newest first."""
-    entries = await call.app.aaudit(
+    entries = await call.app.audit.alist(
         limit=limit, before=seq_of(cursor, "audit"), actor=actor or None, action=action or None, target=target or None
     )
     following = str(entries[-1].seq) if len(entries) == limit else None

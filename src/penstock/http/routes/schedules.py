@@ -11,7 +11,6 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.definitions.schedule_options import ScheduleFacts
 from penstock.domain.access import Role
 from penstock.domain.errors import Conflict, InvalidSchedule, NotFound, RevisionConflict
 from penstock.domain.hints import Hint
@@ -28,6 +27,7 @@ from penstock.http.schemas import schedules as shapes
 from penstock.http.schemas.base import PageLimit
 from penstock.http.schemas.definitions import PauseRequest
 from penstock.http.schemas.jobs import JobStarted
+from penstock.surface.schedules import ScheduleFacts
 
 router: APIRouter = APIRouter(route_class=Route)
 _APART = frozenset({"key", "definition_key", "kind", "expression"})
@@ -40,7 +40,7 @@ _APART = frozenset({"key", "definition_key", "kind", "expression"})
 async def create_schedule(request: Request, call: Call, body: shapes.ScheduleRequest) -> Response:
     """Create a schedule; an existing key is a conflict."""
     try:
-        row = await call.app.asave_schedule(body.key, body.definition_key, revision=0, by=call.by, **_facts(body))
+        row = await call.app.schedules.asave(body.key, body.definition_key, revision=0, by=call.by, **_facts(body))
     except RevisionConflict:
         raise Conflict(
             f"Schedule {body.key!r} exists already.",
@@ -60,7 +60,7 @@ async def list_schedules(
     cursor: Annotated[str | None, Query()] = None,
 ) -> Response:
     """List schedules by key."""
-    rows, following = page(await call.app.aschedules(), lambda row: row.schedule.key, limit, cursor)
+    rows, following = page(await call.app.schedules.alist(), lambda row: row.schedule.key, limit, cursor)
     texts = [await _text(call, row) for row in rows]
     return json_text(listed("schedules", texts, nextCursor=following))
 
@@ -71,7 +71,7 @@ async def list_schedules(
 async def preview_expression(call: Call, body: shapes.PreviewRequest) -> Response:
     """List the next ticks of an expression before a schedule is created."""
     facts = ScheduleFacts(timezone=body.timezone, **_when(body.kind, body.expression))
-    return _previewed(await call.app.apreview_facts(body.count, **facts))
+    return _previewed(await call.app.schedules.apreview_unsaved(body.count, **facts))
 
 
 @endpoint(
@@ -80,7 +80,7 @@ async def preview_expression(call: Call, body: shapes.PreviewRequest) -> Respons
 )  # fmt: skip
 async def preview_schedule(call: Call, key: str, count: Annotated[shapes.PreviewCount, Query()] = 10) -> Response:
     """List the next ticks of a schedule; fewer if it ends before."""
-    return _previewed(await call.app.apreview_schedule(key, count))
+    return _previewed(await call.app.schedules.apreview(key, count))
 
 
 @endpoint(
@@ -88,7 +88,7 @@ async def preview_schedule(call: Call, key: str, count: Annotated[shapes.Preview
 )
 async def list_ticks(call: Call, key: str, limit: Annotated[PageLimit, Query()] = 50) -> Response:
     """List the newest ticks of a schedule with their results."""
-    ticks = await call.app.aschedule_ticks(key, limit)
+    ticks = await call.app.schedules.aticks(key, limit)
     return json_text(listed("ticks", [_tick_text(each) for each in ticks]))
 
 
@@ -98,8 +98,8 @@ async def list_ticks(call: Call, key: str, limit: Annotated[PageLimit, Query()] 
 )  # fmt: skip
 async def pause_schedule(call: Call, key: str, body: PauseRequest) -> Response:
     """Pause a schedule until it is resumed, or until a time; ticks meanwhile are skipped."""
-    await call.app.apause_schedule(key, body.reason, until=body.until, by=call.by)
-    return await _response(call, await call.app.aget_schedule(key))
+    await call.app.schedules.apause(key, body.reason, until=body.until, by=call.by)
+    return await _response(call, await call.app.schedules.aget(key))
 
 
 @endpoint(
@@ -108,8 +108,8 @@ async def pause_schedule(call: Call, key: str, body: PauseRequest) -> Response:
 )  # fmt: skip
 async def resume_schedule(call: Call, key: str) -> Response:
     """Resume a paused schedule with its next tick."""
-    await call.app.aresume_schedule(key, by=call.by)
-    return await _response(call, await call.app.aget_schedule(key))
+    await call.app.schedules.aresume(key, by=call.by)
+    return await _response(call, await call.app.schedules.aget(key))
 
 
 @endpoint(
@@ -118,7 +118,7 @@ async def resume_schedule(call: Call, key: str) -> Response:
 )  # fmt: skip
 async def trigger_schedule(request: Request, call: Call, key: str) -> Response:
     """Create a job of a schedule now, independent of its ticks."""
-    made = await call.app.atrigger_schedule(key, by=call.by)
+    made = await call.app.schedules.atrigger(key, by=call.by)
     headers = {"Location": f"{request.scope.get('root_path', '')}/v1/jobs/{made.id}"}
     return json_text(created_text(Created(made.id, made.status, made.created)), 201, headers)
 
@@ -129,7 +129,7 @@ async def trigger_schedule(request: Request, call: Call, key: str) -> Response:
 )  # fmt: skip
 async def get_schedule(call: Call, key: str) -> Response:
     """Return one schedule. A key may contain `/`, which may be quoted as `%2F`."""
-    return await _response(call, await call.app.aget_schedule(key))
+    return await _response(call, await call.app.schedules.aget(key))
 
 
 @endpoint(
@@ -142,11 +142,11 @@ async def replace_schedule(
 ) -> Response:
     """Create a schedule, or replace all its fields except the pause. An operator owns it afterwards."""
     try:
-        await call.app.aget_schedule(key)
+        await call.app.schedules.aget(key)
         new = False
     except NotFound:
         new = True
-    row = await call.app.asave_schedule(key, body.definition_key, revision=expected, by=call.by, **_facts(body))
+    row = await call.app.schedules.asave(key, body.definition_key, revision=expected, by=call.by, **_facts(body))
     return await _response(call, row, 201 if new else 200, _location(request, key) if new else {})
 
 
@@ -158,11 +158,11 @@ async def change_schedule(call: Call, key: str, body: shapes.SchedulePatch, expe
     """Change some fields of a schedule. An operator owns it afterwards, even if code declared it."""
     changes = _given(body)
     if body.expression is not None:
-        kind = body.kind or (await call.app.aget_schedule(key)).schedule.kind
+        kind = body.kind or (await call.app.schedules.aget(key)).schedule.kind
         changes.update(_when(kind, body.expression))
     elif body.kind is not None:
         raise InvalidSchedule("A kind needs an expression.", hint="Send both.")
-    return await _response(call, await call.app.achange_schedule(key, revision=expected, by=call.by, **changes))
+    return await _response(call, await call.app.schedules.achange(key, revision=expected, by=call.by, **changes))
 
 
 @endpoint(
@@ -171,7 +171,7 @@ async def change_schedule(call: Call, key: str, body: shapes.SchedulePatch, expe
 )  # fmt: skip
 async def delete_schedule(call: Call, key: str, expected: Expected) -> Response:
     """Delete a schedule; its jobs stay."""
-    await call.app.adelete_schedule(key, revision=expected, by=call.by)
+    await call.app.schedules.adelete(key, revision=expected, by=call.by)
     return Response(status_code=204)
 
 

@@ -24,7 +24,7 @@ router: APIRouter = APIRouter(route_class=Route)
 @endpoint(router, "POST", "/v1/tokens", role=Role.SUPER_ADMIN, answer=shapes.CreatedToken, status=201)
 async def create_token(call: Call, body: shapes.TokenRequest) -> Response:
     """Create a token; only this answer contains its text. After the first one, the server requires tokens."""
-    made = await call.app.acreate_token(body.name, body.role, expires_in=body.expires_in, by=call.by)
+    made = await call.app.tokens.acreate(body.name, body.role, expires_in=body.expires_in, by=call.by)
     call.server.token_policy.invalidate()
     return json_text(spliced({**_facts(made.token), "token": made.text}, {}), 201)
 
@@ -32,7 +32,7 @@ async def create_token(call: Call, body: shapes.TokenRequest) -> Response:
 @endpoint(router, "GET", "/v1/tokens", role=Role.SUPER_ADMIN, answer=shapes.TokenList)
 async def list_tokens(call: Call) -> Response:
     """List all tokens, without their texts."""
-    return json_text(listed("tokens", [spliced(_facts(each), {}) for each in await call.app.atokens()]))
+    return json_text(listed("tokens", [spliced(_facts(each), {}) for each in await call.app.tokens.alist()]))
 
 
 @endpoint(
@@ -40,7 +40,7 @@ async def list_tokens(call: Call) -> Response:
 )
 async def revoke_token(call: Call, tokenId: str) -> Response:
     """Revoke a token and its sessions; every server refuses them within a second."""
-    await call.app.arevoke_token(tokenId, by=call.by)
+    await call.app.tokens.arevoke(tokenId, by=call.by)
     return Response(status_code=204)
 
 
@@ -63,9 +63,9 @@ async def begin_session(request: Request, call: Call, body: shapes.SessionReques
     policy, address = call.server.token_policy, address_of(request)
     hours = call.server.settings.session_hours
     try:
-        token = await call.app.aauthenticate(body.token)
+        token = await call.app.tokens.aauthenticate(body.token)
         who = Actor(f"token:{token.name}", request.state.request_id)
-        text, token = await call.app.aopen_session(body.token, hours * 3600, by=who)
+        text, token = await call.app.tokens.aopen_session(body.token, hours * 3600, by=who)
     except Unauthenticated as error:
         raise policy.wrong_tokens.count(address) or error from None
     answer = await _response(call, token.role, who, 201)
@@ -84,7 +84,7 @@ async def end_session(request: Request, call: Call) -> Response:
     """End the session of the cookie; an ended session is not an error."""
     text = request.cookies.get(cookie_name(request))
     if text is not None:
-        await call.app.aclose_session(text, by=None if call.role is None else call.by)
+        await call.app.tokens.aclose_session(text, by=None if call.role is None else call.by)
     answer = Response(status_code=204)
     _set_cookie(request, answer, "", 0)
     return answer

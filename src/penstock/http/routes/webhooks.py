@@ -30,7 +30,7 @@ _MOST_TRIES = 20
 )  # fmt: skip
 async def create_webhook(request: Request, call: Call, body: shapes.WebhookRequest) -> Response:
     """Create an endpoint; only this answer contains its secret."""
-    made = await call.app.asave_webhook(**_fields(body), secret=body.secret, by=call.by)
+    made = await call.app.webhooks.asave(**_fields(body), secret=body.secret, by=call.by)
     location = f"{request.scope.get('root_path', '')}/v1/webhooks/{made.endpoint.id}"
     facts = {**_facts(call, made.endpoint), "secret": made.secret}
     return json_text(spliced(facts, {}), 201, {**etag(made.endpoint.revision), "Location": location})
@@ -39,7 +39,7 @@ async def create_webhook(request: Request, call: Call, body: shapes.WebhookReque
 @endpoint(router, "GET", "/v1/webhooks", role=Role.VIEWER, answer=shapes.WebhookList)
 async def list_webhooks(call: Call) -> Response:
     """List all endpoints, without their secrets."""
-    return json_text(listed("webhooks", [spliced(_facts(call, each), {}) for each in await call.app.awebhooks()]))
+    return json_text(listed("webhooks", [spliced(_facts(call, each), {}) for each in await call.app.webhooks.alist()]))
 
 
 @endpoint(router, "GET", "/v1/webhooks/deliveries", role=Role.VIEWER, answer=shapes.DeliveryList)
@@ -54,7 +54,9 @@ async def list_deliveries(
     cursor: Annotated[str | None, Query()] = None,
 ) -> Response:
     """List deliveries, sent and waiting, the newest first."""
-    page = await call.app.adeliveries(webhook_id=webhook_id, job_id=job_id, status=status, limit=limit, cursor=cursor)
+    page = await call.app.webhooks.adeliveries(
+        webhook_id=webhook_id, job_id=job_id, status=status, limit=limit, cursor=cursor
+    )
     texts = [spliced(_delivery_facts(call, each), {}) for each in page.deliveries]
     return json_text(listed("deliveries", texts, nextCursor=page.next_cursor))
 
@@ -65,7 +67,7 @@ async def list_deliveries(
 )  # fmt: skip
 async def get_delivery(call: Call, deliveryId: str) -> Response:
     """Return one delivery with its body and all its tries."""
-    return _delivery_response(call, await call.app.aget_delivery(deliveryId))
+    return _delivery_response(call, await call.app.webhooks.adelivery(deliveryId))
 
 
 @endpoint(
@@ -74,7 +76,7 @@ async def get_delivery(call: Call, deliveryId: str) -> Response:
 )  # fmt: skip
 async def redeliver(call: Call, deliveryId: str) -> Response:
     """Send a delivery again, with the same id and body."""
-    return _delivery_response(call, await call.app.aredeliver(deliveryId, by=call.by), 202)
+    return _delivery_response(call, await call.app.webhooks.aredeliver(deliveryId, by=call.by), 202)
 
 
 @endpoint(
@@ -83,7 +85,7 @@ async def redeliver(call: Call, deliveryId: str) -> Response:
 )  # fmt: skip
 async def get_webhook(call: Call, webhookId: str) -> Response:
     """Return one endpoint, without its secrets."""
-    return _response(call, await call.app.aget_webhook(webhookId))
+    return _response(call, await call.app.webhooks.aget(webhookId))
 
 
 @endpoint(
@@ -97,7 +99,7 @@ async def replace_webhook(
     expected: Expected,
 ) -> Response:
     """Replace all fields of an endpoint; its secret stays."""
-    saved = await call.app.asave_webhook(**_fields(body), webhook_id=webhookId, revision=expected, by=call.by)
+    saved = await call.app.webhooks.asave(**_fields(body), webhook_id=webhookId, revision=expected, by=call.by)
     return _response(call, saved.endpoint)
 
 
@@ -123,7 +125,7 @@ async def change_webhook(
         )
     changes = {name: getattr(body, name) for name in body.model_fields_set}
     for left in reversed(range(_MOST_TRIES)):
-        stored = await call.app.aget_webhook(webhookId)
+        stored = await call.app.webhooks.aget(webhookId)
         facts = {
             "url": stored.url, "events": list(stored.events), "definition_keys": list(stored.definition_keys),
             "description": stored.description, "enabled": stored.enabled,
@@ -132,7 +134,9 @@ async def change_webhook(
         # Fields that were not sent come from the read, so a concurrent change to them must not be lost.
         revision = stored.revision if expected is None else expected
         try:
-            saved = await call.app.asave_webhook(**_fields(merged), webhook_id=webhookId, revision=revision, by=call.by)
+            saved = await call.app.webhooks.asave(
+                **_fields(merged), webhook_id=webhookId, revision=revision, by=call.by
+            )
         except RevisionConflict:
             if expected is not None or not left:
                 raise
@@ -144,7 +148,7 @@ async def change_webhook(
 @endpoint(router, "DELETE", "/v1/webhooks/{webhookId}", role=Role.ADMIN, answer=None, status=204, errors=("not_found",))
 async def delete_webhook(call: Call, webhookId: str) -> Response:
     """Delete an endpoint; its waiting deliveries are dropped."""
-    await call.app.adelete_webhook(webhookId, by=call.by)
+    await call.app.webhooks.adelete(webhookId, by=call.by)
     return Response(status_code=204)
 
 
@@ -156,7 +160,7 @@ async def delete_webhook(call: Call, webhookId: str) -> Response:
 async def rotate_secret(call: Call, webhookId: str, body: shapes.RotateRequest | None = None) -> Response:
     """Replace the secret, which only this answer contains; the old one signs too for a while."""
     body = body or shapes.RotateRequest()
-    made = await call.app.arotate_webhook_secret(webhookId, secret=body.secret, overlap=body.overlap, by=call.by)
+    made = await call.app.webhooks.arotate_secret(webhookId, secret=body.secret, overlap=body.overlap, by=call.by)
     facts = {**_facts(call, made.endpoint), "secret": made.secret}
     return json_text(spliced(facts, {}), headers=etag(made.endpoint.revision))
 
@@ -167,7 +171,7 @@ async def rotate_secret(call: Call, webhookId: str, body: shapes.RotateRequest |
 )  # fmt: skip
 async def test_webhook(call: Call, webhookId: str) -> Response:
     """Send an endpoint a message of type `webhook.test`; its delivery has the receiver's answer."""
-    return _delivery_response(call, await call.app.atest_webhook(webhookId, by=call.by), 202)
+    return _delivery_response(call, await call.app.webhooks.atest(webhookId, by=call.by), 202)
 
 
 def _fields(body: shapes.WebhookReplacement) -> dict[str, Any]:

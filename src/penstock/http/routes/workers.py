@@ -29,7 +29,7 @@ async def list_workers(call: Call) -> Response:
 @endpoint(router, "GET", "/v1/worker/config", role=Role.VIEWER, answer=shapes.WorkerConfig, also={200: TAGGED})
 async def get_config(call: Call) -> Response:
     """Return the configuration of all workers; only super admins see secrets in `custom`."""
-    return _config_response(call, *await call.app.aworker_config())
+    return _config_response(call, *await call.app.workers.aconfiguration())
 
 
 @endpoint(
@@ -39,7 +39,7 @@ async def get_config(call: Call) -> Response:
 async def replace_config(call: Call, body: shapes.WorkerConfigRequest, expected: Expected) -> Response:
     """Replace the configuration of all workers; a missing field is refused."""
     wanted = rules.parse(body.model_dump(by_alias=True))
-    return _config_response(call, *await call.app.aset_worker_config(wanted, revision=expected, by=call.by))
+    return _config_response(call, *await call.app.workers.aconfigure(wanted, revision=expected, by=call.by))
 
 
 @endpoint(
@@ -58,7 +58,7 @@ async def change_config(call: Call, body: shapes.WorkerConfigPatch, expected: Ex
             ),
         )
     changes = body.model_dump(by_alias=True, exclude_unset=True)
-    return _config_response(call, *await call.app.aset_worker_config(changes, revision=expected, by=call.by))
+    return _config_response(call, *await call.app.workers.aconfigure(changes, revision=expected, by=call.by))
 
 
 def _config_response(call: Caller, config: WorkerConfig, revision: int) -> Response:

@@ -30,9 +30,9 @@ from penstock.http.request_origin import network_of
 from penstock.http.streaming import sse
 from penstock.http.streaming.event_pages import EventFilter, EventPage, Portion, portion_of
 from penstock.http.streaming.hub import Hub, StreamBuffer, StreamLimit
-from penstock.operations.events import ORIGIN
 from penstock.operations.job_reading import GONE
 from penstock.storage.commands import feed
+from penstock.surface.events import ORIGIN
 
 RETRY = 2000
 """Milliseconds after which a disconnected client reconnects."""
@@ -103,7 +103,7 @@ class Stream(ABC):
         count, cursor = 0, None
         while not self.buffer.ended:
             page = await self._read_with_retries(
-                lambda at=cursor: self.app.ajobs(limit=_SNAPSHOT_PAGE, sort="createdAt", cursor=at, **which)  # type: ignore[misc]
+                lambda at=cursor: self.app.jobs.alist(limit=_SNAPSHOT_PAGE, sort="createdAt", cursor=at, **which)  # type: ignore[misc]
             )
             texts = await self._read_with_retries(lambda jobs=page.jobs: self.hub.pages.jobs(jobs))  # type: ignore[misc]
             count += len(texts)

@@ -11,7 +11,7 @@ from penstock.storage.commands import audit
 from penstock.storage.commands.rows import Row
 
 _LIST = Hint(
-    "app.tokens() gives those that there are.",
+    "app.tokens.list() gives those that there are.",
     cli="`penstock tokens list` shows those that there are.",
     http="GET /v1/tokens lists those that there are.",
 )
@@ -66,7 +66,7 @@ def open_access(*, by: str) -> Steps[bool]:
         raise Conflict(
             f"{usable} token(s) are valid, so the store is not opened to callers without one.",
             hint=Hint(
-                "Revoke them first: app.revoke_token(id).",
+                "Revoke them first: app.tokens.revoke(id).",
                 cli="Revoke them first: `penstock tokens list`, `penstock tokens revoke ID`.",
                 http="Revoke them first: GET /v1/tokens, DELETE /v1/tokens/{tokenId}.",
             ),

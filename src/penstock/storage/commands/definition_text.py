@@ -16,7 +16,7 @@ _TUPLES = frozenset(field.name for field in dataclasses.fields(Definition) if is
 
 
 UNREGISTERED = Hint(
-    "Register it first, by app.register(); app.definitions_known() lists what there is.",
+    "Register it first, by app.definitions.register(); app.definitions.list() lists what there is.",
     cli="Start a worker that has its code; `penstock definitions list` shows what there is.",
     http="A worker that has its code makes it known; GET /v1/definitions lists what there is.",
 )

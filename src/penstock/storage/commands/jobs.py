@@ -376,7 +376,7 @@ def _explain(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
         raise Conflict(
             f"Definition {key!r} is disabled: no job of it can be created.",
             hint=Hint(
-                "Enable it first: app.enable(key).",
+                "Enable it first: app.definitions.enable(key).",
                 cli="Enable it first: `penstock definitions enable KEY`.",
                 http="Enable it first: POST /v1/definitions/{key}/enable.",
             ),

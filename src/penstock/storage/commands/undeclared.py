@@ -119,7 +119,7 @@ def _check_jobs(lanes: Sequence[int], named: str) -> Steps[None]:
         raise Conflict(
             f"{named} cannot be removed: it has jobs that have not ended ({count}).",
             hint=Hint(
-                'Cancel them: app.bulk("cancel", definition_key=key). Or run a worker that has the code.',
+                'Cancel them: app.jobs.bulk("cancel", definition_key=key). Or run a worker that has the code.',
                 http="Cancel them: POST /v1/jobs/bulk with this definitionKey. Or run a worker that has the code.",
                 cli="Cancel them: `penstock jobs cancel --definition-key KEY`. Or run a worker that has the code.",
             ),

@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from penstock.definitions.orders import PLAIN, EnqueueOptions, Order
 from penstock.domain import payload
 from penstock.domain.definition import DEFAULT_PRIORITY, Definition, Routed, check_priority
 from penstock.domain.errors import InvalidInput
@@ -20,6 +19,8 @@ from penstock.domain.job import Alike, Draft, Job, JobFilter
 from penstock.domain.states import Status
 from penstock.domain.trace_context import kept_trace
 from penstock.domain.unknown_names import refuse_unknown
+from penstock.surface.orders import PLAIN, EnqueueOptions, Order
+from penstock.surface.session import PYTHON
 
 _ENQUEUE_OPTIONS = tuple(each.name for each in fields(EnqueueOptions))
 _FILTERS = tuple(each.name for each in fields(JobFilter))
@@ -152,6 +153,11 @@ def actor(by: object) -> str | None:
     """Return the actor of a change, if one was given; an `Actor` is returned unchanged."""
     short_text(getattr(by, "request_id", None), "the id of a request")
     return short_text(by, "by")
+
+
+def operator(by: object) -> str:
+    """The operator who does something; the library's own name where none was given."""
+    return actor(by) or PYTHON
 
 
 def note(text: object) -> str | None:
