@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock import InvalidInput, Job, JobFailed, NotFound, Penstock, Status, WaitTimeout
+from penstock import Conflict, InvalidInput, Job, JobFailed, NotFound, Penstock, Status, WaitTimeout
 from penstock.domain.outcome import Failure
 from tests.definitions import shapes
 from tests.operations.hand import Hand
@@ -169,16 +169,21 @@ async def test_cancel_tells_the_status_that_the_job_has_now(app: Penstock) -> No
     assert await later.acancel() is Status.CANCELLED
     assert running.cancel() is Status.CANCELLING
     assert running.status is Status.CANCELLING
-    assert waiting.cancel() is Status.CANCELLED
+    with pytest.raises(Conflict):
+        waiting.cancel()
     assert claimed.job_id == running.id
     await app.aclose()
 
 
-def test_an_ended_job_keeps_its_status_when_it_is_cancelled(app: Penstock) -> None:
+def test_an_ended_job_cannot_be_cancelled_and_keeps_its_status(app: Penstock) -> None:
     handle = app.job("work")(shapes.plain).enqueue("a")
     Hand(app).succeed(handle.id)
 
-    assert handle.cancel() is Status.SUCCEEDED
+    with pytest.raises(Conflict, match=f"Job {handle.id} has ended as succeeded") as raised:
+        handle.cancel()
+
+    assert raised.value.job_id == handle.id
+    assert handle.refresh().status is Status.SUCCEEDED
 
 
 def test_jobs_are_listed_by_filters(app: Penstock) -> None:

@@ -36,11 +36,19 @@ def cancel_job(session: ApplicationSession, asked: CancelJob) -> Talk[Status]:
             raise not_inside_a_job("app.jobs.cancel with by=")
         status: Status = yield Errand(partial(errands.cancel, job_id))
         return status
-    statuses: dict[str, Status] = yield control.cancel([job_id], by=given.actor(asked.by))
+    actor = given.actor(asked.by)
+    job = yield from stored_job(job_id)
+    if job.status.terminal:
+        raise _ended(job_id, job.status)
+    statuses: dict[str, Status] = yield control.cancel([job_id], by=actor)
     if job_id not in statuses:
         raise NotFound("job", job_id, hint=GONE)
+    status = statuses[job_id]
+    if status.terminal and status is not Status.CANCELLED:
+        # It has ended between these two steps.
+        raise _ended(job_id, status)
     session.connections.ring()
-    return statuses[job_id]
+    return status
 
 
 def retry_job(session: ApplicationSession, asked: RetryJob) -> Talk[Status]:
@@ -158,6 +166,10 @@ def _change(session: ApplicationSession, change: BulkChange, job_ids: list[str])
     elif changed:
         session.connections.ring()
     return len(changed)
+
+
+def _ended(job_id: str, status: Status) -> Conflict:
+    return Conflict(f"Job {job_id} has ended as {status}.", job_id=job_id, hint="There is nothing to cancel.")
 
 
 def _cannot(job: Job, wish: str) -> Conflict:

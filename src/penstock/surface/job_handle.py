@@ -75,7 +75,7 @@ class JobHandle(Generic[R]):
         return _result(await self.awaited(timeout))
 
     def cancel(self) -> Status:
-        """Ask for the job to be cancelled; the status it has now."""
+        """Ask for the job to be cancelled; the status it has now. `Conflict` when it has ended."""
         self.status = self._jobs.cancel(self.id)
         return self.status
 

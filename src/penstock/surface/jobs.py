@@ -270,7 +270,7 @@ class Jobs:
         return await self._session.ado(ExplainJob(job_id))
 
     def cancel(self, job_id: str, *, by: str | None = None) -> Status:
-        """Ask for a job to be cancelled; the status it has now."""
+        """Ask for a job to be cancelled; the status it has now. `Conflict` when it has ended."""
         return self._session.do(CancelJob(job_id, by))
 
     async def acancel(self, job_id: str, *, by: str | None = None) -> Status:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from penstock.domain.access import Role
 from penstock.domain.errors import Conflict, InvalidInput
 from penstock.domain.hints import Hint
+from penstock.domain.ids import parse_uuid
 from penstock.domain.job import Created, earlier
 from penstock.domain.job_json import attempt_text, created_text, listed, log_text, reason_text, spliced
 from penstock.domain.states import Status
@@ -266,10 +267,8 @@ async def why(call: Call, jobId: str) -> Response:
 )  # fmt: skip
 async def cancel_job(call: Call, jobId: str) -> Response:
     """Cancel a job; a running one is asked to stop, and killed after its grace period."""
-    job = await call.app.jobs.aread(jobId)
-    if job.status.terminal:
-        raise Conflict(f"Job {job.id} has ended as {job.status}.", job_id=job.id, hint="There is nothing to cancel.")
-    return _changed(job.id, await call.app.jobs.acancel(job.id, by=call.by), 202)
+    status = await call.app.jobs.acancel(jobId, by=call.by)
+    return _changed(parse_uuid(jobId), status, 202)
 
 
 @endpoint(
