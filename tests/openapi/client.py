@@ -10,9 +10,9 @@ from made.api.jobs import cancel_job, change_job, get_job, list_jobs, start_job 
 from made.api.schedules import change_schedule  # type: ignore[import-not-found]
 from made.client import AuthenticatedClient  # type: ignore[import-not-found]
 from made.models import (  # type: ignore[import-not-found]
-    JobAskedParams,
     JobPatch,
     JobRequest,
+    JobRequestParams,
     ListJobsStatusType0Item,
     ProblemAnswer,
     SchedulePatch,
@@ -24,7 +24,7 @@ T = TypeVar("T")
 def main(url: str, token: str) -> None:
     """Start, change, read, list and cancel a job, and change a schedule."""
     api = AuthenticatedClient(base_url=url, token=token)
-    params = JobAskedParams.from_dict({"text": "x"})
+    params = JobRequestParams.from_dict({"text": "x"})
     asked = JobRequest(definition_key="work", params=params, delay=3600, tags=["made"])
     started = _good(start_job.sync(client=api, body=asked))
     _good(change_job.sync(started.job_id, client=api, body=JobPatch(priority=7)))
