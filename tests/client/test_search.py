@@ -128,5 +128,5 @@ def test_a_search_by_something_else_than_a_value_or_in_bulk_is_refused(calls: Ca
         calls.jobs.list(params={"order_id": [7]})
     with pytest.raises(InvalidInput, match="order of creation"):
         calls.jobs.list(error="x", sort="-priority")
-    with pytest.raises(InvalidInput, match="bulk cannot search"):
+    with pytest.raises(InvalidInput, match="bulk changes cannot search"):
         calls.jobs.bulk("cancel", dry_run=True, params={"order_id": 7})

@@ -34,7 +34,7 @@ class Stops:
         assert self.call is not None
         self.call()
 
-    def instead(self, call: Callable[[], object] | None) -> None:
+    def redirect(self, call: Callable[[], object] | None) -> None:
         self.call = call
 
 

@@ -29,9 +29,9 @@ CALL = re.compile(r"[A-Za-z_.]+\([^)]*\)|\w+=(?:True|False|…)|\b[a-z]+(?:_[a-z
 COMMAND = re.compile(r"`penstock [a-z]|\bpenstock (?:db|doctor|init|jobs|serve|tokens|worker) |(?<!\w)--[a-z]")
 FIELD = re.compile(r"\b(?:GET|POST|PUT|PATCH|DELETE)\b|/v1/|\b[a-z]+[A-Z]\w*\b|\b[Hh]eader|\bETag\b|openapi")
 CODE_ALONE = (
-    "app.py", "definitions/decorator.py", "integrations/phase_runner.py", "job_files/discovery.py", "launch/",
-    "operations/events.py", "operations/session.py", "storage/postgres/caller_transactions.py",
-    "storage/sqlite/store.py", "testing/",
+    "app.py", "client/", "definitions/decorator.py", "integrations/phase_runner.py", "job_files/discovery.py",
+    "launch/", "operations/creation.py", "operations/events.py", "operations/session.py",
+    "storage/postgres/caller_transactions.py", "storage/sqlite/store.py", "testing/",
 )  # fmt: skip
 """What only code meets: a call that code made, or code that cannot be loaded."""
 COMMANDS_ALONE = ("cli/", "config/project_file.py", "demo/", "launch/", "http/server.py")

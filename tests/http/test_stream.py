@@ -443,10 +443,10 @@ def _not_looking(server: StreamServer) -> Iterator[None]:
         looks.set()
         return 0.01
 
-    look, server.streams._look = server.streams._look, do_not_look
+    look, server.streams._read_page = server.streams._read_page, do_not_look
     assert looks.wait(10)
     yield
-    server.streams._look = look
+    server.streams._read_page = look
 
 
 def _connections(app: Penstock) -> int:

@@ -241,7 +241,7 @@ async def test_iterating_follows_the_pages(app: Penstock) -> None:
         ({"statuses": ["failed"]}, "'statuses' is not a filter of jobs. Did you mean 'status'"),
         ({"status": "broken"}, "'broken' is not a status. Statuses: scheduled, queued"),
         ({"status": []}, "needs at least one status"),
-        ({"status": [5]}, "5 is no status"),
+        ({"status": [5]}, "5 is not a status"),
         ({"reference_id": "7"}, "needs the reference_type"),
         ({"job_id": ["7"]}, "'7' is not an id"),
         ({"parent_id": 7}, "An id is a text"),

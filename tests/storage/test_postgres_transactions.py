@@ -266,7 +266,7 @@ def test_a_snapshot_older_than_the_definition_says_to_begin_anew(postgres_app: P
         connection.rollback()
         handle = work.options(connection=connection).enqueue("a")
 
-    assert "begin anew" in raised.value.hint
+    assert "begin again" in raised.value.hint
     assert handle.refresh().status is Status.QUEUED
 
 
