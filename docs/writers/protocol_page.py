@@ -8,19 +8,19 @@ from importlib import resources
 from docs.writers.inspected import code, doc, fields_of, public_members, signature, table
 from docs.writers.invariants import INVARIANTS, TABLES
 from penstock.domain import definition, event, job, outcome, states, worker
-from penstock.domain.ports import store
+from penstock.domain.ports import access, admin, control, feed, jobs, queue, schedules, store
 from penstock.domain.schedule import schedule
 from penstock.storage import migrations, statements
 
 DIALECTS = ("postgres", "sqlite")
 PORTS = (
-    store.JobsPort,
-    store.ControlPort,
-    store.SchedulesPort,
-    store.FeedPort,
-    store.AdminPort,
-    store.AccessPort,
-    store.Queue,
+    jobs.JobsPort,
+    control.ControlPort,
+    schedules.SchedulesPort,
+    feed.FeedPort,
+    admin.AdminPort,
+    access.AccessPort,
+    queue.Queue,
 )
 RECORDS = (
     job.Draft, job.Created, job.Claimed, job.Held, outcome.Outcome, outcome.Failure, outcome.Usage,

@@ -23,7 +23,8 @@ from penstock.domain.errors import Conflict, InvalidInput, NotFound
 from penstock.domain.ids import IdSource
 from penstock.domain.instant import Duration
 from penstock.domain.job import Alike, Created, Draft, Job
-from penstock.domain.ports.store import Queue, Store
+from penstock.domain.ports.queue import Queue
+from penstock.domain.ports.store import Store
 from penstock.domain.schedule.schedule import Schedule
 from penstock.operations.access import Access
 from penstock.operations.alerts import Alerting

@@ -22,7 +22,7 @@ import pytest
 from penstock import JobHandle, Order, Penstock
 from penstock.definitions.orders import EnqueueOptions
 from penstock.domain.ids import IdSource
-from penstock.domain.ports.store import Message, Queue
+from penstock.domain.ports.queue import Message, Queue
 from penstock.launch import services
 from tests.storage.tables import change
 from tests.waiting import wait_until, wait_until_async

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from penstock.domain.ports.store import Queue
+from penstock.domain.ports.queue import Queue
 from penstock.queues.database import DatabaseQueue
 from penstock.storage.postgres.store import PostgresStore
 from penstock.storage.sqlite.doorbell import SqliteDoorbell

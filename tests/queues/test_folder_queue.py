@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from penstock import InvalidInput, Penstock
-from penstock.domain.ports.store import Queue
+from penstock.domain.ports.queue import Queue
 from tests.queues.conformance import Broker, SharedQueueConformance, WorkerConformance
 from tests.queues.folder_queue import BrokenQueue, FolderQueue
 from tests.worker.fleet import Stage

@@ -1,6 +1,6 @@
 """What a store should do, in plain Python: the reference that the state machine holds the real stores against.
 
-It is written from the docstrings of `penstock.domain.ports.store` and the table of states, not from the SQL. The
+It is written from the docstrings of `penstock.domain.ports` and the table of states, not from the SQL. The
 `World` is what there is; the ports that change it stand beside it, each a class of its own. Every move of a job
 passes through `World.move`, which refuses what the table does not allow.
 """

@@ -11,7 +11,7 @@ import pytest
 from penstock.domain.errors import LeaseLost
 from penstock.domain.job import Claimed, Held, LogLine
 from penstock.domain.outcome import RETURNED_NOTHING, Settlement
-from penstock.domain.ports.store import JobsPort
+from penstock.domain.ports.jobs import JobsPort
 from penstock.domain.states import Status, Trigger
 from penstock.storage.commands import admin, control, jobs
 from tests.storage.kit import LEASE, Kit

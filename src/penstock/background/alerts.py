@@ -6,7 +6,8 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from penstock.domain.alerts import CRITICAL, Alert
-from penstock.domain.ports.store import AdminPort, Store
+from penstock.domain.ports.admin import AdminPort
+from penstock.domain.ports.store import Store
 from penstock.runtime.pace import ALONE, Pace
 from penstock.runtime.service import log
 

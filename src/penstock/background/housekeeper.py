@@ -11,7 +11,9 @@ from typing import TypeVar
 from penstock.background.archive import Archive
 from penstock.domain.errors import StoreUnavailable
 from penstock.domain.instant import DAY
-from penstock.domain.ports.store import AdminPort, FeedPort, Store
+from penstock.domain.ports.admin import AdminPort
+from penstock.domain.ports.feed import FeedPort
+from penstock.domain.ports.store import Store
 from penstock.runtime.pace import ALONE, Pace
 from penstock.runtime.service import log
 from penstock.runtime.tasks import finish_despite_cancel

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from penstock.domain.ports.store import JobsPort, Store
+from penstock.domain.ports.jobs import JobsPort
+from penstock.domain.ports.store import Store
 from penstock.runtime.pace import ALONE, Pace
 
 _LONGEST_REST = 1.0

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from penstock.domain.job import JobFilter
-from penstock.domain.ports.store import AdminPort, ControlPort, Store
+from penstock.domain.ports.admin import AdminPort
+from penstock.domain.ports.control import ControlPort
+from penstock.domain.ports.store import Store
 from penstock.domain.states import Status
 from penstock.runtime.pace import ALONE, Pace
 

@@ -6,7 +6,8 @@ import random
 import time
 from collections.abc import Callable
 
-from penstock.domain.ports.store import JobsPort, Store
+from penstock.domain.ports.jobs import JobsPort
+from penstock.domain.ports.store import Store
 from penstock.runtime.pace import ALONE, Pace
 from penstock.runtime.service import log
 

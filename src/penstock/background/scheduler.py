@@ -16,7 +16,9 @@ from penstock.domain.errors import (
 )
 from penstock.domain.instant import SECOND
 from penstock.domain.job import Draft
-from penstock.domain.ports.store import AdminPort, SchedulesPort, Store
+from penstock.domain.ports.admin import AdminPort
+from penstock.domain.ports.schedules import SchedulesPort
+from penstock.domain.ports.store import Store
 from penstock.domain.schedule import pause
 from penstock.domain.schedule.due_ticks import Turn
 from penstock.domain.schedule.schedule import Schedule, ScheduleRow, Ticking

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from penstock.background.webhook_sender import WebhookSender
 from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import SECOND
-from penstock.domain.ports.store import Store, WebhooksPort
+from penstock.domain.ports.store import Store
+from penstock.domain.ports.webhooks import WebhooksPort
 from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.webhook import signature
 from penstock.domain.webhook.endpoint import GLOBAL, OF_JOB, WAITING, Answer, Parcel, judge

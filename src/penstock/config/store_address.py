@@ -6,7 +6,8 @@ import os
 from typing import Any
 from urllib.parse import quote, unquote
 
-from penstock.domain.ports.store import Queue, Store
+from penstock.domain.ports.queue import Queue
+from penstock.domain.ports.store import Store
 from penstock.domain.store_url import masked
 
 UNNAMED = ""

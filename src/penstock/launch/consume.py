@@ -18,7 +18,7 @@ from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import SECOND, Duration, microseconds
 from penstock.domain.job import Claimed, Job, Place
 from penstock.domain.plan import Plan
-from penstock.domain.ports.store import JobsPort
+from penstock.domain.ports.jobs import JobsPort
 from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.states import Status
 from penstock.launch.application_source import is_zygote, source_of

@@ -19,7 +19,7 @@ from penstock.background.rescue import GRACE, RESCUE_SECONDS, Rescuer
 from penstock.background.scheduler import Scheduler
 from penstock.background.webhooks import WebhookDispatcher
 from penstock.domain.errors import StoreUnavailable
-from penstock.domain.ports.store import JobsPort
+from penstock.domain.ports.jobs import JobsPort
 from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.webhook.settings import WebhookSettings
 from penstock.domain.worker import Duty

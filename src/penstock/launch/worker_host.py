@@ -13,7 +13,8 @@ from penstock.config.store_address import UNNAMED
 from penstock.config.worker_settings import AT_START, WorkerSettings, configured
 from penstock.domain.definition import Definition
 from penstock.domain.errors import InvalidInput
-from penstock.domain.ports.store import JobsPort, Queue
+from penstock.domain.ports.jobs import JobsPort
+from penstock.domain.ports.queue import Queue
 from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.webhook.settings import WebhookSettings
 from penstock.domain.worker import Duty

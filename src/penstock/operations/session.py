@@ -17,7 +17,8 @@ from penstock.config.store_address import Address, address_of
 from penstock.domain.context import Errands
 from penstock.domain.errors import Conflict, PenstockError
 from penstock.domain.plan import Plan
-from penstock.domain.ports.store import Doorbell, Queue, Store
+from penstock.domain.ports.queue import Queue
+from penstock.domain.ports.store import Doorbell, Store
 from penstock.queues import named
 from penstock.queues.database import DatabaseQueue
 from penstock.queues.guarded import GuardedQueue

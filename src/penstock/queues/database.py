@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.domain.ports.store import Doorbell, Message
+from penstock.domain.ports.queue import Message
+from penstock.domain.ports.store import Doorbell
 
 
 @dataclass(frozen=True, slots=True)

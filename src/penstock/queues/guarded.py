@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from penstock.domain.ports.store import Message, Queue
+from penstock.domain.ports.queue import Message, Queue
 
 log: logging.Logger = logging.getLogger("penstock")
 _AGAIN = 1.0

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from penstock.domain.errors import InvalidInput
-from penstock.domain.ports.store import Queue
+from penstock.domain.ports.queue import Queue
 
 _VERBS = ("publish", "receive", "acknowledge", "hears", "aclose")
 
@@ -35,7 +35,7 @@ def load(target: str) -> Queue:
     if missing := [verb for verb in _VERBS if not callable(getattr(queue, verb, None))]:
         raise InvalidInput(
             f"Queue {target!r} made {type(queue).__name__}, which has no {', '.join(missing)}.",
-            hint="An adapter has the methods of penstock.domain.ports.store.Queue.",
+            hint="An adapter has the methods of penstock.domain.ports.queue.Queue.",
         )
     return queue  # type: ignore[no-any-return]
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.domain.ports.store import Message, Queue
+from penstock.domain.ports.queue import Message, Queue
 from penstock.queues.database import Wake
 
 _FULL_PAUSE = 0.1

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from penstock.domain.ports.store import (
-    AccessPort,
-    AdminPort,
-    ControlPort,
-    FeedPort,
-    JobsPort,
-    SchedulesPort,
-    WebhooksPort,
-)
+from penstock.domain.ports.access import AccessPort
+from penstock.domain.ports.admin import AdminPort
+from penstock.domain.ports.control import ControlPort
+from penstock.domain.ports.feed import FeedPort
+from penstock.domain.ports.jobs import JobsPort
+from penstock.domain.ports.schedules import SchedulesPort
+from penstock.domain.ports.webhooks import WebhooksPort
 from penstock.storage.commands import access as _access
 from penstock.storage.commands import admin as _admin
 from penstock.storage.commands import control as _control

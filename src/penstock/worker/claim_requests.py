@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from penstock.domain.job import Claimed, Held, Place
-from penstock.domain.ports.store import JobsPort, Store
+from penstock.domain.ports.jobs import JobsPort
+from penstock.domain.ports.store import Store
 from penstock.runtime.durations import DurationHistogram
 from penstock.runtime.service import log
 from penstock.worker.claim_positions import ClaimPosition, RecentClaims

@@ -16,7 +16,9 @@ from penstock.domain.errors import LeaseLost
 from penstock.domain.instant import SECOND
 from penstock.domain.job import Claimed, Held, LogLine
 from penstock.domain.outcome import RETURNED_NOTHING, Cause, Outcome, Settlement, Standing, decide
-from penstock.domain.ports.store import AdminPort, JobsPort, Store
+from penstock.domain.ports.admin import AdminPort
+from penstock.domain.ports.jobs import JobsPort
+from penstock.domain.ports.store import Store
 from penstock.domain.secrets.policy import Scrubber
 from penstock.domain.states import Status, Trigger
 from penstock.domain.task import Task

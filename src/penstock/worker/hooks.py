@@ -12,7 +12,9 @@ from penstock.domain import event as kinds
 from penstock.domain.context import Asker, Errands, ErrandsByJob
 from penstock.domain.definition import Definition
 from penstock.domain.job import Job
-from penstock.domain.ports.store import AdminPort, JobsPort, Store
+from penstock.domain.ports.admin import AdminPort
+from penstock.domain.ports.jobs import JobsPort
+from penstock.domain.ports.store import Store
 from penstock.domain.secrets.policy import Scrubber
 from penstock.domain.task import Task
 from penstock.domain.trace_context import kept_trace

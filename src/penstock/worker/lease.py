@@ -11,7 +11,8 @@ from typing import Any
 
 from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.errors import SchemaNewer, StoreUnavailable
-from penstock.domain.ports.store import JobsPort, Store
+from penstock.domain.ports.jobs import JobsPort
+from penstock.domain.ports.store import Store
 from penstock.domain.worker import Duty, HeartbeatAnswer, WorkerInfo
 from penstock.isolation.zygote_process import LOAD_SECONDS
 from penstock.runtime import processes

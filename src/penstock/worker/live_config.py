@@ -12,7 +12,8 @@ from penstock.domain.definition import Definition, DefinitionRow
 from penstock.domain.errors import InvalidInput, StoreUnavailable
 from penstock.domain.instant import SECOND
 from penstock.domain.overrides import in_force
-from penstock.domain.ports.store import AdminPort, Store
+from penstock.domain.ports.admin import AdminPort
+from penstock.domain.ports.store import Store
 from penstock.domain.worker_config import SETTING, WorkerConfig, from_text
 from penstock.runtime.service import log
 

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from penstock.domain.definition import Definition
-from penstock.domain.ports.store import AdminPort, Store
+from penstock.domain.ports.admin import AdminPort
+from penstock.domain.ports.store import Store
 from penstock.execution.context import Resources
 from penstock.execution.handlers import Application, Handle
 from penstock.runtime.service import log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from penstock.domain.ports.store import Message, Queue
+from penstock.domain.ports.queue import Message, Queue
 from penstock.runtime.service import log
 
 _MOST = 10_000

@@ -10,7 +10,8 @@ from typing import TypeVar
 from penstock.domain.errors import LeaseLost, StoreError, StoreUnavailable
 from penstock.domain.job import Held, LogLine
 from penstock.domain.plan import Plan
-from penstock.domain.ports.store import JobsPort, Store
+from penstock.domain.ports.jobs import JobsPort
+from penstock.domain.ports.store import Store
 from penstock.runtime.log_lines import about
 from penstock.runtime.service import log
 from penstock.worker.store_time import StoreTime

@@ -8,7 +8,8 @@ import time
 
 from penstock.domain.errors import StoreUnavailable
 from penstock.domain.ids import IdSource
-from penstock.domain.ports.store import AdminPort, Store
+from penstock.domain.ports.admin import AdminPort
+from penstock.domain.ports.store import Store
 from penstock.execution.handlers import Application
 from penstock.isolation.zygote_process import ZygoteProcess
 from penstock.runtime.service import log

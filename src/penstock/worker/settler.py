@@ -10,7 +10,8 @@ from typing import Any
 from penstock.domain.errors import StoreError
 from penstock.domain.job import Held
 from penstock.domain.outcome import Failure, Outcome, Settlement
-from penstock.domain.ports.store import JobsPort, Store
+from penstock.domain.ports.jobs import JobsPort
+from penstock.domain.ports.store import Store
 from penstock.domain.states import Trigger
 from penstock.domain.worker import SettleReport
 from penstock.runtime.log_lines import about

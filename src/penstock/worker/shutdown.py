@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from penstock.domain.ports.store import JobsPort, Store
+from penstock.domain.ports.jobs import JobsPort
+from penstock.domain.ports.store import Store
 from penstock.runtime.service import Service, log
 from penstock.runtime.stop_signals import StopRequest
 from penstock.worker.attempt import Stop

@@ -14,7 +14,10 @@ from functools import partial
 from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.context import ErrandsByJob
 from penstock.domain.job import Held
-from penstock.domain.ports.store import AdminPort, JobsPort, Queue, Store
+from penstock.domain.ports.admin import AdminPort
+from penstock.domain.ports.jobs import JobsPort
+from penstock.domain.ports.queue import Queue
+from penstock.domain.ports.store import Store
 from penstock.domain.worker import Duty, HeartbeatAnswer
 from penstock.execution.handlers import Application
 from penstock.isolation.zygote_process import ZygoteProcess

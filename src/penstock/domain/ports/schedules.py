@@ -1,4 +1,4 @@
-"""What penstock asks of a store for schedules; a part of the ports, whose rules hold here too."""
+"""The port of the scheduler and of operators of schedules. Rules for all ports: `ports.store`."""
 
 from __future__ import annotations
 
@@ -12,47 +12,53 @@ from penstock.domain.schedule.schedule import Schedule, ScheduleRow, Tick, Ticke
 
 
 class SchedulesPort(Protocol):
-    """What the scheduler and its operators do."""
+    """Schedules and their ticks: each (schedule, instant) makes at most one job."""
 
     def save(self, schedule: Schedule, *, by: str, revision: int | None = None) -> Plan[ScheduleRow]:
-        """Create or replace. With a `revision` it must be the stored one: `RevisionConflict`. A pause stays; what has
-        been scheduled (`last_scheduled_at`) stays; `next_run_at` is taken over unless it is not after that mark."""
+        """Create or replace a schedule. A `revision` that is not the stored one (0: none yet): `RevisionConflict`.
+
+        A pause and `last_scheduled_at` stay. `next_run_at` is replaced unless it is not after `last_scheduled_at`."""
         ...
 
     def get(self, key: str) -> Plan[ScheduleRow]:
-        """One schedule. What is stored but cannot be read comes as a row with an `error`, here and in every list;
-        `save` and `remove` repair it."""
+        """Return one schedule. Unknown: `NotFound`.
+
+        A row that cannot be read has an `error`, here and in every list; `save` and `remove` repair it."""
         ...
 
-    def all(self) -> Plan[list[ScheduleRow]]: ...
+    def all(self) -> Plan[list[ScheduleRow]]:
+        """Return every schedule."""
+        ...
 
     def remove(self, key: str, *, by: str, revision: int | None = None) -> Plan[None]:
-        """Forget a schedule; its jobs stay. Another `revision`: `RevisionConflict`."""
+        """Delete a schedule; its jobs stay. Unknown: `NotFound`; another `revision`: `RevisionConflict`."""
         ...
 
-    def pause(self, key: str, pause: Pause | None, *, by: str) -> Plan[None]: ...
+    def pause(self, key: str, pause: Pause | None, *, by: str) -> Plan[None]:
+        """Pause a schedule, or resume it with None. Unknown: `NotFound`."""
+        ...
 
     def due(self, limit: int = 100) -> Plan[list[ScheduleRow]]:
-        """Enabled schedules, not paused, whose next tick has come, the earliest first."""
+        """Return enabled schedules, not paused, whose next tick is due, the earliest first."""
         ...
 
     def next_tick(self, without: Mapping[str, int] = ...) -> Plan[int | None]:
-        """When the next enabled, unpaused schedule ticks; those named (key and revision) do not count."""
+        """Return when the next enabled, unpaused schedule ticks; skip those in `without` (key and revision)."""
         ...
 
     def tick(self, tick: Tick, draft: Draft | None, overlap: str) -> Plan[Ticked]:
         """Make one tick: advance the schedule and create its job in one transaction.
 
-        Only if the schedule still has that revision and the instant is after its mark: else `taken`. With overlap
-        `skip`, any unfinished job of the schedule makes it `skipped` (event `schedule.skipped`); with `queue_one`, one
-        that waits. `draft` None passes the instant over (event `schedule.missed`).
-        """
+        Guarded by the schedule's revision and by its `last_scheduled_at`, which must be before the instant; otherwise
+        the verdict is `taken`. With overlap `skip`, an unfinished job of the schedule makes the verdict `skipped`
+        (event `schedule.skipped`); with `queue_one`, only a waiting one does. Without a draft the instant is passed
+        over (event `schedule.missed`)."""
         ...
 
     def tick_all(self, turns: Sequence[Ticking]) -> Plan[list[Ticked]]:
-        """The same for many schedules at once, each of them once; the answers come in the same order."""
+        """Make the ticks of many schedules, one each, in one transaction; answer in the same order."""
         ...
 
     def ticks(self, key: str, limit: int = 50) -> Plan[list[dict[str, Any]]]:
-        """The newest ticks of a schedule: instant, verdict, passedOver, jobId, at."""
+        """Return the newest ticks of a schedule: instant, verdict, passedOver, jobId, at."""
         ...
