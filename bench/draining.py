@@ -19,7 +19,8 @@ from bench.peers.measuring import end
 from bench.raw import in_threads
 from penstock import Penstock
 from penstock.domain.ids import IdSource
-from penstock.domain.job import Draft, JobFilter
+from penstock.domain.job import Draft
+from penstock.domain.job_list import JobFilter
 from penstock.domain.outcome import RETURNED_NOTHING, Settlement
 from penstock.domain.states import Status
 from penstock.storage.commands import admin, jobs

@@ -47,7 +47,8 @@ ADVICE = {
 
 
 def write() -> str:
-    classes = [each for each in vars(errors).values() if inspect.isclass(each)]
+    members = [each for each in vars(errors).values() if inspect.isclass(each)]
+    classes = [each for each in members if issubclass(each, errors.PenstockError)]
     names = {each.__name__ for each in classes}
     if names != ADVICE.keys():
         raise ValueError(f"errors and their advice differ: {sorted(names ^ ADVICE.keys())}")

@@ -11,10 +11,8 @@ if TYPE_CHECKING:
     from penstock.client.client import Client
     from penstock.definitions.handles import DefinitionHandle, JobHandle
     from penstock.definitions.orders import Order
-    from penstock.domain.access import NewToken, Role, Token
-    from penstock.domain.actor import Actor
-    from penstock.domain.context import Context, Decision
-    from penstock.domain.control_exceptions import Cancelled, Fail, NeedsReview, Retry, Snooze
+    from penstock.domain.access import Actor, NewToken, Role, Token
+    from penstock.domain.context import Cancelled, Context, Decision, Fail, NeedsReview, Retry, Snooze
     from penstock.domain.definition import RateLimit
     from penstock.domain.errors import (
         Conflict,
@@ -41,7 +39,8 @@ if TYPE_CHECKING:
         WaitTimeout,
     )
     from penstock.domain.event import Event
-    from penstock.domain.job import Job, JobFilter, Page
+    from penstock.domain.job import Job
+    from penstock.domain.job_list import JobFilter, Page
     from penstock.domain.json_value import JsonObject, JsonValue
     from penstock.domain.retry import Backoff
     from penstock.domain.states import Status
@@ -107,19 +106,18 @@ _HOMES = {
     "app": "Penstock",
     "operations.bulk": "Bulk",
     "client.client": "Client",
-    "domain.access": "NewToken Role Token",
-    "domain.actor": "Actor",
-    "domain.context": "Context Decision",
+    "domain.access": "Actor NewToken Role Token",
+    "domain.context": "Cancelled Context Decision Fail NeedsReview Retry Snooze",
     "domain.definition": "RateLimit",
     "domain.errors": "Conflict FeedGone Forbidden IdempotencyConflict InvalidDefinition InvalidInput InvalidPayload "
     "InvalidSchedule InvalidSignature JobFailed LeaseLost MalformedPayload NotFound PenstockError RevisionConflict "
     "SchemaError SchemaNewer StoreError StoreFull StoreUnavailable Unauthenticated WaitTimeout",
     "domain.event": "Event",
-    "domain.job": "Job JobFilter Page",
+    "domain.job": "Job",
+    "domain.job_list": "JobFilter Page",
     "domain.json_value": "JsonObject JsonValue",
     "domain.retry": "Backoff",
     "domain.states": "Status",
-    "domain.control_exceptions": "Cancelled Fail NeedsReview Retry Snooze",
     "domain.why": "Reason",
     "operations.events": "AsyncEvents Events",
     "definitions.handles": "DefinitionHandle JobHandle",

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from penstock.domain.errors import Conflict, InvalidInput, NotFound, StoreError
-from penstock.domain.finding import Level
+from penstock.domain.maintenance import Level
 from penstock.domain.states import Status
 from penstock.maintenance.integrity import check_store
 from penstock.storage import migrations

@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from penstock.domain.errors import StoreError
-from penstock.domain.finding import Finding, Level
 from penstock.domain.instant import DAY, HOUR
+from penstock.domain.maintenance import Finding, Level
 from penstock.domain.schedule.schedule import Kind, Schedule, Tick
 from penstock.domain.worker import Duty, WorkerInfo
 from penstock.maintenance.doctor import examine

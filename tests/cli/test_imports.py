@@ -17,7 +17,7 @@ from penstock import Penstock
 from penstock.cli.connection import Connection, _inside
 from penstock.cli.exit_codes import ApiError
 from penstock.config.project_file import Config
-from penstock.domain.hints import hint_for
+from penstock.domain.errors import hint_for
 from tests.http.raw import RawServer
 
 HEAVY = (

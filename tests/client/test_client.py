@@ -28,8 +28,8 @@ from penstock import (
     Unauthenticated,
     WaitTimeout,
 )
+from penstock.domain.attempt import LogLine
 from penstock.domain.definition import Definition
-from penstock.domain.job import LogLine
 from penstock.domain.outcome import Failure
 from penstock.domain.states import Status
 from penstock.storage.commands import admin
@@ -108,7 +108,7 @@ def test_a_job_is_started_read_and_found_with_all_that_it_was_given(calls: Calls
 
 def test_pages_are_gone_through_to_the_end(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     made = client.enqueue_many([client.order("work", {"text": str(number)}) for number in range(5)])
-    monkeypatch.setattr("penstock.domain.paging.PAGE", 2)
+    monkeypatch.setattr("penstock.domain.job_list.PAGE", 2)
 
     async def listed() -> list[str]:
         async with client:

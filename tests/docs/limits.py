@@ -20,8 +20,8 @@ from penstock.config.worker_settings import WorkerSettings
 from penstock.definitions import enqueue_options
 from penstock.domain import trace_context, worker_config
 from penstock.domain.instant import DAY, SECOND
-from penstock.domain.job import JobFilter
-from penstock.domain.schedule import cron_fields, due_ticks
+from penstock.domain.job_list import JobFilter
+from penstock.domain.schedule import cron, due_ticks
 from penstock.domain.secrets import scrubbing
 from penstock.domain.webhook import endpoint
 from penstock.domain.webhook.settings import WebhookSettings
@@ -103,7 +103,7 @@ STATED: dict[str, list[str]] = {
     "docs/guide/queues.md": [f"in seconds ({default(consume.consume, 'within')} by default)"],
     "docs/guide/schedules.md": [
         f"`timezone` (default {default(Penstock.schedule, 'timezone')})",
-        f"more than {cron_fields.MAX_LENGTH} characters",
+        f"more than {cron.MAX_LENGTH} characters",
         f"up to {due_ticks.GRACE // SECOND} seconds late is on time",
         f"`missed_max` ({default(Penstock.schedule, 'missed_max')}; at most {due_ticks.MOST_MADE_UP:,})",
         f"again after {scheduler._FIRST_REST:g} second, then {2 * scheduler._FIRST_REST:g}, up to a minute",

@@ -12,7 +12,7 @@ import pytest
 from docs.writers.events_page import SENTENCES
 from penstock.config.settings import SETTINGS
 from penstock.definitions.orders import EnqueueOptions
-from penstock.domain import event, job, stats, worker
+from penstock.domain import attempt, event, job, job_list, stats, worker
 from penstock.domain.definition import Definition
 from penstock.domain.payload import camel
 from penstock.domain.webhook import endpoint
@@ -29,11 +29,11 @@ RECORDS: dict[type, tuple[str, dict[str, str]]] = {
         {"error_type": "error.type", "reference_type": "reference.type", "reference_id": "reference.id",
          "blocked": "of the store; `why` tells it"},
     ),
-    job.Attempt: ("Attempt", {"error_type": "error.type", "job_id": "in the path"}),
-    job.Phase: ("Phase", {"job_id": "in the path"}),
-    job.Review: ("Review", {"job_id": "in the path", "result": "the job's"}),
-    job.StoredLog: ("LogLine", {}),
-    job.JobFilter: ("FilterRequest", {"error": "of lists alone", "params": "of lists alone"}),
+    attempt.Attempt: ("Attempt", {"error_type": "error.type", "job_id": "in the path"}),
+    attempt.Phase: ("Phase", {"job_id": "in the path"}),
+    attempt.Review: ("Review", {"job_id": "in the path", "result": "the job's"}),
+    attempt.StoredLog: ("LogLine", {}),
+    job_list.JobFilter: ("FilterRequest", {"error": "of lists alone", "params": "of lists alone"}),
     EnqueueOptions: ("JobRequest", {"connection": "cannot be sent"}),
     event.Event: ("Event", {}),
     endpoint.Endpoint: ("Webhook", {}),

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.domain import access
-from penstock.domain.access import SESSION, TOKEN, Role
-from penstock.domain.actor import Actor
+from penstock.domain.access import SESSION, TOKEN, Actor, Role
 from penstock.domain.errors import Unauthenticated
 
 PUBLIC = st.binary(min_size=8, max_size=8)

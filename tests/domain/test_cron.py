@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.domain.errors import InvalidSchedule
 from penstock.domain.instant import DAY, HOUR, MINUTE, from_datetime, to_datetime
-from penstock.domain.schedule.cron import parse
-from penstock.domain.schedule.cron_fields import ALIASES
+from penstock.domain.schedule.cron import ALIASES, parse
 from penstock.domain.schedule.zones import stretches, zone
 from tests.domain.cron_oracle import random_expression, utc
 

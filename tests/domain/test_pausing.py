@@ -9,7 +9,7 @@ import pytest
 from penstock.domain.definition import Pause
 from penstock.domain.instant import HOUR, MINUTE, from_datetime, to_datetime
 from penstock.domain.schedule import due_ticks
-from penstock.domain.schedule.pause import passed_over, plan
+from penstock.domain.schedule.due_ticks import passed_over, plan
 from penstock.domain.schedule.schedule import Kind, Missed, Schedule, ScheduleRow
 
 START = from_datetime(datetime(2026, 11, 15, tzinfo=UTC), "start")
@@ -47,7 +47,7 @@ def test_behind_a_pause_the_policy_decides() -> None:
 def test_a_pause_without_an_end_or_with_one_long_ago_changes_nothing(until: int | None) -> None:
     row = _row(pause=Pause("repairs", "ann", START - 2 * HOUR, until))
 
-    assert plan(row, START + MINUTE) == due_ticks.plan(row, START + MINUTE)
+    assert plan(row, START + MINUTE) == due_ticks.plan_unpaused(row, START + MINUTE)
 
 
 def _row(*, pause: Pause | None = None, missed: Missed = Missed.LATEST) -> ScheduleRow:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.domain.errors import InvalidInput, InvalidSchedule
 from penstock.domain.instant import DAY, HOUR, MINUTE, SECOND, from_datetime, maybe_datetime, to_datetime
-from penstock.domain.schedule.due_ticks import GRACE, Turn, check, declared, due_at, following, plan
+from penstock.domain.schedule.due_ticks import GRACE, Turn, check, declared, due_at, following, plan_unpaused
 from penstock.domain.schedule.preview import preview, relative
 from penstock.domain.schedule.recurrence import every, rhythm
 from penstock.domain.schedule.schedule import Kind, Missed, Schedule, ScheduleRow
@@ -125,12 +125,12 @@ def test_what_is_no_instant_is_refused(text: str) -> None:
 
 
 def test_nothing_is_due_before_the_next_tick_or_without_one() -> None:
-    assert plan(_row(next_run_at=START + 1), START) == []
-    assert plan(_row(next_run_at=None), START) == []
+    assert plan_unpaused(_row(next_run_at=START + 1), START) == []
+    assert plan_unpaused(_row(next_run_at=None), START) == []
 
 
 def test_a_tick_on_time_is_made_and_leads_to_the_next() -> None:
-    (turn,) = plan(_row(**HOURLY, next_run_at=START), START + SECOND)
+    (turn,) = plan_unpaused(_row(**HOURLY, next_run_at=START), START + SECOND)
 
     assert turn.make
     assert (turn.tick.schedule, turn.tick.revision) == ("nightly", 7)
@@ -139,7 +139,7 @@ def test_a_tick_on_time_is_made_and_leads_to_the_next() -> None:
 
 @pytest.mark.parametrize("missed", list(Missed))
 def test_ticks_that_are_a_little_late_are_all_made(missed: Missed) -> None:
-    turns = plan(_row(**EACH_SECOND, missed=missed, missed_max=2, next_run_at=START), START + 20 * SECOND)
+    turns = plan_unpaused(_row(**EACH_SECOND, missed=missed, missed_max=2, next_run_at=START), START + 20 * SECOND)
 
     assert [turn.tick.instant for turn in turns] == [START + number * SECOND for number in range(21)]
     assert _joined(turns)
@@ -148,8 +148,8 @@ def test_ticks_that_are_a_little_late_are_all_made(missed: Missed) -> None:
 def test_skip_makes_only_what_is_on_time() -> None:
     row = _row(**HOURLY, missed=Missed.SKIP, next_run_at=START)
 
-    (on_time,) = plan(row, START + 5 * HOUR + GRACE)
-    (late,) = plan(row, START + 5 * HOUR + GRACE + 1)
+    (on_time,) = plan_unpaused(row, START + 5 * HOUR + GRACE)
+    (late,) = plan_unpaused(row, START + 5 * HOUR + GRACE + 1)
 
     assert (on_time.make, on_time.tick.instant, on_time.tick.passed_over) == (True, START + 5 * HOUR, 5)
     assert (late.make, late.tick.instant, late.tick.passed_over) == (False, START + 5 * HOUR, 5)
@@ -159,8 +159,8 @@ def test_skip_makes_only_what_is_on_time() -> None:
 def test_latest_makes_the_newest_within_the_window() -> None:
     row = _row(**HOURLY, missed=Missed.LATEST, missed_window=30 * MINUTE, next_run_at=START)
 
-    (within,) = plan(row, START + 5 * HOUR + 30 * MINUTE)
-    (beyond,) = plan(row, START + 5 * HOUR + 31 * MINUTE)
+    (within,) = plan_unpaused(row, START + 5 * HOUR + 30 * MINUTE)
+    (beyond,) = plan_unpaused(row, START + 5 * HOUR + 31 * MINUTE)
 
     assert (within.make, within.tick.instant, within.tick.passed_over) == (True, START + 5 * HOUR, 5)
     assert (beyond.make, beyond.tick.instant, beyond.tick.passed_over) == (False, START + 5 * HOUR, 5)
@@ -169,7 +169,7 @@ def test_latest_makes_the_newest_within_the_window() -> None:
 def test_all_makes_the_newest_so_many_and_counts_the_rest() -> None:
     row = _row(**HOURLY, missed=Missed.ALL, missed_max=3, next_run_at=START)
 
-    turns = plan(row, START + 9 * HOUR + MINUTE)
+    turns = plan_unpaused(row, START + 9 * HOUR + MINUTE)
 
     assert [turn.tick.instant for turn in turns] == [START + 7 * HOUR, START + 8 * HOUR, START + 9 * HOUR]
     assert [turn.tick.passed_over for turn in turns] == [7, 0, 0]
@@ -181,7 +181,7 @@ def test_all_makes_the_newest_so_many_and_counts_the_rest() -> None:
 def test_all_makes_nothing_older_than_the_window() -> None:
     row = _row(**HOURLY, missed=Missed.ALL, missed_window=2 * HOUR, next_run_at=START)
 
-    turns = plan(row, START + 9 * HOUR + MINUTE)
+    turns = plan_unpaused(row, START + 9 * HOUR + MINUTE)
 
     assert [turn.tick.instant for turn in turns] == [START + 8 * HOUR, START + 9 * HOUR]
     assert turns[0].tick.passed_over == 8
@@ -190,7 +190,7 @@ def test_all_makes_nothing_older_than_the_window() -> None:
 def test_nothing_at_or_before_the_mark_is_made_again() -> None:
     row = _row(**HOURLY, missed=Missed.ALL, next_run_at=START, mark=START + 2 * HOUR)
 
-    turns = plan(row, START + 4 * HOUR + MINUTE)
+    turns = plan_unpaused(row, START + 4 * HOUR + MINUTE)
 
     assert [turn.tick.instant for turn in turns] == [START + 3 * HOUR, START + 4 * HOUR]
 
@@ -198,7 +198,7 @@ def test_nothing_at_or_before_the_mark_is_made_again() -> None:
 def test_a_stored_tick_is_made_even_if_the_zone_has_other_rules_by_now() -> None:
     odd = START + 17 * MINUTE
 
-    turns = plan(_row(**HOURLY, missed=Missed.ALL, next_run_at=odd), START + 2 * HOUR)
+    turns = plan_unpaused(_row(**HOURLY, missed=Missed.ALL, next_run_at=odd), START + 2 * HOUR)
 
     assert [turn.tick.instant for turn in turns] == [odd, START + HOUR, START + 2 * HOUR]
 
@@ -207,7 +207,7 @@ def test_a_stored_tick_is_made_even_if_the_zone_has_other_rules_by_now() -> None
 def test_once_is_made_up_for_like_any_other(missed: Missed, make: bool) -> None:
     row = _row(kind=Kind.ONCE, expression=NOON, missed=missed, next_run_at=START + 12 * HOUR)
 
-    (turn,) = plan(row, START + DAY)
+    (turn,) = plan_unpaused(row, START + DAY)
 
     assert (turn.make, turn.tick.instant, turn.tick.next_run_at) == (make, START + 12 * HOUR, None)
 
@@ -232,7 +232,7 @@ def test_every_instant_is_made_or_counted_once(
         expected.append(instant)
         instant = following(row.schedule, instant)
 
-    turns = plan(row, first + away)
+    turns = plan_unpaused(row, first + away)
 
     assert sum(1 + turn.tick.passed_over for turn in turns) == len(expected)
     assert [turn.tick.instant for turn in turns] == expected[-len(turns) :]
@@ -278,13 +278,13 @@ def _counted(row: ScheduleRow, now: int) -> tuple[list[Turn], int]:
         steps += event in ("call", "c_call")
 
     # What is known of a zone is found out once and kept; other tests may have done that already.
-    plan(row, now)
+    plan_unpaused(row, now)
     before = sys.getprofile()
     # What the collector calls at its own times is not ours.
     gc.disable()
     sys.setprofile(count)
     try:
-        turns = plan(row, now)
+        turns = plan_unpaused(row, now)
     finally:
         sys.setprofile(before)
         gc.enable()

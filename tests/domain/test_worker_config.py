@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.admin import Setting
 from penstock.domain.errors import InvalidInput
 from penstock.domain.worker_config import (
     AlertThresholds,
     DefaultLimits,
     Disabled,
     RetentionDefaults,
+    Setting,
     WorkerConfig,
     as_json,
     changes_between,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import JobHandle
-from penstock.domain.job import Phase
+from penstock.domain.attempt import Phase
 from penstock.storage.commands import jobs
 from tests.worker.fleet import Stage
 

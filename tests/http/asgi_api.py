@@ -11,8 +11,7 @@ from fastapi import FastAPI
 
 from penstock import Penstock
 from penstock.config.server_settings import WebSettings
-from penstock.domain.access import Role
-from penstock.domain.admin import AuditEntry
+from penstock.domain.access import AuditEntry, Role
 from penstock.http.application import create
 from tests.http.document import document
 from tests.http.shapes import check_against_document

@@ -19,7 +19,7 @@ import pytest
 
 import penstock
 from penstock import Client, Conflict, Penstock
-from penstock.domain.hints import Hint, hint_for
+from penstock.domain.errors import Hint, hint_for
 from tests.http.asgi_api import WebApi, refused
 from tests.http.raw import RawServer
 from tests.services import PostgresServer

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import psycopg
 import pytest
 
-from penstock.domain.errors import StoreError
-from penstock.domain.hints import hint_for
+from penstock.domain.errors import StoreError, hint_for
 from penstock.storage.postgres.store import PostgresStore
 from tests.http.servers import serve
 from tests.services import PostgresServer

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import JobHandle
-from penstock.domain.job import StoredLog
+from penstock.domain.attempt import StoredLog
 from penstock.isolation.output import MOST_BYTES
 from penstock.storage.commands import admin
 from penstock.worker.recorder import MOST_EVENTS

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Penstock
-from penstock.domain.task import Task
+from penstock.domain.attempt import Task
 from penstock.execution.handlers import Handle
 from penstock.isolation import child, rehearsal
 from penstock.runtime import tracing
@@ -89,7 +89,7 @@ _FAULTS = """
     import gc, os, resource, socket, sys
     from penstock import Penstock
     from penstock.isolation import child, rehearsal
-    from penstock.domain.task import Task
+    from penstock.domain.attempt import Task
 
     app = Penstock("sqlite://")
     gc.collect(); gc.freeze(); gc.disable()

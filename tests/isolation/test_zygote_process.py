@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.domain.task import Task
+from penstock.domain.attempt import Task
 from penstock.isolation.confinement import Rules
 from penstock.isolation.wire import FORKS_AT_ONCE
 from penstock.isolation.zygote_process import Fork, ZygoteProcess

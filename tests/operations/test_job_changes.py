@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import Conflict, InvalidInput, InvalidPayload, JobHandle, NotFound, Penstock, Status
-from penstock.domain.job import LogLine
+from penstock.domain.attempt import LogLine
 from penstock.domain.outcome import Cause, Failure, Outcome
 from penstock.domain.states import Trigger
 from penstock.storage.commands import admin, jobs

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import Client, Event, Penstock
 from penstock.domain import job_json
-from penstock.domain.job import LogLine
+from penstock.domain.attempt import LogLine
 from penstock.storage.commands import admin, jobs
 from tests.definitions import shapes
 from tests.http.raw import RawServer

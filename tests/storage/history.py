@@ -9,10 +9,10 @@ from typing import Any, ClassVar, TypeVar
 
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from penstock.domain.admin import Sweep
 from penstock.domain.definition import Definition
 from penstock.domain.instant import DAY, HOUR, SECOND
 from penstock.domain.job import Claimed, Draft, Held
+from penstock.domain.maintenance import Sweep
 from penstock.domain.outcome import RETURNED_NOTHING, Failure, Outcome, Settlement, Standing, Usage, decide
 from penstock.domain.plan import Plan
 from penstock.domain.retry import Fixed

@@ -7,9 +7,9 @@ from typing import Any
 
 from penstock.domain.access import Role
 from penstock.domain.alerts import Alert
+from penstock.domain.attempt import LogLine
 from penstock.domain.definition import RateLimit
 from penstock.domain.instant import DAY, HOUR
-from penstock.domain.job import LogLine
 from penstock.domain.schedule.schedule import Kind, Schedule, Tick
 from penstock.domain.states import Status, Trigger
 from penstock.domain.worker import Duty

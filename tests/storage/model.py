@@ -14,10 +14,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from penstock.domain import event as kinds
+from penstock.domain.attempt import Attempt, Phase, Review
 from penstock.domain.definition import Definition, Pause, RateLimit
 from penstock.domain.errors import LeaseLost
 from penstock.domain.instant import SECOND, from_datetime, maybe_datetime, to_datetime
-from penstock.domain.job import Attempt, Draft, Held, Job, Phase, Review
+from penstock.domain.job import Draft, Held, Job
 from penstock.domain.schedule.schedule import ScheduleRow
 from penstock.domain.states import ACTIVE, LIVE, Status, Trigger, allowed
 from penstock.domain.worker import WorkerInfo

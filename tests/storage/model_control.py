@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from penstock.domain import event as kinds
-from penstock.domain.admin import Sweep
 from penstock.domain.definition import Definition, Pause
 from penstock.domain.errors import Conflict, NotFound, RevisionConflict
 from penstock.domain.instant import to_datetime
 from penstock.domain.job import Draft
+from penstock.domain.maintenance import Sweep
 from penstock.domain.schedule.schedule import Kind, Overlap, Schedule, ScheduleRow, Tick, Ticked
 from penstock.domain.states import ACTIVE, LIVE, Status, Trigger, allowed
 from tests.storage.model import ModelDefinition, ModelJob, World, stands

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from penstock.domain import event as kinds
+from penstock.domain.attempt import Attempt, Phase, Review
 from penstock.domain.errors import Conflict, IdempotencyConflict
 from penstock.domain.instant import maybe_datetime, to_datetime
-from penstock.domain.job import Attempt, Claimed, Created, Draft, Held, Phase, Review
+from penstock.domain.job import Claimed, Created, Draft, Held
 from penstock.domain.outcome import Cause, Failure, Outcome, Settlement, Standing, decide
 from penstock.domain.states import ACTIVE, Status, Trigger
 from penstock.domain.worker import Reclaimed, SettleReport, WorkerInfo

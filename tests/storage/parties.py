@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from penstock.domain.attempt import Phase
 from penstock.domain.errors import LeaseLost, PenstockError
-from penstock.domain.job import Claimed, Draft, Job, Phase
+from penstock.domain.job import Claimed, Draft, Job
 from penstock.domain.outcome import MAX_LOSSES, Cause, Settlement
 from penstock.domain.plan import Plan, Statement, Steps, writes
 from penstock.domain.states import ACTIVE, LIVE, Status, Trigger

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.access import Role, Session, Token
-from penstock.domain.actor import Actor
+from penstock.domain.access import Actor, Role, Session, Token
 from penstock.domain.errors import Conflict, InvalidInput, NotFound
 from penstock.domain.instant import DAY, MINUTE, SECOND, to_datetime
 from penstock.storage.commands import access, admin, control

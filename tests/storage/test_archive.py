@@ -15,9 +15,9 @@ import pytest
 
 from penstock.background.archive import Archive
 from penstock.background.housekeeper import Housekeeper
-from penstock.domain.admin import Remains, Sweep
+from penstock.domain.attempt import LogLine
 from penstock.domain.errors import StoreError
-from penstock.domain.job import LogLine
+from penstock.domain.maintenance import Remains, Sweep
 from penstock.domain.secrets.policy import MASK
 from penstock.domain.states import Status, Trigger
 from penstock.storage import ports

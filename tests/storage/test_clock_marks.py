@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.clock_mark import ClockMark
 from penstock.domain.definition import RateLimit
 from penstock.domain.instant import DAY, HOUR, MINUTE, SECOND, to_datetime
+from penstock.domain.maintenance import ClockMark
 from penstock.domain.outcome import Failure
 from penstock.domain.schedule.due_ticks import declared, plan
 from penstock.domain.schedule.schedule import Kind, Missed, Schedule, Ticking

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.domain.errors import InvalidInput
-from penstock.domain.job import Count, JobFilter
+from penstock.domain.job_list import Count, JobFilter
 from penstock.domain.states import Status
 from penstock.storage.commands import admin, listing
 from tests.storage.kit import Kit

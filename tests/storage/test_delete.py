@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.domain.job import LogLine
+from penstock.domain.attempt import LogLine
 from penstock.domain.states import Status, Trigger
 from penstock.storage.commands import control, jobs
 from tests.storage.kit import Kit

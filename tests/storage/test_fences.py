@@ -8,8 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from penstock.domain.attempt import LogLine
 from penstock.domain.errors import LeaseLost
-from penstock.domain.job import Claimed, Held, LogLine
+from penstock.domain.job import Claimed, Held
 from penstock.domain.outcome import RETURNED_NOTHING, Settlement
 from penstock.domain.ports.jobs import JobsPort
 from penstock.domain.states import Status, Trigger

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from penstock.domain.errors import InvalidInput
-from penstock.domain.job import Job, JobFilter
+from penstock.domain.job import Job
+from penstock.domain.job_list import JobFilter
 from penstock.domain.states import Status, Trigger
 from penstock.storage.commands import admin, control
 from tests.storage.kit import Kit

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.job import Count, Job, JobFilter
+from penstock.domain.job import Job
+from penstock.domain.job_list import Count, JobFilter
 from penstock.domain.states import Status
 from penstock.storage.commands import admin, control, list_planner, search
 from tests.storage.kit import Kit

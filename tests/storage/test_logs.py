@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.domain.attempt import LogLine
 from penstock.domain.errors import LeaseLost
 from penstock.domain.instant import to_datetime
-from penstock.domain.job import LogLine
 from penstock.domain.states import Trigger
 from penstock.storage.commands import admin, jobs
 from tests.storage.kit import Kit

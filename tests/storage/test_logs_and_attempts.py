@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from penstock.domain.attempt import Attempt, LogLine, Review
 from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import to_datetime
-from penstock.domain.job import Attempt, LogLine, Review
 from penstock.domain.outcome import Cause, Failure, Usage
 from penstock.domain.states import Status, Trigger
 from penstock.storage.commands import admin, control, jobs

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from penstock.domain.attempt import LogLine
 from penstock.domain.instant import DAY
-from penstock.domain.job import Claimed, LogLine
+from penstock.domain.job import Claimed
 from penstock.domain.states import Status, Trigger
 from penstock.storage.commands import admin, control, feed, jobs
 from tests.storage.kit import Kit

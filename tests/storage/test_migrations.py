@@ -14,7 +14,7 @@ import pytest
 from psycopg import sql
 
 from penstock.domain.errors import SchemaError, StoreError
-from penstock.domain.job import JobFilter
+from penstock.domain.job_list import JobFilter
 from penstock.domain.states import Status
 from penstock.storage import migrations
 from penstock.storage.commands import admin, jobs

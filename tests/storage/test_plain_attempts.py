@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from penstock.domain.attempt import Attempt
 from penstock.domain.instant import DAY
-from penstock.domain.job import Attempt, Claimed
+from penstock.domain.job import Claimed
 from penstock.domain.outcome import RETURNED_NOTHING, Cause, Outcome, Settlement, Usage
 from penstock.domain.plan import Plan, Statement, Steps
 from penstock.domain.states import Status, Trigger

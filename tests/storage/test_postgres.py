@@ -12,8 +12,9 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
+from penstock.domain.attempt import LogLine
 from penstock.domain.errors import StoreError, StoreUnavailable
-from penstock.domain.job import Held, LogLine
+from penstock.domain.job import Held
 from penstock.domain.plan import Statement, Steps, writes
 from penstock.domain.states import Status
 from penstock.storage.commands import control, jobs

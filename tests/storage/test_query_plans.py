@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 from penstock.domain.instant import DAY, SECOND
-from penstock.domain.job import Held, JobFilter
+from penstock.domain.job import Held
+from penstock.domain.job_list import JobFilter
 from penstock.domain.outcome import Cause, Outcome, Settlement
 from penstock.domain.plan import Plan, Statement, Steps, writes
 from penstock.domain.states import Status, Trigger

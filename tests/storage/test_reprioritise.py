@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.domain.errors import InvalidInput
-from penstock.domain.job import JobFilter
+from penstock.domain.job_list import JobFilter
 from penstock.domain.states import Status
 from penstock.storage.commands import admin, control, jobs
 from tests.storage.kit import Kit

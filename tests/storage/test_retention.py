@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.admin import Sweep
 from penstock.domain.instant import HOUR, to_datetime
+from penstock.domain.maintenance import Sweep
 from penstock.domain.plan import Statement
 from penstock.domain.states import Status
 from penstock.storage.commands import admin, control, feed

@@ -15,8 +15,10 @@ import pytest
 
 from penstock.background.archive import Archive
 from penstock.background.housekeeper import Housekeeper
+from penstock.domain.attempt import LogLine
 from penstock.domain.definition import Definition
-from penstock.domain.job import Claimed, Held, JobFilter, LogLine
+from penstock.domain.job import Claimed, Held
+from penstock.domain.job_list import JobFilter
 from penstock.domain.outcome import Cause, Outcome, Standing, decide
 from penstock.domain.retry import Fixed
 from penstock.domain.states import Status, Trigger

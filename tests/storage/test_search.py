@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.domain.errors import InvalidInput
-from penstock.domain.job import Count, JobFilter
+from penstock.domain.job_list import Count, JobFilter
 from penstock.domain.outcome import Failure
 from penstock.domain.states import Status, Trigger
 from penstock.storage.commands import admin, control, list_planner, search

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.domain.job import JobFilter
+from penstock.domain.job_list import JobFilter
 from penstock.domain.outcome import Failure
 from penstock.domain.states import Status, Trigger
 from penstock.storage.commands import control

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.admin import Setting
 from penstock.domain.errors import RevisionConflict
 from penstock.domain.instant import to_datetime
+from penstock.domain.worker_config import Setting
 from penstock.storage.commands import admin, control, jobs
 from tests.storage.kit import LEASE, START, Kit
 

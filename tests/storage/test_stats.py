@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-from penstock.domain.duration_histogram import BOUNDS, Lengths
 from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import DAY, HOUR, MINUTE, SECOND, to_datetime
 from penstock.domain.job import Claimed
 from penstock.domain.states import BY_CODE, Status, Trigger
-from penstock.domain.stats import DefinitionStats, Durations, Flow, durations
+from penstock.domain.stats import BOUNDS, DefinitionStats, Durations, Flow, Lengths, durations
 from penstock.storage.commands import admin, control, jobs
 from tests.storage.kit import START, Kit
 from tests.storage.tables import ATTEMPTS, query

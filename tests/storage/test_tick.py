@@ -10,8 +10,9 @@ import pytest
 from penstock.domain.definition import Pause
 from penstock.domain.errors import Conflict
 from penstock.domain.instant import DAY, HOUR, to_datetime
-from penstock.domain.job import Draft, JobFilter
+from penstock.domain.job import Draft
 from penstock.domain.job_json import iso
+from penstock.domain.job_list import JobFilter
 from penstock.domain.schedule.schedule import Kind, Overlap, Schedule, Tick, Ticked, Ticking
 from penstock.domain.states import Status, Trigger
 from penstock.storage.commands import control, feed, schedules

@@ -11,9 +11,9 @@ import apsw
 import psycopg
 import pytest
 
+from penstock.domain.attempt import LogLine
 from penstock.domain.errors import Conflict
 from penstock.domain.instant import HOUR
-from penstock.domain.job import LogLine
 from penstock.domain.states import TABLE, Status, Trigger, allowed
 from penstock.storage.commands import admin, control, jobs
 from tests.storage.kit import Kit

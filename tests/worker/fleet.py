@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from penstock import JobHandle, Penstock
+from penstock.domain.attempt import Attempt, StoredLog
 from penstock.domain.event import Event
-from penstock.domain.job import Attempt, Job, StoredLog
+from penstock.domain.job import Job
 from penstock.runtime import processes
 from penstock.storage.commands import admin, feed
 from tests.waiting import wait_until

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from penstock.domain.admin import Remains
 from penstock.domain.errors import StoreError
 from penstock.domain.job_json import attempt_text, event_text, iso, job_text, log_text, phase_text, review_text, spliced
+from penstock.domain.maintenance import Remains
 from penstock.domain.secrets.policy import SecretPolicy
 
 _LOOK_BACK = 65_536

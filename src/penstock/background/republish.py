@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from penstock.domain.job import JobFilter
+from penstock.domain.job_list import JobFilter
 from penstock.domain.ports.admin import AdminPort
 from penstock.domain.ports.control import ControlPort
 from penstock.domain.ports.store import Store

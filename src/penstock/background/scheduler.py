@@ -19,7 +19,7 @@ from penstock.domain.job import Draft
 from penstock.domain.ports.admin import AdminPort
 from penstock.domain.ports.schedules import SchedulesPort
 from penstock.domain.ports.store import Store
-from penstock.domain.schedule import pause
+from penstock.domain.schedule import due_ticks
 from penstock.domain.schedule.due_ticks import Turn
 from penstock.domain.schedule.schedule import Schedule, ScheduleRow, Ticking
 from penstock.runtime.pace import ALONE, Pace
@@ -137,7 +137,7 @@ class Scheduler:
         try:
             if row.error is not None:
                 raise _unreadable(row.error)
-            return pause.plan(row, present)
+            return due_ticks.plan(row, present)
         except Exception as error:
             self._wait_for_retry(row, error)
             return []

@@ -9,7 +9,7 @@ from io import TextIOWrapper
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from penstock.domain.errors import PenstockError
-from penstock.domain.release import version
+from penstock.runtime.release import version
 
 
 def _shown(default: object) -> object:

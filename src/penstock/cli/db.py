@@ -20,7 +20,7 @@ from penstock.domain.secrets.policy import neutralise
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.domain.finding import Finding
+    from penstock.domain.maintenance import Finding
     from penstock.domain.ports.store import Store
 
 app: App = App(name="db", help="Migrate, check, back up, move and repair a store.")
@@ -65,7 +65,7 @@ def check(*, url: Url = None, as_json: AsJson = False) -> int:
     Every row is read, which takes time on a large store; workers may run meanwhile.
 
     """
-    from penstock.domain.finding import Level
+    from penstock.domain.maintenance import Level
     from penstock.maintenance.integrity import check_store
 
     store = _store(url)

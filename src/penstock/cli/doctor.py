@@ -23,7 +23,7 @@ def doctor(
     Exit code 0 if nothing is wrong or there are warnings only, 1 if something is wrong.
 
     """
-    from penstock.domain.finding import Level
+    from penstock.domain.maintenance import Level
     from penstock.maintenance.doctor import examine
     from penstock.storage import open_store
 

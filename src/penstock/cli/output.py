@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from penstock.cli.exit_codes import ApiError
 from penstock.cli.formatting import mark, style
-from penstock.domain.errors import InvalidInput, PenstockError
-from penstock.domain.hints import hint_for
+from penstock.domain.errors import InvalidInput, PenstockError, hint_for
 from penstock.domain.secrets.policy import neutralise
 
 if TYPE_CHECKING:

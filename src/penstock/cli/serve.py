@@ -22,8 +22,7 @@ from penstock.cli.run_options import (
 )
 from penstock.config.project_file import Config, load
 from penstock.config.worker_settings import WorkerSettings
-from penstock.domain.errors import InvalidInput
-from penstock.domain.hints import hint_for
+from penstock.domain.errors import InvalidInput, hint_for
 from penstock.runtime import processes
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from penstock.cli.output import write
-from penstock.domain import release
+from penstock.runtime import release
 
 
 def version(

@@ -20,12 +20,14 @@ from penstock.definitions import enqueue_options as given
 from penstock.definitions.handles import PYTHON, JobHandle
 from penstock.definitions.orders import EnqueueOptions, Order
 from penstock.definitions.signature import plain_text
-from penstock.domain import paging
+from penstock.domain import job_list
+from penstock.domain.attempt import Attempt, Phase, StoredLog
 from penstock.domain.definition import check_key
 from penstock.domain.errors import Conflict, InvalidInput
 from penstock.domain.instant import Duration, microseconds
-from penstock.domain.job import Attempt, Created, Job, Page, Phase, StoredLog
+from penstock.domain.job import Created, Job
 from penstock.domain.job_json import iso
+from penstock.domain.job_list import Page
 from penstock.domain.states import Status
 from penstock.domain.why import Reason
 from penstock.operations.bulk import Bulk
@@ -144,10 +146,10 @@ class Client:
 
     def iter_jobs(self, *, sort: str = "-createdAt", **which: Any) -> Iterator[Job]:
         """All jobs that the filters speak of, page after page."""
-        return paging.every(lambda cursor: self.jobs(limit=paging.PAGE, sort=sort, cursor=cursor, **which))
+        return job_list.every(lambda cursor: self.jobs(limit=job_list.PAGE, sort=sort, cursor=cursor, **which))
 
     def aiter_jobs(self, *, sort: str = "-createdAt", **which: Any) -> AsyncIterator[Job]:
-        return paging.aevery(lambda cursor: self.ajobs(limit=paging.PAGE, sort=sort, cursor=cursor, **which))
+        return job_list.aevery(lambda cursor: self.ajobs(limit=job_list.PAGE, sort=sort, cursor=cursor, **which))
 
     def attempts(self, job_id: str) -> list[Attempt]:
         """The attempts at a job that have ended, the first one first."""

@@ -8,8 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from penstock.domain import payload
+from penstock.domain.attempt import Attempt, Phase, StoredLog
 from penstock.domain.event import Event
-from penstock.domain.job import Attempt, Job, Phase, StoredLog
+from penstock.domain.job import Job
 from penstock.domain.states import Status
 from penstock.domain.why import Reason
 

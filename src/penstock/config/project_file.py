@@ -13,9 +13,8 @@ from penstock.config import settings
 from penstock.config.settings import FILE as FILE
 from penstock.config.store_address import Address
 from penstock.config.worker_settings import WorkerSettings
-from penstock.domain.errors import InvalidInput
+from penstock.domain.errors import InvalidInput, refuse_unknown
 from penstock.domain.secrets.policy import DEFAULT_PATTERNS, SecretPolicy
-from penstock.domain.unknown_names import refuse_unknown
 from penstock.domain.webhook.settings import WebhookSettings
 
 _TEXTS = ("name", "app", "store", "schema", "jobs", "server", "queue")

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from penstock.config.project_file import FILE, is_like
-from penstock.domain.errors import InvalidInput
+from penstock.domain.errors import InvalidInput, refuse_unknown
 from penstock.domain.secrets.policy import SecretPolicy
-from penstock.domain.unknown_names import refuse_unknown
 
 MEGABYTE = 1024 * 1024
 _AT_LEAST_ONE = (

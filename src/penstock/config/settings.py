@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.config.store_address import masked
 from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.errors import InvalidInput
 from penstock.domain.secrets.policy import DEFAULT_PATTERNS
-from penstock.domain.store_url import masked
 from penstock.domain.webhook.settings import WebhookSettings
 
 DEFAULT = "default"

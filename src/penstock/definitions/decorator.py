@@ -15,10 +15,9 @@ from penstock.definitions.phases import Named, Step, check_inline, plain_step, s
 from penstock.definitions.signature import KeyOf, Signature
 from penstock.domain import payload
 from penstock.domain.definition import HOOKS, Definition, RateLimit
-from penstock.domain.errors import InvalidDefinition, InvalidInput
+from penstock.domain.errors import InvalidDefinition, InvalidInput, refuse_unknown
 from penstock.domain.instant import SECOND, microseconds
 from penstock.domain.retry import Backoff, backoff_from
-from penstock.domain.unknown_names import refuse_unknown
 
 OPTIONS = (
     "version", "description", "priority", "max_attempts", "backoff", "retry_on", "fatal_on", "timeout", "cancel_grace",

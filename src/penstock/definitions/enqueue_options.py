@@ -12,14 +12,13 @@ from urllib.parse import urlsplit
 from penstock.definitions.orders import PLAIN, EnqueueOptions, Order
 from penstock.domain import payload
 from penstock.domain.definition import DEFAULT_PRIORITY, Definition, Routed, check_priority
-from penstock.domain.errors import InvalidInput
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Hint, InvalidInput, refuse_unknown
 from penstock.domain.ids import parse_id, parse_uuid
 from penstock.domain.instant import Duration, from_datetime, microseconds
-from penstock.domain.job import Alike, Draft, Job, JobFilter
+from penstock.domain.job import Alike, Draft, Job
+from penstock.domain.job_list import JobFilter
 from penstock.domain.states import Status
 from penstock.domain.trace_context import kept_trace
-from penstock.domain.unknown_names import refuse_unknown
 
 _ENQUEUE_OPTIONS = tuple(each.name for each in fields(EnqueueOptions))
 _FILTERS = tuple(each.name for each in fields(JobFilter))

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from penstock.definitions.signature import KeyOf, Validator, concurrency_key
 from penstock.domain import payload
-from penstock.domain.errors import InvalidInput
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Hint, InvalidInput
 from penstock.domain.instant import Duration
 
 

@@ -13,12 +13,10 @@ from penstock.definitions import enqueue_options as given
 from penstock.definitions.handles import DefinitionHandle
 from penstock.definitions.orders import PLAIN, EnqueueOptions
 from penstock.definitions.signature import plain_text
-from penstock.domain.errors import InvalidInput, InvalidSchedule
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Hint, InvalidInput, InvalidSchedule, refuse_unknown
 from penstock.domain.instant import Duration, microseconds, to_datetime
 from penstock.domain.schedule import recurrence
 from penstock.domain.schedule.schedule import Kind, Missed, Overlap, Schedule
-from penstock.domain.unknown_names import refuse_unknown
 
 SCHEDULE_OPTIONS = ("schedule", "timezone", "missed", "missed_max", "missed_window", "overlap", "jitter")
 """The options of `@app.job` for a schedule."""

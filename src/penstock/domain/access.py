@@ -151,3 +151,33 @@ def _base62(number: int, length: int) -> str:
 
 
 _NOBODY = _digest("")
+
+
+class Actor(str):
+    """A name, as it stands in the audit and in events, that knows the request in which it acts.
+
+    It can be given wherever `by` is asked for.
+    """
+
+    __slots__ = ("request_id",)
+
+    request_id: str | None
+
+    def __new__(cls, name: str, request_id: str | None = None) -> Actor:
+        actor = super().__new__(cls, name)
+        actor.request_id = request_id
+        return actor
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One change that an operator made."""
+
+    seq: int
+    at: datetime
+    actor: str
+    action: str
+    target: str
+    before: str | None
+    after: str | None
+    request_id: str | None

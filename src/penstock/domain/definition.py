@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from penstock.domain.errors import InvalidDefinition
+from penstock.domain.errors import InvalidDefinition, InvalidInput
 from penstock.domain.instant import DAY
-from penstock.domain.retry import Backoff, RetryPolicy
+from penstock.domain.retry import Backoff, RetryPolicy, from_json
 
 HIGHEST_PRIORITY = 20
 DEFAULT_PRIORITY = 10
@@ -227,3 +229,40 @@ def check_key(key: str) -> None:
 def check_priority(priority: int, what: str) -> None:
     if isinstance(priority, bool) or not isinstance(priority, int) or not 0 <= priority <= HIGHEST_PRIORITY:
         raise InvalidDefinition(f"{what}: priority must be an integer from 0 to 20, not {priority!r}.")
+
+
+FOR_JOBS = ("priority", "max_attempts")
+"""What a job is created with: jobs that are created later have it, unless something else was chosen for one."""
+FOR_ATTEMPTS = ("backoff", "timeout", "log_level")
+"""What holds for the attempts that begin later; a timeout is in microseconds, and 0 means no limit."""
+
+_RANGES = {"priority": (0, HIGHEST_PRIORITY), "max_attempts": (1, 1000), "timeout": (0, 2**53)}
+
+
+def check(key: str, name: str, value: object) -> None:
+    """Refuse what cannot be wanted of a definition."""
+    if name == "backoff":
+        try:
+            from_json(value)
+        except InvalidInput as error:
+            raise InvalidInput(f"{key}: backoff: {error.message}", hint=error.hint) from None
+        return
+    if name == "log_level":
+        if value not in LOG_LEVELS:
+            raise InvalidInput(f"{key}: {value!r:.80} is no log_level.", hint=f"There are: {', '.join(LOG_LEVELS)}.")
+        return
+    least, most = _RANGES[name]
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidInput(f"{key}: {name} must be an integer from {least} to {most}, not {value!r:.80}.")
+
+
+def in_force(definition: Definition, overrides: Mapping[str, Any]) -> Definition:
+    """A definition as an attempt that begins now shall see it."""
+    found: dict[str, Any] = {}
+    if "backoff" in overrides:
+        found["backoff"] = from_json(overrides["backoff"])
+    if "timeout" in overrides:
+        found["timeout"] = overrides["timeout"] or None
+    if "log_level" in overrides:
+        found["log_level"] = overrides["log_level"]
+    return replace(definition, **found) if found else definition

@@ -26,7 +26,37 @@ PenstockError
 
 from __future__ import annotations
 
-from penstock.domain import hints
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+Reader = Literal["python", "http", "cli"]
+
+
+class Hint(str):
+    """A hint for callers in Python, with the same said to readers of HTTP answers and of the command line."""
+
+    cli: str
+    http: str
+
+    def __new__(cls, python: str, *, cli: str, http: str) -> Hint:
+        made = super().__new__(cls, python)
+        made.cli = cli
+        made.http = http
+        return made
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _remade, (str(self), self.cli, self.http)
+
+
+def hint_for(reader: Reader, hint: str) -> str:
+    """A hint in the words of a reader; a plain text is the same for all."""
+    if not isinstance(hint, Hint):
+        return hint
+    return {"python": str(hint), "http": hint.http, "cli": hint.cli}[reader]
+
+
+def _remade(python: str, cli: str, http: str) -> Hint:
+    return Hint(python, cli=cli, http=http)
 
 
 class PenstockError(Exception):
@@ -114,7 +144,7 @@ class Unauthenticated(PenstockError):
     def __init__(self) -> None:
         super().__init__(
             "The token is missing or not valid.",
-            hint=hints.Hint(
+            hint=Hint(
                 "Make one: app.create_token(name, role).",
                 cli="A new one is made by `penstock tokens create NAME --role ROLE`.",
                 http="Send the header Authorization: Bearer pst_…; an operator makes tokens with POST /v1/tokens.",
@@ -194,7 +224,19 @@ class FeedGone(StoreError):
     code = "feed_gone"
 
 
-for _error in [each for each in globals().values() if isinstance(each, type)]:
+for _error in [each for each in globals().values() if isinstance(each, type) and issubclass(each, PenstockError)]:
     # Users import them from penstock: tracebacks and stored errors show that name.
     _error.__module__ = "penstock"
 del _error
+
+
+def refuse_unknown(given: Iterable[str], known: Sequence[str], what: str) -> None:
+    """Refuse names that are not known, and suggest the nearest known one."""
+    # Few processes need it, and all import the errors.
+    from difflib import get_close_matches
+
+    for name in given:
+        if name not in known:
+            near = get_close_matches(str(name), known, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(known) or 'none'}."
+            raise InvalidInput(f"{name!r} is not {what}.", hint=hint)

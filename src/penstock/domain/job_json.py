@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from penstock.domain.attempt import Attempt, Phase, Review, StoredLog
 from penstock.domain.event import Event
-from penstock.domain.job import Attempt, Created, Job, Phase, Review, StoredLog
+from penstock.domain.job import Created, Job
 from penstock.domain.webhook.url import without_path
 from penstock.domain.why import Reason
 

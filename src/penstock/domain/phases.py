@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from penstock.domain.job import Attempt, Job, Phase
+from penstock.domain.attempt import Attempt, Phase
+from penstock.domain.job import Job
 from penstock.domain.states import Status
 
 PENDING = "pending"

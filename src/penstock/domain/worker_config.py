@@ -13,7 +13,6 @@ from difflib import get_close_matches
 from typing import Any
 
 from penstock.domain import payload
-from penstock.domain.admin import Setting
 from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import SECOND
 
@@ -271,3 +270,14 @@ def _object(value: object, what: str) -> Mapping[str, Any]:
 
 
 _PLAIN = WorkerConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One stored setting."""
+
+    name: str
+    value: str
+    revision: int
+    updated_at: datetime
+    updated_by: str

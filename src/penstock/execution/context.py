@@ -13,11 +13,10 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from penstock.domain import payload
-from penstock.domain.context import Decision, Errands
-from penstock.domain.control_exceptions import Cancelled
+from penstock.domain.attempt import Task
+from penstock.domain.context import Cancelled, Decision, Errands
 from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import maybe_datetime
-from penstock.domain.task import Task
 from penstock.execution.handlers import Application
 
 _LONGEST_TYPE = 100

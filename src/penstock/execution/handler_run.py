@@ -17,11 +17,11 @@ from types import CoroutineType
 from typing import Any
 
 from penstock.domain import payload
-from penstock.domain.control_exceptions import Cancelled, Fail, NeedsReview, Retry, Snooze
+from penstock.domain.attempt import Task
+from penstock.domain.context import Cancelled, Fail, NeedsReview, Retry, Snooze
 from penstock.domain.errors import InvalidPayload
 from penstock.domain.outcome import RETURNED_NOTHING, Cause, Failure, Outcome, Usage
 from penstock.domain.states import Trigger
-from penstock.domain.task import Task
 from penstock.execution import coroutines
 from penstock.execution.context import AttemptContext, Reporter
 from penstock.execution.handlers import Handle, Step

@@ -12,14 +12,13 @@ from penstock.app import Penstock
 from penstock.domain import stats as figures
 from penstock.domain.alerts import Alert
 from penstock.domain.definition import Pause
-from penstock.domain.errors import InvalidInput
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Hint, InvalidInput
 from penstock.domain.instant import maybe_datetime, to_datetime
 from penstock.domain.job_json import iso, listed, spliced
-from penstock.domain.release import version
 from penstock.domain.states import Status
 from penstock.domain.worker import WorkerRow
 from penstock.http.job_output import JobOutput
+from penstock.runtime.release import version
 from penstock.storage.commands import admin
 
 _MOST_COUNTED = 10_000

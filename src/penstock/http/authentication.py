@@ -13,8 +13,7 @@ from fastapi import Depends
 from starlette.requests import Request
 
 from penstock.config.server_settings import WebSettings
-from penstock.domain.access import Role
-from penstock.domain.actor import Actor
+from penstock.domain.access import Actor, Role
 from penstock.domain.errors import Unauthenticated
 from penstock.http.errors import RequestError
 from penstock.http.request_origin import (

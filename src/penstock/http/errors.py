@@ -13,8 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from penstock.domain import errors
-from penstock.domain.errors import PenstockError
-from penstock.domain.hints import Reader, hint_for
+from penstock.domain.errors import PenstockError, Reader, hint_for
 
 log: logging.Logger = logging.getLogger("penstock.http")
 

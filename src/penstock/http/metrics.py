@@ -15,9 +15,8 @@ from prometheus_client.openmetrics.exposition import generate_latest as in_open_
 from prometheus_client.registry import Collector
 
 from penstock.domain.alerts import Alert
-from penstock.domain.duration_histogram import Lengths
 from penstock.domain.states import Status
-from penstock.domain.stats import Flow, Totals
+from penstock.domain.stats import Flow, Lengths, Totals
 from penstock.domain.worker import WorkerRow
 from penstock.runtime import durations
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Hint
 from penstock.http.errors import RequestError, reader_of
 
 MOST_PROBLEMS = 20

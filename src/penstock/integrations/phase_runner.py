@@ -8,9 +8,9 @@ from typing import Any, NoReturn
 from penstock.app import Penstock
 from penstock.definitions.phases import Named
 from penstock.domain import payload
+from penstock.domain.attempt import Task
 from penstock.domain.errors import InvalidInput
 from penstock.domain.outcome import Outcome
-from penstock.domain.task import Task
 from penstock.execution import handler_run
 from penstock.execution.context import AttemptContext, Resources
 

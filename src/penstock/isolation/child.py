@@ -17,12 +17,12 @@ from functools import partial
 from typing import Any, TextIO
 
 from penstock.domain import errors, payload
-from penstock.domain.control_exceptions import Cancelled
+from penstock.domain.attempt import Task
+from penstock.domain.context import Cancelled
 from penstock.domain.errors import Conflict, InvalidPayload, PenstockError
 from penstock.domain.job import Created, Job
 from penstock.domain.outcome import RETURNED_NOTHING, Cause, Failure, Outcome
 from penstock.domain.states import Status, Trigger
-from penstock.domain.task import Task
 from penstock.execution import coroutines, handler_run
 from penstock.execution.context import AttemptContext, ChildKeys, Resources
 from penstock.execution.handlers import Application, Handle

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock.domain.attempt import Task
 from penstock.domain.definition import Definition
-from penstock.domain.task import Task
 from penstock.execution import coroutines
 from penstock.execution.handlers import Application
 from penstock.isolation import child, confinement

@@ -13,10 +13,9 @@ from penstock.app import Penstock
 from penstock.background.archive import Archive
 from penstock.config.project_file import load
 from penstock.config.worker_settings import WorkerSettings
-from penstock.domain.errors import InvalidInput, NotFound
+from penstock.domain.errors import InvalidInput, NotFound, refuse_unknown
 from penstock.domain.job import Job
 from penstock.domain.secrets.policy import SecretPolicy
-from penstock.domain.unknown_names import refuse_unknown
 from penstock.launch.application_source import is_zygote, source_of
 from penstock.launch.reload import file_stamps
 from penstock.launch.sources import FilesSource

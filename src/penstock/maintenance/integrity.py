@@ -8,9 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.domain.errors import PenstockError, SchemaError, StoreError
-from penstock.domain.finding import Finding, Level, error, fine, warning
-from penstock.domain.hints import hint_for
+from penstock.domain.errors import PenstockError, SchemaError, StoreError, hint_for
+from penstock.domain.maintenance import Finding, Level, error, fine, warning
 from penstock.storage import migrations
 from penstock.storage.commands import admin
 from penstock.storage.statements import fill

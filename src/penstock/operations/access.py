@@ -15,6 +15,7 @@ from penstock.domain.access import (
     SECRET_BYTES,
     SESSION,
     TOKEN,
+    AuditEntry,
     Credential,
     Holder,
     NewToken,
@@ -25,7 +26,6 @@ from penstock.domain.access import (
     read_credential,
     write_credential,
 )
-from penstock.domain.admin import AuditEntry
 from penstock.domain.errors import InvalidInput, NotFound, StoreError, Unauthenticated
 from penstock.domain.instant import SECOND, Duration, microseconds
 from penstock.domain.plan import Plan

@@ -8,10 +8,9 @@ from typing import Any
 from penstock.definitions import enqueue_options as given
 from penstock.domain import alerts as rules
 from penstock.domain.alerts import Alert, Facts, StoredAlert
-from penstock.domain.definition import DefinitionRow
+from penstock.domain.definition import DefinitionRow, in_force
 from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import SECOND
-from penstock.domain.overrides import in_force
 from penstock.domain.stats import Durations, Running, Stats
 from penstock.domain.worker_config import SETTING, WorkerConfig, disabled_in, from_text
 from penstock.operations.session import Talk

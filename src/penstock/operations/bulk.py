@@ -8,9 +8,8 @@ from typing import Any
 
 from penstock.definitions import enqueue_options as given
 from penstock.domain.definition import check_priority
-from penstock.domain.errors import InvalidInput
-from penstock.domain.hints import Hint
-from penstock.domain.job import JobFilter
+from penstock.domain.errors import Hint, InvalidInput
+from penstock.domain.job_list import JobFilter
 from penstock.domain.plan import Plan
 from penstock.domain.states import Status, Trigger, sources
 from penstock.storage.commands import control

@@ -10,11 +10,10 @@ from typing import Any
 from penstock.definitions import enqueue_options as given
 from penstock.definitions.decorator import rate_limit as read_rate
 from penstock.definitions.handles import PYTHON
-from penstock.domain.clock_mark import ClockMark
 from penstock.domain.definition import Pause, RateLimit
-from penstock.domain.errors import InvalidInput
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Hint, InvalidInput
 from penstock.domain.instant import SECOND, Duration, microseconds
+from penstock.domain.maintenance import ClockMark
 from penstock.domain.plan import Plan
 from penstock.domain.retry import RetryPolicy, backoff_from
 from penstock.operations.session import Conversation, Talk

@@ -10,9 +10,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from penstock.definitions import enqueue_options as given
-from penstock.domain.errors import InvalidInput, NotFound
+from penstock.domain.errors import Hint, InvalidInput, NotFound
 from penstock.domain.event import TYPES, Event, News
-from penstock.domain.hints import Hint
 from penstock.domain.instant import Duration, microseconds
 from penstock.domain.job import Job
 from penstock.domain.states import ACTIVE

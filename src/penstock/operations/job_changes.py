@@ -10,10 +10,11 @@ from typing import Any
 from penstock.definitions import enqueue_options as given
 from penstock.definitions.handles import PYTHON
 from penstock.domain import payload
+from penstock.domain.attempt import Phase
 from penstock.domain.definition import check_priority
 from penstock.domain.errors import Conflict, InvalidInput, NotFound
 from penstock.domain.instant import Duration
-from penstock.domain.job import Job, Phase
+from penstock.domain.job import Job
 from penstock.domain.states import Status, Trigger, allowed
 from penstock.operations.bulk import MOST, Bulk, BulkChange
 from penstock.operations.job_reading import GONE, Reading

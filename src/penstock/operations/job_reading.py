@@ -8,11 +8,13 @@ from functools import partial
 from typing import Any
 
 from penstock.definitions import enqueue_options as given
-from penstock.domain import paging
+from penstock.domain import job_list
+from penstock.domain.attempt import Attempt, Phase, StoredLog
 from penstock.domain.definition import DefinitionRow
 from penstock.domain.errors import InvalidDefinition, InvalidInput, NotFound, WaitTimeout
 from penstock.domain.instant import Duration, microseconds
-from penstock.domain.job import Attempt, Count, Job, JobFilter, Page, Phase, StoredLog
+from penstock.domain.job import Job
+from penstock.domain.job_list import Count, JobFilter, Page
 from penstock.domain.phases import ONLY, all_phases, with_phases
 from penstock.domain.states import Status
 from penstock.domain.why import Reason
@@ -65,10 +67,10 @@ class Reading(Conversation):
 
     def iter_jobs(self, *, sort: str = "-createdAt", **which: Any) -> Iterator[Job]:
         """All jobs that the filters speak of, page after page."""
-        return paging.every(lambda cursor: self.jobs(limit=paging.PAGE, sort=sort, cursor=cursor, **which))
+        return job_list.every(lambda cursor: self.jobs(limit=job_list.PAGE, sort=sort, cursor=cursor, **which))
 
     def aiter_jobs(self, *, sort: str = "-createdAt", **which: Any) -> AsyncIterator[Job]:
-        return paging.aevery(lambda cursor: self.ajobs(limit=paging.PAGE, sort=sort, cursor=cursor, **which))
+        return job_list.aevery(lambda cursor: self.ajobs(limit=job_list.PAGE, sort=sort, cursor=cursor, **which))
 
     def read_job(self, job_id: str) -> Job:
         """What is known of a job now."""

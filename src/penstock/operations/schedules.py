@@ -14,11 +14,10 @@ from penstock.definitions.orders import EnqueueOptions
 from penstock.definitions.schedule_options import ScheduleFacts, changed, naming, schedule_from
 from penstock.domain import payload
 from penstock.domain.definition import Pause
-from penstock.domain.errors import InvalidInput, InvalidSchedule, NotFound, RevisionConflict
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Hint, InvalidInput, InvalidSchedule, NotFound, RevisionConflict
 from penstock.domain.instant import Duration, to_datetime
 from penstock.domain.job import Draft
-from penstock.domain.schedule import due_ticks, pause
+from penstock.domain.schedule import due_ticks
 from penstock.domain.schedule.preview import Preview, preview
 from penstock.domain.schedule.schedule import Kind, Schedule, ScheduleRow
 from penstock.operations.session import Conversation, Talk
@@ -309,7 +308,7 @@ class Scheduling(Conversation):
             now: int = yield admin.clock()
             end = now if stored.pause.until is None else min(now, stored.pause.until)
             with naming(key):
-                turn = pause.passed_over(stored, end)
+                turn = due_ticks.passed_over(stored, end)
             if turn is not None:
                 yield schedules.tick(turn.tick, None, stored.schedule.overlap)
         yield schedules.pause(key, None, by=_who(by))

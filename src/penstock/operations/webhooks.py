@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from penstock.definitions import enqueue_options as given
 from penstock.definitions.handles import PYTHON
 from penstock.domain.definition import check_key
-from penstock.domain.errors import InvalidInput
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Hint, InvalidInput
 from penstock.domain.ids import IdSource
 from penstock.domain.instant import HOUR, SECOND, Duration, microseconds
 from penstock.domain.webhook import endpoint as webhook

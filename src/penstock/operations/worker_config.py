@@ -9,10 +9,9 @@ from typing import Any
 from penstock.definitions import enqueue_options as given
 from penstock.definitions.handles import PYTHON
 from penstock.domain import worker_config as rules
-from penstock.domain.admin import Setting
 from penstock.domain.errors import InvalidInput, RevisionConflict
 from penstock.domain.instant import to_datetime
-from penstock.domain.worker_config import Disabled, WorkerConfig
+from penstock.domain.worker_config import Disabled, Setting, WorkerConfig
 from penstock.operations.session import Conversation, Talk
 from penstock.storage.commands import admin
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
+from penstock.domain.attempt import Task
 from penstock.domain.outcome import Outcome
-from penstock.domain.release import version
 from penstock.domain.states import Trigger
-from penstock.domain.task import Task
 from penstock.domain.trace_context import valid_state
+from penstock.runtime.release import version
 
 _PARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 _NAME = "penstock"

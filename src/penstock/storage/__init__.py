@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from penstock.config.store_address import plain_word, quoted_word, scheme_of
 from penstock.domain.errors import InvalidInput
-from penstock.domain.store_url import plain_word, quoted_word, scheme_of
 
 if TYPE_CHECKING:
     from penstock.domain.ports.store import Store

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from penstock.app import Penstock
+from penstock.domain.attempt import Task
 from penstock.domain.context import Errands, ErrandsByJob
 from penstock.domain.definition import Definition
 from penstock.domain.job import Claimed, Created, Job
@@ -19,7 +20,6 @@ from penstock.domain.outcome import Cause, Failure, Outcome
 from penstock.domain.ports.store import Store
 from penstock.domain.secrets.policy import Scrubber, SecretPolicy
 from penstock.domain.states import Status, Trigger
-from penstock.domain.task import Task
 from penstock.execution import handler_run
 from penstock.execution.context import AttemptContext, ChildKeys, Reporter, Resources
 from penstock.execution.handlers import Handle

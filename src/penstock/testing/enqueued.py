@@ -8,10 +8,10 @@ from typing import Any
 
 from penstock.definitions.signature import plain_text
 from penstock.domain import payload
+from penstock.domain.errors import refuse_unknown
 from penstock.domain.instant import microseconds
 from penstock.domain.job import Job
 from penstock.domain.secrets.policy import mask_params
-from penstock.domain.unknown_names import refuse_unknown
 
 _READ: Mapping[str, Callable[[Job], Any]] = {
     "run_at": lambda job: job.run_at,

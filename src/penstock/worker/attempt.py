@@ -13,11 +13,11 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
+from penstock.domain.attempt import Task
 from penstock.domain.errors import LeaseLost
 from penstock.domain.job import Held
 from penstock.domain.outcome import RETURNED_NOTHING, Cause, Failure, Outcome, Usage
 from penstock.domain.states import Trigger
-from penstock.domain.task import Task
 from penstock.isolation import message_validation
 from penstock.isolation.child import outcome_from_json
 from penstock.isolation.child_requests import ChildRequests

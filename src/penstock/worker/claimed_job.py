@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
+from penstock.domain.attempt import LogLine, Task
 from penstock.domain.context import Asker, Errands, ErrandsByJob
 from penstock.domain.definition import Definition
 from penstock.domain.errors import LeaseLost
 from penstock.domain.instant import SECOND
-from penstock.domain.job import Claimed, Held, LogLine
+from penstock.domain.job import Claimed, Held
 from penstock.domain.outcome import RETURNED_NOTHING, Cause, Outcome, Settlement, Standing, decide
 from penstock.domain.ports.admin import AdminPort
 from penstock.domain.ports.jobs import JobsPort
 from penstock.domain.ports.store import Store
 from penstock.domain.secrets.policy import Scrubber
 from penstock.domain.states import Status, Trigger
-from penstock.domain.task import Task
 from penstock.domain.trace_context import split_trace
 from penstock.isolation import message_validation
 from penstock.isolation.child_requests import run_errand

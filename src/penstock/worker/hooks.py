@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from penstock.domain import event as kinds
+from penstock.domain.attempt import Task
 from penstock.domain.context import Asker, Errands, ErrandsByJob
 from penstock.domain.definition import Definition
 from penstock.domain.job import Job
@@ -16,7 +17,6 @@ from penstock.domain.ports.admin import AdminPort
 from penstock.domain.ports.jobs import JobsPort
 from penstock.domain.ports.store import Store
 from penstock.domain.secrets.policy import Scrubber
-from penstock.domain.task import Task
 from penstock.domain.trace_context import kept_trace
 from penstock.domain.worker import HookCall
 from penstock.isolation import message_validation

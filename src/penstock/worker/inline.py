@@ -9,12 +9,12 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from penstock.domain.attempt import Task
 from penstock.domain.errors import LeaseLost
 from penstock.domain.job import Created, Job
 from penstock.domain.outcome import RETURNED_NOTHING, Cause, Failure, Outcome
 from penstock.domain.secrets.policy import Scrubber
 from penstock.domain.states import Status, Trigger
-from penstock.domain.task import Task
 from penstock.execution import handler_run
 from penstock.execution.context import AttemptContext
 from penstock.execution.log_capture import Inline, JobRecords

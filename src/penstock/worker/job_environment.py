@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.definition import Definition
-from penstock.domain.errors import InvalidInput
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Hint, InvalidInput
 from penstock.domain.worker_config import DefaultLimits
 from penstock.isolation.confinement import Rules, allowed_environment
 from penstock.isolation.declared_secrets import DeclaredSecrets

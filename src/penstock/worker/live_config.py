@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.config.worker_settings import LIVE, WorkerSettings, configured
-from penstock.domain.definition import Definition, DefinitionRow
+from penstock.domain.definition import Definition, DefinitionRow, in_force
 from penstock.domain.errors import InvalidInput, StoreUnavailable
 from penstock.domain.instant import SECOND
-from penstock.domain.overrides import in_force
 from penstock.domain.ports.admin import AdminPort
 from penstock.domain.ports.store import Store
 from penstock.domain.worker_config import SETTING, WorkerConfig, from_text

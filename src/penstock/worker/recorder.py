@@ -7,8 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from penstock.domain.attempt import LogLine
 from penstock.domain.errors import LeaseLost, StoreError, StoreUnavailable
-from penstock.domain.job import Held, LogLine
+from penstock.domain.job import Held
 from penstock.domain.plan import Plan
 from penstock.domain.ports.jobs import JobsPort
 from penstock.domain.ports.store import Store

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from penstock.domain.admin import AuditEntry, Remains, Setting, Sweep, Unsound
+from penstock.domain.access import AuditEntry
 from penstock.domain.alerts import Alert, AlertNews, StoredAlert
+from penstock.domain.attempt import Attempt, Review, StoredLog
 from penstock.domain.definition import Definition, DefinitionRow, Pause
 from penstock.domain.instant import MINUTE
-from penstock.domain.job import Attempt, Count, Job, JobFilter, Page, Review, StoredLog
+from penstock.domain.job import Job
+from penstock.domain.job_list import Count, JobFilter, Page
+from penstock.domain.maintenance import Remains, Sweep, Unsound
 from penstock.domain.plan import Plan
 from penstock.domain.states import Status
 from penstock.domain.stats import Durations, ErrorPage, Running, Stats, Totals
 from penstock.domain.why import Reason
 from penstock.domain.worker import WorkerRow
+from penstock.domain.worker_config import Setting
 
 
 class FiguresPort(Protocol):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from penstock.domain.definition import Pause
-from penstock.domain.job import JobFilter
+from penstock.domain.job_list import JobFilter
 from penstock.domain.plan import Plan
 from penstock.domain.states import Status
 

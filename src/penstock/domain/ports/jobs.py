@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from penstock.domain.job import Claimed, Created, Draft, Held, LogLine, Phase, Place
+from penstock.domain.attempt import LogLine, Phase
+from penstock.domain.job import Claimed, Created, Draft, Held, Place
 from penstock.domain.outcome import Settlement
 from penstock.domain.plan import Plan
 from penstock.domain.worker import Duty, HeartbeatAnswer, HookCall, Reclaimed, SettleReport, WorkerInfo

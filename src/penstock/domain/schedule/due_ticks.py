@@ -11,7 +11,7 @@ from hashlib import blake2b
 from penstock.domain import payload
 from penstock.domain.definition import check_key, check_priority
 from penstock.domain.errors import InvalidInput, InvalidSchedule
-from penstock.domain.instant import SECOND, from_datetime
+from penstock.domain.instant import SECOND, from_datetime, to_datetime
 from penstock.domain.schedule.recurrence import Rhythm, length, rhythm
 from penstock.domain.schedule.schedule import Missed, Schedule, ScheduleRow, Tick
 
@@ -51,7 +51,7 @@ def declared(schedule: Schedule, stored: ScheduleRow | None, now: int) -> Schedu
     return replace(schedule, next_run_at=times.next(max(now, _mark(stored))))
 
 
-def plan(row: ScheduleRow, now: int, grace: int = GRACE) -> list[Turn]:
+def plan_unpaused(row: ScheduleRow, now: int, grace: int = GRACE) -> list[Turn]:
     """The ticks that are due, in order, each to be made or passed over; the last one leads to the future.
 
     The work does not grow with the number of ticks that are passed over: they are counted, not visited.
@@ -152,3 +152,23 @@ def _newest(times: Rhythm, first: int, newest: int, most: int, oldest: int) -> l
 def _before(times: Rhythm, first: int, instant: int) -> int:
     """How many due instants there are before one of them."""
     return 0 if instant == first else 1 + times.count(first, instant - 1)
+
+
+def passed_over(row: ScheduleRow, until: int) -> Turn | None:
+    """One turn that leaves out all that is due up to an instant; None when there is nothing."""
+    newest_alone = replace(row.schedule, missed=Missed.LATEST, missed_window=None)
+    turns = plan_unpaused(replace(row, schedule=newest_alone), until, grace=-1)
+    return Turn(turns[0].tick, make=False) if turns else None
+
+
+def plan(row: ScheduleRow, now: int) -> list[Turn]:
+    """What is due of a schedule that runs; what fell into a pause that ended by itself is passed over first."""
+    turn = None if row.pause is None or row.pause.until is None else passed_over(row, min(now, row.pause.until))
+    if turn is None:
+        return plan_unpaused(row, now)
+    later = replace(
+        row,
+        schedule=replace(row.schedule, next_run_at=turn.tick.next_run_at),
+        last_scheduled_at=to_datetime(turn.tick.instant),
+    )
+    return [turn, *plan_unpaused(later, now)]

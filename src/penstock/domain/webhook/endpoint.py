@@ -11,10 +11,11 @@ from difflib import get_close_matches
 
 from penstock.domain import event as kinds
 from penstock.domain import job_json
+from penstock.domain.attempt import Phase
 from penstock.domain.errors import InvalidInput
 from penstock.domain.event import Event
 from penstock.domain.instant import SECOND, from_datetime
-from penstock.domain.job import Job, Phase
+from penstock.domain.job import Job
 
 DEFAULT_EVENTS = (kinds.SUCCEEDED, kinds.FAILED, kinds.RETRYING, kinds.CANCELLED, kinds.STALE)
 GROUPS: dict[str, tuple[str, ...]] = {

@@ -11,9 +11,9 @@ from starlette.responses import Response
 
 from penstock.definitions.orders import Order
 from penstock.domain.access import Role
-from penstock.domain.errors import Conflict, InvalidInput
-from penstock.domain.hints import Hint
-from penstock.domain.job import Created, earlier
+from penstock.domain.attempt import earlier
+from penstock.domain.errors import Conflict, Hint, InvalidInput
+from penstock.domain.job import Created
 from penstock.domain.job_json import attempt_text, created_text, listed, log_text, reason_text, spliced
 from penstock.domain.states import Status
 from penstock.http import answers

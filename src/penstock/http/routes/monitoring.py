@@ -8,8 +8,7 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from penstock.domain import stats as figures
-from penstock.domain.access import Role
-from penstock.domain.admin import AuditEntry
+from penstock.domain.access import AuditEntry, Role
 from penstock.domain.alerts import StoredAlert
 from penstock.domain.job_json import iso, listed, spliced
 from penstock.http import answers

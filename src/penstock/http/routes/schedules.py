@@ -13,8 +13,7 @@ from starlette.responses import Response
 
 from penstock.definitions.schedule_options import ScheduleFacts
 from penstock.domain.access import Role
-from penstock.domain.errors import Conflict, InvalidSchedule, NotFound, RevisionConflict
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Conflict, Hint, InvalidSchedule, NotFound, RevisionConflict
 from penstock.domain.instant import SECOND, maybe_datetime, to_datetime
 from penstock.domain.job import Created
 from penstock.domain.job_json import created_text, iso, listed, spliced

@@ -8,15 +8,14 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.domain.access import Role, Token
-from penstock.domain.actor import Actor
+from penstock.domain.access import Actor, Role, Token
 from penstock.domain.errors import Unauthenticated
 from penstock.domain.job_json import iso, listed, spliced
-from penstock.domain.release import version
 from penstock.http.authentication import Call, Caller, cookie_name
 from penstock.http.request_origin import address_of
 from penstock.http.routing import Route, endpoint, json_text
 from penstock.http.schemas import tokens as shapes
+from penstock.runtime.release import version
 
 router: APIRouter = APIRouter(route_class=Route)
 

@@ -9,8 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.domain.access import Role
-from penstock.domain.errors import InvalidInput, RevisionConflict
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Hint, InvalidInput, RevisionConflict
 from penstock.domain.job_json import iso, listed, spliced
 from penstock.domain.webhook import endpoint as rules
 from penstock.domain.webhook.url import without_path

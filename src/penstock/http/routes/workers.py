@@ -7,8 +7,7 @@ from starlette.responses import Response
 
 from penstock.domain import worker_config as rules
 from penstock.domain.access import Role
-from penstock.domain.errors import InvalidInput
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Hint, InvalidInput
 from penstock.domain.job_json import spliced
 from penstock.domain.worker_config import WorkerConfig
 from penstock.http import answers

@@ -6,9 +6,8 @@ Nothing is changed. Checks that depend on something broken are skipped.
 
 from __future__ import annotations
 
-from penstock.domain.errors import PenstockError
-from penstock.domain.finding import Finding, Level, error
-from penstock.domain.hints import hint_for
+from penstock.domain.errors import PenstockError, hint_for
+from penstock.domain.maintenance import Finding, Level, error
 from penstock.domain.ports.store import Store
 from penstock.maintenance import integrity
 from penstock.maintenance.doctor import servers, work

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from penstock.domain.finding import Finding, error, fine, warning
+from penstock.domain.maintenance import Finding, error, fine, warning
 from penstock.storage.sqlite import filesystem_check
 from penstock.storage.sqlite.filesystem_check import NETWORK
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.domain.finding import Finding, Level, error, fine, warning
+from penstock.domain.maintenance import Finding, Level, error, fine, warning
 from penstock.maintenance.doctor.host import Limits
 from penstock.storage import POOLER_HINT, migrations
 

@@ -6,9 +6,8 @@ import time
 from datetime import timedelta
 from typing import Any
 
-from penstock.domain.clock_mark import ClockMark
-from penstock.domain.finding import Finding, error, fine, warning
 from penstock.domain.instant import SECOND, to_datetime
+from penstock.domain.maintenance import ClockMark, Finding, error, fine, warning
 from penstock.domain.ports.store import Store
 from penstock.domain.worker import WorkerRow
 from penstock.maintenance.doctor.host import Host, Limits

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from penstock.domain.access import Holder, Role, Session, Token
-from penstock.domain.errors import Conflict, InvalidInput, NotFound
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Conflict, Hint, InvalidInput, NotFound
 from penstock.domain.instant import maybe_datetime, to_datetime
 from penstock.domain.plan import Statement, Steps, reads, writes, writes_once
 from penstock.storage.commands import audit

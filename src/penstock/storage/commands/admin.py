@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.domain import worker_config
-from penstock.domain.admin import Setting
 from penstock.domain.errors import InvalidInput, RevisionConflict
 from penstock.domain.plan import Statement, Steps, reads, writes_once
 from penstock.domain.worker import WorkerRow
+from penstock.domain.worker_config import Setting
 from penstock.storage.commands import audit as changes
 from penstock.storage.commands import rows
 from penstock.storage.commands.alerts import keep_alerts as keep_alerts

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from penstock.domain.admin import AuditEntry
+from penstock.domain.access import AuditEntry
 from penstock.domain.instant import to_datetime
 from penstock.domain.plan import Statement, Steps, reads
 

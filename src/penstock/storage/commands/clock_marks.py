@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.domain.clock_mark import ClockMark, schedule_marks
 from penstock.domain.instant import maybe_datetime, to_datetime
+from penstock.domain.maintenance import ClockMark, schedule_marks
 from penstock.domain.plan import Statement, Steps, reads, writes
 from penstock.domain.schedule import due_ticks
 from penstock.storage.commands import audit, limits, schedules

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 
 from penstock.domain import event as kinds
 from penstock.domain.definition import check_priority
-from penstock.domain.errors import Conflict, InvalidInput, NotFound
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Conflict, Hint, InvalidInput, NotFound
 from penstock.domain.instant import to_datetime
-from penstock.domain.job import JobFilter
 from penstock.domain.job_json import iso
+from penstock.domain.job_list import JobFilter
 from penstock.domain.plan import Statement, Steps, reads, writes, writes_once
 from penstock.domain.states import BY_CODE, Status, Trigger, allowed
 from penstock.storage.commands import audit, hooks, limits, undeclared

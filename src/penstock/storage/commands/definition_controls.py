@@ -6,10 +6,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.domain.definition import Definition, Pause
+from penstock.domain.definition import FOR_ATTEMPTS, FOR_JOBS, Definition, Pause, check
 from penstock.domain.errors import InvalidInput, NotFound
 from penstock.domain.instant import DAY, SECOND
-from penstock.domain.overrides import FOR_ATTEMPTS, FOR_JOBS, check
 from penstock.domain.plan import Statement, Steps, writes
 from penstock.storage.commands import audit, limits
 from penstock.storage.commands import definition_text as forms

@@ -6,8 +6,7 @@ import dataclasses
 import json
 
 from penstock.domain.definition import Definition, RateLimit
-from penstock.domain.errors import Conflict, InvalidDefinition
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Conflict, Hint, InvalidDefinition
 from penstock.domain.retry import from_json as policy_from_json
 
 _LONGEST_ERROR = 300

@@ -11,10 +11,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from penstock.domain import event as kinds
+from penstock.domain.attempt import Phase
 from penstock.domain.errors import FeedGone, InvalidDefinition, InvalidInput, NotFound
 from penstock.domain.event import Event, News
 from penstock.domain.instant import HOUR, MINUTE, from_datetime
-from penstock.domain.job import Job, Phase
+from penstock.domain.job import Job
 from penstock.domain.phases import ONLY, all_phases
 from penstock.domain.plan import Statement, Steps, writes
 from penstock.domain.secrets.policy import SecretPolicy

@@ -20,9 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from penstock.domain.errors import FeedGone, InvalidInput
+from penstock.domain.errors import FeedGone, Hint, InvalidInput
 from penstock.domain.event import Event, News
-from penstock.domain.hints import Hint
 from penstock.domain.ids import is_id
 from penstock.domain.plan import Statement, Steps, reads
 from penstock.storage.commands import rows

@@ -6,7 +6,7 @@ put together with them.
 
 from __future__ import annotations
 
-from penstock.domain.job import JobFilter
+from penstock.domain.job_list import JobFilter
 from penstock.domain.states import SETS, Status
 
 # The same said in the words of a partial index, without which the planner cannot know that the index will do.

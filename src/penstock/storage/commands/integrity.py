@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.domain.admin import Unsound
+from penstock.domain.maintenance import Unsound
 from penstock.domain.plan import Statement, Steps, reads
 from penstock.storage.statements import read
 

@@ -10,9 +10,9 @@ from operator import attrgetter
 from uuid import UUID
 
 from penstock.domain import event as kinds
-from penstock.domain.errors import Conflict, IdempotencyConflict, LeaseLost, NotFound, StoreUnavailable
-from penstock.domain.hints import Hint
-from penstock.domain.job import FRONT, Alike, Claimed, Created, Draft, Held, LogLine, Phase, Place
+from penstock.domain.attempt import LogLine, Phase
+from penstock.domain.errors import Conflict, Hint, IdempotencyConflict, LeaseLost, NotFound, StoreUnavailable
+from penstock.domain.job import FRONT, Alike, Claimed, Created, Draft, Held, Place
 from penstock.domain.outcome import Settlement
 from penstock.domain.plan import Rows, Statement, Steps, reads, writes, writes_jointly, writes_once
 from penstock.domain.states import BY_CODE, Status

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from penstock.domain.instant import DAY
-from penstock.domain.job import JobFilter
+from penstock.domain.job_list import JobFilter
 from penstock.domain.plan import Statement, Steps
 from penstock.domain.states import ACTIVE, SETS, TERMINAL, Status
 from penstock.storage.commands.filters import HINTS, filters

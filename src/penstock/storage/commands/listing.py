@@ -12,11 +12,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from penstock.domain.errors import InvalidInput
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Hint, InvalidInput
 from penstock.domain.ids import is_id
 from penstock.domain.instant import HOUR, MINUTE, from_datetime
-from penstock.domain.job import Count, Job, JobFilter, Page
+from penstock.domain.job import Job
+from penstock.domain.job_list import Count, JobFilter, Page
 from penstock.domain.plan import Rows, Statement, Steps, reads
 from penstock.storage.commands import rows
 from penstock.storage.commands.list_planner import AFTER_ALL, BEFORE_ALL, SIDE_BY_SIDE, Way, way

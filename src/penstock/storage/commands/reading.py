@@ -6,9 +6,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.domain.attempt import Attempt, Phase, Review, StoredLog
 from penstock.domain.errors import InvalidInput
 from penstock.domain.ids import is_id
-from penstock.domain.job import Attempt, Job, JobFilter, Phase, Review, StoredLog
+from penstock.domain.job import Job
+from penstock.domain.job_list import JobFilter
 from penstock.domain.plan import Statement, Steps, reads
 from penstock.storage.commands import rows
 from penstock.storage.commands.filters import filters

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 
 from penstock.domain import event as kinds
+from penstock.domain.definition import in_force
 from penstock.domain.job import Held
 from penstock.domain.outcome import Cause, Failure, Outcome, Settlement, Standing, decide
-from penstock.domain.overrides import in_force
 from penstock.domain.plan import Rows, Statement, Steps, reads, writes
 from penstock.domain.retry import Backoff, RetryPolicy
 from penstock.domain.states import Status, Trigger

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from penstock.domain.admin import Remains, Sweep
+from penstock.domain.attempt import Attempt, Phase, Review, StoredLog
 from penstock.domain.event import Event
 from penstock.domain.instant import MINUTE
-from penstock.domain.job import Attempt, Phase, Review, StoredLog
+from penstock.domain.maintenance import Remains, Sweep
 from penstock.domain.phases import ONLY, with_phases
 from penstock.domain.plan import Rows, Statement, Steps, writes
 from penstock.storage.commands import rows, undeclared

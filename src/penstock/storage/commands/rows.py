@@ -9,14 +9,15 @@ from functools import partial
 from typing import Any
 
 from penstock.domain import event as kinds
-from penstock.domain.admin import Setting
+from penstock.domain.attempt import Attempt, Phase, Review, StoredLog
 from penstock.domain.event import Event
 from penstock.domain.instant import maybe_datetime, to_datetime
-from penstock.domain.job import Attempt, Claimed, Job, Phase, Review, StoredLog
+from penstock.domain.job import Claimed, Job
 from penstock.domain.outcome import RETURNED_NOTHING, Cause, Outcome, Settlement
 from penstock.domain.plan import Rows, Statement
 from penstock.domain.states import BY_CODE, Status
 from penstock.domain.worker import WorkerRow
+from penstock.domain.worker_config import Setting
 from penstock.storage.commands import duty_reports as reports
 
 Row = tuple[Any, ...]

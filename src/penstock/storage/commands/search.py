@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from penstock.domain.job import JobFilter
+from penstock.domain.job_list import JobFilter
 from penstock.domain.plan import Rows, Statement, Steps
 from penstock.storage.commands.list_planner import AFTER_ALL, BEFORE_ALL, Way, way
 

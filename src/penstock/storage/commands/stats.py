@@ -13,25 +13,27 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
-from penstock.domain import duration_histogram as measured
-from penstock.domain.duration_histogram import LOST, Lengths, together
 from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import DAY, HOUR, MINUTE, SECOND, maybe_datetime, to_datetime
 from penstock.domain.plan import Statement, Steps, reads
 from penstock.domain.states import BY_CODE, Status
 from penstock.domain.stats import (
+    LOST,
     DefinitionStats,
     Durations,
     ErrorGroup,
     ErrorPage,
     Ever,
     Flow,
+    Lengths,
     MinuteStats,
     Ready,
     Running,
     Stats,
     Totals,
     durations,
+    lengths,
+    together,
 )
 from penstock.storage.commands.rows import Row
 
@@ -200,7 +202,7 @@ class _Seen:
         return together(map(self._lengths, _ENDINGS))
 
     def _lengths(self, status: Status) -> Lengths:
-        return measured.lengths(self._letters[status.code], self._took.get(status.code, 0) / SECOND)
+        return lengths(self._letters[status.code], self._took.get(status.code, 0) / SECOND)
 
 
 def _spans(first: int) -> dict[str, int]:

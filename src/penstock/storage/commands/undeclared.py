@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from penstock.domain.errors import Conflict, NotFound
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Conflict, Hint, NotFound
 from penstock.domain.plan import Statement, Steps, writes
 from penstock.domain.schedule.schedule import Schedule
 from penstock.domain.states import BY_CODE

@@ -9,8 +9,15 @@ import psycopg
 from psycopg import errors
 from psycopg_pool import PoolTimeout
 
-from penstock.domain.errors import InvalidInput, PenstockError, SchemaError, StoreError, StoreFull, StoreUnavailable
-from penstock.domain.hints import Hint
+from penstock.domain.errors import (
+    Hint,
+    InvalidInput,
+    PenstockError,
+    SchemaError,
+    StoreError,
+    StoreFull,
+    StoreUnavailable,
+)
 from penstock.storage import INPUT_HINT, POOLER_HINT
 
 MIGRATE = Hint(

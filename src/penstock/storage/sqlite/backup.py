@@ -7,8 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from penstock.domain.errors import Conflict, InvalidInput, NotFound, StoreError
-from penstock.domain.hints import Hint
+from penstock.domain.errors import Conflict, Hint, InvalidInput, NotFound, StoreError
 from penstock.storage import migrations
 from penstock.storage.sqlite import files
 from penstock.storage.sqlite.errors import translated

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.domain.store_url import masked
+from penstock.config.store_address import masked
 from tests.domain.addresses import ADDRESSES, PASSWORD
 
 
