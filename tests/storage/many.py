@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.domain.states import Status
-from penstock.storage.state_names import fill_states
+from penstock.storage.statements import fill_states
 from tests.storage.tables import connected
 
 _DAY = 86_400_000_000

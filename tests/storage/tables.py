@@ -10,7 +10,7 @@ import apsw
 import psycopg
 
 from penstock.storage.migrations import quoted
-from penstock.storage.state_names import fill_states
+from penstock.storage.statements import fill_states
 
 Rows = list[tuple[Any, ...]]
 

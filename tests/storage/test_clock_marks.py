@@ -14,7 +14,7 @@ from penstock.domain.schedule.due_ticks import declared, plan
 from penstock.domain.schedule.schedule import Kind, Missed, Schedule, Ticking
 from penstock.domain.states import Status, Trigger
 from penstock.storage.commands import admin, jobs, schedules
-from penstock.storage.commands.clock_marks import marks_ahead, set_back
+from penstock.storage.commands.maintenance import marks_ahead, set_back
 from tests.storage.kit import START, Kit
 from tests.storage.tables import change, query
 

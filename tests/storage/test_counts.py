@@ -10,7 +10,7 @@ import pytest
 
 from penstock.domain.definition import Definition
 from penstock.domain.states import BY_CODE, Status, Trigger
-from penstock.storage.commands import admin, control, counting, jobs
+from penstock.storage.commands import admin, control, jobs, stats
 from tests.storage.kit import START, Kit
 from tests.storage.tables import query
 
@@ -76,7 +76,7 @@ def test_folding_leaves_no_deltas(kit: Kit) -> None:
 
 
 def test_folding_goes_in_batches(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "BATCH", 2)
+    monkeypatch.setattr(stats, "BATCH", 2)
     for _ in range(5):
         kit.create()
 
@@ -105,7 +105,7 @@ def test_arrivals_are_counted_by_the_minute(kit: Kit) -> None:
 def test_folds_at_once_and_while_others_write_lose_and_double_nothing(
     store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(counting, "BATCH", 7)
+    monkeypatch.setattr(stats, "BATCH", 7)
     kit = Kit(store)
     kit.define("a")
     kit.define("b")

@@ -18,7 +18,7 @@ from penstock.domain.job import Held
 from penstock.domain.plan import Statement, Steps, writes
 from penstock.domain.states import Status
 from penstock.storage.commands import control, jobs
-from penstock.storage.postgres.connection_affinity import Lent
+from penstock.storage.postgres.connections import Lent
 from penstock.storage.postgres.store import PostgresStore
 from tests.services import PgBouncer, PostgresServer
 from tests.storage import schemas

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.storage.postgres.binding import array
+from penstock.storage.postgres.session import array
 
 texts = st.text(st.sampled_from('ab",{}\\\0 é') | st.characters(codec="utf-8"))
 

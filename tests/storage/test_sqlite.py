@@ -22,7 +22,7 @@ from penstock.domain.instant import SECOND
 from penstock.domain.job import Created
 from penstock.domain.states import Status
 from penstock.storage.commands import admin, jobs
-from penstock.storage.sqlite import filesystem_check
+from penstock.storage.sqlite import files
 from penstock.storage.sqlite import store as sqlite
 from penstock.storage.sqlite.clock import HostClock, ManualClock
 from penstock.storage.sqlite.store import SqliteStore
@@ -499,7 +499,7 @@ a line of nonsense
     ],
 )
 def test_the_file_system_of_a_folder_is_that_of_the_innermost_mount(folder: str, kind: str) -> None:
-    assert filesystem_check.file_system(Path(folder), MOUNTS) == kind
+    assert files.file_system(Path(folder), MOUNTS) == kind
 
 
 @pytest.mark.parametrize("kind", ["nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"])
@@ -507,7 +507,7 @@ def test_a_file_on_a_network_file_system_is_refused(tmp_path: Path, monkeypatch:
     mounts = tmp_path / "mountinfo"
     root = "21 1 8:1 / / rw - ext4 /dev/sda1 rw"
     mounts.write_text(f"{root}\n30 21 0:30 / {tmp_path.resolve()} rw - {kind} server:/ rw\n")
-    monkeypatch.setattr(filesystem_check, "_MOUNTS", mounts)
+    monkeypatch.setattr(files, "_MOUNTS", mounts)
 
     with pytest.raises(StoreError, match=rf"network file system \({kind}\).*PostgreSQL"):
         SqliteStore(str(tmp_path / "penstock.db")).open()
@@ -518,7 +518,7 @@ def test_a_file_on_a_network_file_system_is_refused(tmp_path: Path, monkeypatch:
 def test_where_the_file_system_cannot_be_known_the_file_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filesystem_check, "_MOUNTS", tmp_path / "missing")
+    monkeypatch.setattr(files, "_MOUNTS", tmp_path / "missing")
     store = SqliteStore(str(tmp_path / "penstock.db"))
 
     store.open()

@@ -19,7 +19,7 @@ import pytest
 import penstock.storage
 from penstock.domain.states import ACTIVE, BY_CODE, CODES, RESERVED, SETS, TABLE, Status, Trigger, allowed
 from penstock.storage import migrations, statements
-from penstock.storage.state_names import NAMES, fill_states
+from penstock.storage.statements import NAMES, fill_states
 from tests.storage.tables import change
 
 ROOT = Path(__file__).parents[2]

@@ -169,12 +169,12 @@ def set_back(
 
     """
     from penstock.cli.connection import operator
-    from penstock.storage.commands import clock_marks
+    from penstock.storage.commands import maintenance
 
     store = _store(url)
     try:
-        found = store.run(clock_marks.set_back(by=operator(), limit=_MARKS) if yes else clock_marks.marks_ahead(_MARKS))
-        left = store.run(clock_marks.marks_ahead(1)) if yes else found
+        found = store.run(maintenance.set_back(by=operator(), limit=_MARKS) if yes else maintenance.marks_ahead(_MARKS))
+        left = store.run(maintenance.marks_ahead(1)) if yes else found
     finally:
         store.close()
     if as_json:

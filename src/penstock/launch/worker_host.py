@@ -26,8 +26,7 @@ from penstock.launch.reload import CodeLoader, CodeWatch, FileStamps
 from penstock.launch.services import TimedWork
 from penstock.launch.sources import Source
 from penstock.operations.job_requests import StoreErrands
-from penstock.queues.database import DatabaseQueue
-from penstock.queues.with_doorbell import RungQueue
+from penstock.queues.database import DatabaseQueue, RungQueue
 from penstock.runtime.service import log
 from penstock.storage import ports
 from penstock.worker.live_config import stored_config

@@ -17,7 +17,7 @@ from penstock.domain.maintenance import ClockMark
 from penstock.domain.plan import Plan
 from penstock.domain.retry import RetryPolicy, backoff_from
 from penstock.operations.session import Conversation, Talk
-from penstock.storage.commands import admin, clock_marks, control
+from penstock.storage.commands import admin, control, maintenance
 from penstock.storage.commands.definition_controls import SYSTEM
 
 _MARKS = 1000
@@ -184,11 +184,11 @@ class Operating(Conversation):
         return found
 
     def _clock_marks(self) -> Talk[list[ClockMark]]:
-        found: list[ClockMark] = yield clock_marks.marks_ahead(_MARKS)
+        found: list[ClockMark] = yield maintenance.marks_ahead(_MARKS)
         return found
 
     def _set_clock_marks_back(self, by: str) -> Talk[list[ClockMark]]:
-        found: list[ClockMark] = yield clock_marks.set_back(by=_who(by), limit=_MARKS)
+        found: list[ClockMark] = yield maintenance.set_back(by=_who(by), limit=_MARKS)
         self._ring()
         return found
 

@@ -19,9 +19,9 @@ from penstock.domain.errors import Conflict, PenstockError
 from penstock.domain.plan import Plan
 from penstock.domain.ports.queue import Queue
 from penstock.domain.ports.store import Doorbell, Store
-from penstock.queues import named
+from penstock.queues import adapter
+from penstock.queues.adapter import GuardedQueue
 from penstock.queues.database import DatabaseQueue
-from penstock.queues.guarded import GuardedQueue
 from penstock.storage import store_maker
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class Conversation:
     ) -> None:
         self._make_store = store_maker(store, migrate=migrate, schema=schema, pooler=pooler)
         if isinstance(queue, str):
-            named.check_name(queue)
+            adapter.check_name(queue)
         self.address: Address | None = address_of(store, migrate=migrate, schema=schema, pooler=pooler, queue=queue)
         """What another process needs to open the same store; None when a URL does not tell it."""
         self._queue = queue
@@ -95,7 +95,7 @@ class Conversation:
         if self._queue is not None and not isinstance(self._queue, str):
             return self._queue
         if "queue" not in self._made:
-            made = DatabaseQueue(self._bell) if self._queue is None else named.load(self._queue)
+            made = DatabaseQueue(self._bell) if self._queue is None else adapter.load(self._queue)
             self._made.setdefault("queue", made)
         queue: Queue = self._made["queue"]
         return queue

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.domain.maintenance import Finding, error, fine, warning
-from penstock.storage.sqlite import filesystem_check
-from penstock.storage.sqlite.filesystem_check import NETWORK
+from penstock.storage.sqlite import files
+from penstock.storage.sqlite.files import NETWORK
 
 _MEGABYTE = 1_000_000
 
@@ -54,7 +54,7 @@ class Host:
     user: Callable[[], int] = os.geteuid
     file_limit: Callable[[], int] = field(default=lambda: resource.getrlimit(resource.RLIMIT_NOFILE)[0])
     free: Callable[[Path], int] = field(default=lambda folder: shutil.disk_usage(folder).free)
-    file_system: Callable[[Path], str] = filesystem_check.file_system
+    file_system: Callable[[Path], str] = files.file_system
     slots: int = 2 * (os.cpu_count() or 1)
 
 

@@ -11,7 +11,7 @@ from penstock.domain.maintenance import ClockMark, Finding, error, fine, warning
 from penstock.domain.ports.store import Store
 from penstock.domain.worker import WorkerRow
 from penstock.maintenance.doctor.host import Host, Limits
-from penstock.storage.commands import admin, clock_marks, schedules
+from penstock.storage.commands import admin, maintenance, schedules
 
 _SHOWN = 5
 
@@ -125,7 +125,7 @@ def _unreadable(store: Store) -> list[Finding]:
 def _ahead_of_the_clock(store: Store) -> list[Finding]:
     """Report times that were written while the clock was ahead and that block work; schedules first."""
     marks: dict[str, list[ClockMark]] = {}
-    for mark in store.run(clock_marks.marks_ahead()):
+    for mark in store.run(maintenance.marks_ahead()):
         marks.setdefault(mark.kind, []).append(mark)
     hint = "Check that the clock is right, then run `penstock db set-back`: it shows what it would change."
     return [

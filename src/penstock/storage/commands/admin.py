@@ -14,11 +14,9 @@ from penstock.storage.commands import rows
 from penstock.storage.commands.alerts import keep_alerts as keep_alerts
 from penstock.storage.commands.alerts import kept_alerts as kept_alerts
 from penstock.storage.commands.audit import audit as audit
-from penstock.storage.commands.counting import counts as counts
-from penstock.storage.commands.counting import fold as fold
-from penstock.storage.commands.integrity import soundness as soundness
 from penstock.storage.commands.listing import count as count
 from penstock.storage.commands.listing import page as page
+from penstock.storage.commands.maintenance import soundness as soundness
 from penstock.storage.commands.reading import attempts as attempts
 from penstock.storage.commands.reading import get as get
 from penstock.storage.commands.reading import logs as logs
@@ -34,7 +32,9 @@ from penstock.storage.commands.retention import take_remains as take_remains
 from penstock.storage.commands.retention import tidy as tidy
 from penstock.storage.commands.rows import Row
 from penstock.storage.commands.rows import setting as _setting
+from penstock.storage.commands.stats import counts as counts
 from penstock.storage.commands.stats import errors as errors
+from penstock.storage.commands.stats import fold as fold
 from penstock.storage.commands.stats import longest_running as longest_running
 from penstock.storage.commands.stats import stats as stats
 from penstock.storage.commands.stats import totals as totals

@@ -6,13 +6,15 @@ instant at which it is full again.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from penstock.domain.job import FRONT, Draft, Place
-from penstock.domain.plan import Plan, Rows, Statement, Steps, writes
+from penstock.domain.plan import Plan, Rows, Statement, Steps, reads, writes
+from penstock.storage.commands import limits
 
 _LOOKED_AT = 100
 """The number of ready jobs of a definition with a rate by key that a claim reads together."""
@@ -300,3 +302,28 @@ def _hasten(leads: Mapping[str, int]) -> Statement:
         key = name.rpartition("@")[0]
         by_key[key] = max(lead, by_key.get(key, 0))
     return Statement("hasten_put_off", columns={"limit_key": list(by_key), "lead": list(by_key.values())})
+
+
+def served_lanes() -> Steps[set[int]]:
+    """The lanes that live workers serve."""
+    found = yield Statement("served_lanes")
+    return {lane for (text,) in found for lane in json.loads(text)}
+
+
+@reads
+def keys_kept() -> Steps[bool]:
+    served = yield from served_lanes()
+    return bool(served and (yield Statement("keys_kept", {"served": sorted(served)})))
+
+
+@writes
+def give_way(limit: int = 1000, after: str = "") -> Steps[str | None]:
+    served = sorted((yield from served_lanes()))
+    if not served:
+        return None
+    if not after:
+        yield Statement("note_unserved", {"served": served})
+    keys = [key for (key,) in (yield Statement("blocked_keys", {"limit": limit, "after": after}))]
+    gave = (yield Statement("give_way", {"served": served}, columns={"limit_key": keys})) if keys else []
+    yield from limits.touch(key for (key,) in gave)
+    return keys[-1] if len(keys) == limit else None

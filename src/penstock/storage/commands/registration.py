@@ -7,13 +7,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from penstock.domain import worker_config
 from penstock.domain.definition import Definition, DefinitionRow, Pause, Retirement
-from penstock.domain.errors import NotFound
+from penstock.domain.errors import InvalidInput, NotFound
+from penstock.domain.instant import SECOND
 from penstock.domain.plan import Statement, Steps, reads, writes
 from penstock.storage.commands import definition_text as forms
 from penstock.storage.commands import limits, undeclared
 from penstock.storage.commands.definition_controls import limits_in_force, limits_of_keys
-from penstock.storage.commands.retention_periods import lifetimes
 from penstock.storage.commands.rows import Row
 
 _LIMITS = ("concurrency", "key_concurrency", "rate_count", "rate_period", "rate_per_key")
@@ -137,3 +138,24 @@ def _advice(key: str, keys: Sequence[str]) -> str:
     if near:
         return f"Did you mean {' or '.join(map(repr, near))}?"
     return "Register it first; definitions come from code."
+
+
+_PLAIN = Definition(key="plain")
+"""What a definition has that says nothing."""
+
+
+def lifetimes(definitions: Sequence[Definition]) -> Steps[dict[str, list[int]] | None]:
+    """The columns `stale_after` and `delete_after` of these definitions; None: the configuration cannot be read."""
+    found = yield Statement("find_setting", {"name": worker_config.SETTING})
+    try:
+        told = worker_config.from_text(found[0][1] if found else None).retention
+    except InvalidInput:
+        # Whoever works with the configuration says what is wrong with it.
+        return None
+    columns: dict[str, list[int]] = {}
+    for name in ("stale_after", "delete_after"):
+        said, plain = getattr(told, name), getattr(_PLAIN, name)
+        default = plain if said is None else round(said * SECOND)
+        own = [getattr(each, name) for each in definitions]
+        columns[name] = [default if value == plain else value for value in own]
+    return columns

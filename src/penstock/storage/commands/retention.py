@@ -14,8 +14,7 @@ from penstock.domain.phases import ONLY, with_phases
 from penstock.domain.plan import Rows, Statement, Steps, writes
 from penstock.storage.commands import rows, undeclared
 from penstock.storage.commands.reading import get, with_tries
-from penstock.storage.commands.registration import definitions
-from penstock.storage.commands.retention_periods import lifetimes
+from penstock.storage.commands.registration import definitions, lifetimes
 
 T = TypeVar("T")
 

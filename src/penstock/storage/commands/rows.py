@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -11,14 +11,13 @@ from typing import Any
 from penstock.domain import event as kinds
 from penstock.domain.attempt import Attempt, Phase, Review, StoredLog
 from penstock.domain.event import Event
-from penstock.domain.instant import maybe_datetime, to_datetime
+from penstock.domain.instant import SECOND, maybe_datetime, to_datetime
 from penstock.domain.job import Claimed, Job
 from penstock.domain.outcome import RETURNED_NOTHING, Cause, Outcome, Settlement
 from penstock.domain.plan import Rows, Statement
 from penstock.domain.states import BY_CODE, Status
-from penstock.domain.worker import WorkerRow
+from penstock.domain.worker import Duty, WorkerRow
 from penstock.domain.worker_config import Setting
-from penstock.storage.commands import duty_reports as reports
 
 Row = tuple[Any, ...]
 _claimed: Callable[[Row], Claimed] = partial(tuple.__new__, Claimed)
@@ -226,7 +225,41 @@ def worker(row: Row) -> WorkerRow:
     return WorkerRow(
         id=worker_id, name=name, host=host, pid=pid, lanes=tuple(json.loads(lanes)), slots=slots,
         code_version=code_version, started_at=to_datetime(started_at), heartbeat_at=to_datetime(heartbeat_at),
-        live=bool(live), ended=ended, duties=reports.from_text(duties, age or 0),
+        live=bool(live), ended=ended, duties=duties_from_text(duties, age or 0),
         lease_expires_at=maybe_datetime(until),
-        figures=reports.figures_from_text(figures),
+        figures=figures_from_text(figures),
     )  # fmt: skip
+
+
+def duties_text(duties: Sequence[Duty]) -> str:
+    facts = [[each.name, each.last_success_age, each.errors, each.last_error] for each in duties]
+    return json.dumps(facts, ensure_ascii=False)
+
+
+def duties_from_text(text: str, age: int) -> tuple[Duty, ...]:
+    """A report that is `age` microseconds old, with its ages as they are now; none where it cannot be read."""
+    try:
+        return tuple(_duty(each, max(0, age) / SECOND) for each in json.loads(text))
+    except (ValueError, TypeError):
+        return ()
+
+
+def figures_from_text(text: str) -> Mapping[str, float]:
+    """What a worker counts by itself; nothing where it cannot be read."""
+    try:
+        facts = json.loads(text)
+    except ValueError:
+        return {}
+    if not isinstance(facts, dict):
+        return {}
+    return {name: value for name, value in facts.items() if isinstance(value, int | float)}
+
+
+def _duty(facts: Sequence[object], seconds: float) -> Duty:
+    name, succeeded, errors, last_error = facts
+    return Duty(
+        name=str(name),
+        last_success_age=float(succeeded) + seconds if isinstance(succeeded, int | float) else None,
+        errors=errors if isinstance(errors, int) else 0,
+        last_error=last_error if isinstance(last_error, str) else None,
+    )

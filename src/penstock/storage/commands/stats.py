@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 
 from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import DAY, HOUR, MINUTE, SECOND, maybe_datetime, to_datetime
-from penstock.domain.plan import Statement, Steps, reads
+from penstock.domain.plan import Statement, Steps, reads, writes
 from penstock.domain.states import BY_CODE, Status
 from penstock.domain.stats import (
     LOST,
@@ -266,3 +266,22 @@ def _place(cursor: str) -> _Place:
 
 def _not_a_cursor(cursor: str) -> InvalidInput:
     return InvalidInput(f"{cursor[:100]!r} is not a cursor of this list.", hint="Use the one that the last page gave.")
+
+
+BATCH = 10_000
+"""How many deltas are folded at once, so that no transaction lasts long."""
+
+
+@reads
+def counts() -> Steps[dict[tuple[str, int], dict[Status, int]]]:
+    answer: dict[tuple[str, int], dict[Status, int]] = {}
+    for key, version, status, n in (yield Statement("read_counts")):
+        answer.setdefault((key, version), {})[BY_CODE[status]] = n
+    return answer
+
+
+@writes
+def fold() -> Steps[int]:
+    """At most a batch at once: when it was a full one, fold again."""
+    ((folded,),) = yield Statement("fold", {"limit": BATCH}, alone=True)
+    return int(folded)

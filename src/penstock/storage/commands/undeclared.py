@@ -13,7 +13,7 @@ from penstock.domain.states import BY_CODE
 from penstock.domain.worker import WorkerRow
 from penstock.storage.commands import audit, definition_controls, rows, schedules
 from penstock.storage.commands.definition_text import closed
-from penstock.storage.commands.unserved import served_lanes
+from penstock.storage.commands.limits import served_lanes
 
 _SHOWN = 5
 _CODE = "code"

@@ -13,7 +13,7 @@ from penstock.domain.states import BY_CODE, PENDING, Status
 from penstock.domain.why import MOST_AHEAD, MOST_HOLDERS, Facts, Full, Reason, reasons
 from penstock.domain.worker_config import SETTING, disabled_in
 from penstock.storage.commands import limits, rows
-from penstock.storage.commands.unserved import served_lanes
+from penstock.storage.commands.limits import served_lanes
 
 _COLUMNS = (
     "key", "version", "lane", "status", "stored", "due_at", "rank", "blocked", "rate_paid", "limit_key", "worker",

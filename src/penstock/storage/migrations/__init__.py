@@ -1,6 +1,6 @@
 """Numbered migrations, forward only, each applied once under a lock and recorded with its checksum.
 
-The files name states and sets of states (`storage/state_names.py`). The checksum is that of a file, names included.
+The files name states and sets of states (`storage/statements.py`). The checksum is that of a file, names included.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from penstock.domain.errors import SchemaError, SchemaNewer
-from penstock.storage.state_names import fill_states
-from penstock.storage.statements import fill
+from penstock.storage.statements import fill, fill_states
 
 if TYPE_CHECKING:
     import apsw

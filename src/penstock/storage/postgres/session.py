@@ -11,7 +11,7 @@ import hashlib
 import re
 import select
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -23,7 +23,62 @@ from psycopg.generators import execute, fetch_many, send
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
-from penstock.domain.plan import Rows
+from penstock.domain.plan import Rows, Statement
+
+
+def bound(common: Mapping[str, Any], statement: Statement) -> dict[str, Any]:
+    """The values of a statement, ready for the driver."""
+    values = {**common, **statement.values}
+    for name, value in statement.values.items():
+        kind = type(value)
+        if kind is int:
+            values[name] = str(value)
+        elif kind is list or kind is tuple:
+            values[name] = array(value)
+    if statement.columns is not None:
+        for name, column in statement.columns.items():
+            values[name] = array(column)
+    return values
+
+
+def array(values: Sequence[Any]) -> str:
+    """A PostgreSQL array literal."""
+    if not values:
+        return "{}"
+    first = values[0]
+    if first is None and values.count(None) == len(values):
+        return "{" + "NULL," * (len(values) - 1) + "NULL}"
+    if type(first) is int and None not in values:
+        return "{" + ",".join(map(str, values)) + "}"
+    if type(first) is str and (texts := _texts(values)) is not None:
+        return texts
+    return "{" + ",".join(map(_element, values)) + "}"
+
+
+def _texts(values: Sequence[Any]) -> str | None:
+    """An array of texts, escaped all at once; None when they are not only texts."""
+    try:
+        # No text may hold a NUL: it stands between them until they are escaped.
+        joined = "\0".join(values)
+    except TypeError:
+        return None
+    if joined.count("\0") != len(values) - 1:
+        return None
+    if "\\" in joined:
+        joined = joined.replace("\\", "\\\\")
+    escaped = joined.replace('"', '\\"').replace("\0", '","')
+    return f'{{"{escaped}"}}'
+
+
+def _element(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        if "\\" in value or '"' in value:
+            value = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{value}"'
+    return repr(value) if isinstance(value, float) else str(value)
+
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]

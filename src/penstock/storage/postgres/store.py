@@ -27,14 +27,12 @@ from penstock.storage import migrations
 from penstock.storage.interruption import Ongoing
 from penstock.storage.migrations import newest
 from penstock.storage.postgres import schema as postgres_schema
-from penstock.storage.postgres.binding import bound
 from penstock.storage.postgres.caller_transactions import Foreign, ForeignAsync
-from penstock.storage.postgres.connection_affinity import Idle, Lent, LentAsync
-from penstock.storage.postgres.deadline import acut_at, cut_at
+from penstock.storage.postgres.connections import Idle, Lent, LentAsync, acut_at, cut_at
 from penstock.storage.postgres.doorbell import NOTIFY, PostgresDoorbell, channel
 from penstock.storage.postgres.errors import connection_broke, is_serialization, translated
 from penstock.storage.postgres.insert_batching import Coroutines, Threads
-from penstock.storage.postgres.session import AsyncConnection, Connection, begin_session, session_of
+from penstock.storage.postgres.session import AsyncConnection, Connection, begin_session, bound, session_of
 from penstock.storage.statements import Catalogue
 
 T = TypeVar("T")

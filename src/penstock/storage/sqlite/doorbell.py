@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.domain.errors import PenstockError
-from penstock.storage.commands import doorbell
 from penstock.storage.doorbell_listener import Listener
 
 if TYPE_CHECKING:
     from penstock.domain.ports.store import Store
+from penstock.domain.plan import Statement, Steps, reads, writes
 
 _LOOK_AFTER = 30.0
 _TRIES = 5
@@ -88,7 +88,7 @@ class SqliteDoorbell(Listener):
             return named
         with self._opened() as store:
             made = Path(tempfile.mkdtemp(prefix=self._prefix, dir=self.folder.parent))
-            store.run(doorbell.keep_folder(os.geteuid(), str(made)))
+            store.run(_save_folder(os.geteuid(), str(made)))
         self._named = time.monotonic(), made
         return made
 
@@ -96,7 +96,7 @@ class SqliteDoorbell(Listener):
         read_at, named = self._named
         if time.monotonic() - read_at >= _FRESH:
             with self._opened() as store:
-                found = store.run(doorbell.folder(os.geteuid()))
+                found = store.run(_saved_folder(os.geteuid()))
             named = Path(found) if found else None
             self._named = time.monotonic(), named
         return named
@@ -220,3 +220,20 @@ def _drain(listener: socket.socket) -> None:
     with contextlib.suppress(BlockingIOError):
         while True:
             listener.recv(16)
+
+
+@reads
+def _saved_folder(user: int) -> Steps[str | None]:
+    """The folder in which the processes of this user meet; None: it was never needed."""
+    found = yield Statement("find_setting", {"name": _setting_name(user)})
+    return str(found[0][1]) if found else None
+
+
+@writes
+def _save_folder(user: int, path: str) -> Steps[None]:
+    """Have the processes of this user meet in another folder."""
+    yield Statement("save_setting", {"name": _setting_name(user), "value": path, "by": "penstock", "revision": None})
+
+
+def _setting_name(user: int) -> str:
+    return f"doorbell:{user}"

@@ -25,7 +25,7 @@ from penstock.storage import forking, migrations
 from penstock.storage.forking import Gate
 from penstock.storage.interruption import Ongoing, Waker
 from penstock.storage.migrations import newest
-from penstock.storage.sqlite import files, filesystem_check, trigger_programs
+from penstock.storage.sqlite import files, trigger_programs
 from penstock.storage.sqlite.caller_transactions import cursor_on, ring_at_commit
 from penstock.storage.sqlite.clock import Clock, HostClock
 from penstock.storage.sqlite.doorbell import SqliteDoorbell
@@ -298,7 +298,7 @@ class SqliteStore:
                     hint="Use a file, or open the store after the fork.",
                 )
             if not self.memory:
-                filesystem_check.refuse(self.path)
+                files.refuse_network_file(self.path)
             with translated(self.place):
                 connection = self._connect()
                 migrations.migrate_sqlite(connection, self.place)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from penstock.domain.instant import maybe_datetime, to_datetime
-from penstock.domain.maintenance import ClockMark, schedule_marks
+from penstock.domain.maintenance import ClockMark, Unsound, schedule_marks
 from penstock.domain.plan import Statement, Steps, reads, writes
 from penstock.domain.schedule import due_ticks
 from penstock.storage.commands import audit, limits, schedules
+from penstock.storage.statements import read
 
 KINDS = (
     "scheduled_jobs", "queued_jobs", "ended_jobs", "idempotency_keys", "buckets", "deliveries", "receivers",
@@ -74,3 +75,19 @@ def _instant(value: int | None) -> str | None:
 
 def _text(value: object) -> str | None:
     return None if value is None else str(value)
+
+
+def rules() -> list[str]:
+    """The names of the statements; those of both dialects are the same."""
+    return [name for name in read("postgres") if name.startswith("unsound_")]
+
+
+@reads
+def soundness(limit: int = 10) -> Steps[list[Unsound]]:
+    """The rules that do not hold, each with up to `limit` rows that break it."""
+    broken: list[Unsound] = []
+    for rule in rules():
+        rows = yield Statement(rule, {"limit": limit})
+        if rows:
+            broken.append(Unsound(read("postgres")[rule].sentence, tuple(str(name) for (name,) in rows)))
+    return broken
