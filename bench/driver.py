@@ -18,7 +18,7 @@ from bench.draining import returned
 from bench.stores import BATCH, Bench, _exactly
 from penstock.domain.plan import Statement
 from penstock.storage.commands import jobs, rows
-from penstock.storage.commands.limits import Quotas
+from penstock.storage.commands.limits import ClaimQuotas
 from penstock.storage.postgres.store import PostgresStore
 
 _MARK = re.compile(r"%\((\w+)\)s")
@@ -60,7 +60,7 @@ async def _asyncpg(bench: Bench, url: str) -> int:
     connection = await asyncpg.connect(url, server_settings=settings)
     lane = bench.lanes[0][1]
     values = {"worker": bench.worker, "limit": BATCH, "start": True, "full": BATCH}
-    claim = Statement("claim", values, columns=Quotas([lane], BATCH).columns({}))
+    claim = Statement("claim", values, columns=ClaimQuotas([lane], BATCH).columns({}))
     claim_text, claim_names = _native(bench, claim)
     claim_prepared = await connection.prepare(claim_text)
     settle_prepared: Any = None

@@ -17,9 +17,9 @@ LIMIT = 541
 """The number of words that the tree may contain."""
 
 WORDS = (
-    "whoever", "whom", "somebody", "nobody", "anew", "beside", "stands", "lies", "is told", "tells of", "hears",
+    "whoever", "whom", "somebody", "nobody", "anew", "beside", "stands", "lies", "is told", "tells of", "is_listening",
     "speaks of", "so many", "by itself", "in the place of", "behind", "bring down", "brings down", "hurry", "guilt",
-    "innocent", "forsaken", "what it has",
+    "innocent", "has_expired_workers", "what it has",
 )  # fmt: skip
 EXCUSED = (
     (r"\bbehind (a|an|the|its|your|another|any) ((reverse|trusted) )?(prox\w+|pooler\w*|firewall|balancer)\b",

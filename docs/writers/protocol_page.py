@@ -74,7 +74,7 @@ limits differ from those that are kept and no operator has set others. A client 
 `read_definitions` instead and checks parameters against the stored schema.
 
 A job without keys and tags is one statement, `create_one`; many of them that differ in ids and parameters only are one
-statement, too: `create_alike`. All others, in one transaction, in this order:
+statement, too: `create_uniform`. All others, in one transaction, in this order:
 
 1. For drafts with an idempotency key: `claim_keys`, sorted by (definition, key). Where another job answers, compare the
    digest: the same means that this is the job, another one is a conflict.

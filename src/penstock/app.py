@@ -18,11 +18,11 @@ from penstock.definitions.orders import EnqueueOptions, Order, OrderMaker
 from penstock.definitions.schedule_options import tick_options
 from penstock.definitions.signature import Validator, plain_text
 from penstock.domain import payload
-from penstock.domain.context import Errands
+from penstock.domain.context import JobRequests
 from penstock.domain.errors import Conflict, InvalidInput, NotFound
 from penstock.domain.ids import IdSource
 from penstock.domain.instant import Duration
-from penstock.domain.job import Alike, Created, Draft, Job
+from penstock.domain.job import Created, Draft, Job, UniformDrafts
 from penstock.domain.ports.queue import Queue
 from penstock.domain.ports.store import Store
 from penstock.domain.schedule.schedule import Schedule
@@ -282,7 +282,7 @@ class Penstock(Defining, Control, Operating, Following, Scheduling, Access, Conf
     def _check_webhooks(self, drafts: Sequence[Draft]) -> None:
         """Refuse URLs that webhooks may not be sent to, by the rules for endpoints."""
         # Not `isinstance`, which asks the abstract base class and takes longer.
-        urls = {drafts.first.webhook_url} if type(drafts) is Alike else {each.webhook_url for each in drafts}
+        urls = {drafts.first.webhook_url} if type(drafts) is UniformDrafts else {each.webhook_url for each in drafts}
         for url in urls:
             if url is not None:
                 self.webhook_settings.check(url)
@@ -368,7 +368,7 @@ def _one_connection(orders: Sequence[Order], connection: Any) -> Any:
     return connection
 
 
-def _errand(errands: Errands, orders: Sequence[Order], connection: Any) -> Errand:
+def _errand(errands: JobRequests, orders: Sequence[Order], connection: Any) -> Errand:
     """Have the worker create the jobs; what is wrong with the orders is said here, where they were written."""
     if connection is not None:
         raise not_inside_a_job("enqueue with connection=")

@@ -17,7 +17,7 @@ from penstock.domain.instant import DAY, to_datetime
 from penstock.domain.plan import Plan, Statement, Steps
 from penstock.domain.ports.store import Store
 from penstock.storage import open_store, ports
-from penstock.storage.sqlite.memory import Guest
+from penstock.storage.sqlite.memory import SharedMemoryStore
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ START = 1_800_000_000_000_000 // DAY * DAY
 _numbers = itertools.count()
 
 
-class TimedStore(Guest):
+class TimedStore(SharedMemoryStore):
     """A store whose present is given; it counts the statements that are run on it, by name."""
 
     def __init__(self, host: Store, now: int = START) -> None:

@@ -203,7 +203,7 @@ async def test_webhooks_can_ask_for_alerts(app: Penstock) -> None:
     app.pause_all("x")
 
     await scene.look()
-    await app.store.arun(webhooks.spread())
+    await app.store.arun(webhooks.create_deliveries())
 
     ((kind, text),) = query(app.store, "SELECT kind, body FROM {s}delivery")
     body = json.loads(text)

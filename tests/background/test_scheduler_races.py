@@ -17,7 +17,7 @@ import pytest
 from penstock import Penstock
 from penstock.background.scheduler import Scheduler
 from penstock.domain.instant import MINUTE, SECOND
-from penstock.domain.schedule.recurrence import rhythm
+from penstock.domain.schedule.recurrence import recurrence
 from penstock.domain.schedule.schedule import Kind
 from penstock.runtime.service import Service
 from penstock.storage import ports
@@ -157,7 +157,7 @@ class Party:
 
 def _oracle(number: int, seconds: int) -> list[int]:
     """All instants of a schedule in the time of the test."""
-    times = rhythm(Kind.INTERVAL, RHYTHMS[number % 4])
+    times = recurrence(Kind.INTERVAL, RHYTHMS[number % 4])
     found: list[int] = []
     instant = times.next(START)
     while instant is not None and instant <= START + seconds * SECOND:

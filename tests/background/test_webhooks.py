@@ -278,7 +278,7 @@ async def test_both_secrets_sign_while_one_is_replaced(shop: Stage, receiver: Re
 
 async def test_a_job_that_is_gone_is_told_all_the_same_and_quietly(shop: Stage, receiver: Receiver) -> None:
     job_id = ended_job(shop, webhook_url=receiver.url("/hook"))
-    shop.app.store.run(ports.webhooks.spread())
+    shop.app.store.run(ports.webhooks.create_deliveries())
     shop.app.delete_job(job_id)
 
     async with dispatching(shop, receiver):
@@ -468,7 +468,7 @@ def test_a_worker_that_dies_while_it_sends_loses_nothing_and_the_id_stays(stage:
 
 def test_a_sender_that_dies_between_its_commit_and_its_send_loses_nothing(shop: Stage, receiver: Receiver) -> None:
     job_id = ended_job(shop, webhook_url=receiver.url("/hook"))
-    shop.app.store.run(ports.webhooks.spread())
+    shop.app.store.run(ports.webhooks.create_deliveries())
     (parcel,) = shop.app.store.run(ports.webhooks.take_deliveries("dead", 10, 1_500_000))
 
     worker(shop, receiver)

@@ -13,9 +13,17 @@ from hypothesis import strategies as st
 
 from penstock.domain.errors import InvalidInput, InvalidSchedule
 from penstock.domain.instant import DAY, HOUR, MINUTE, SECOND, from_datetime, maybe_datetime, to_datetime
-from penstock.domain.schedule.due_ticks import GRACE, Turn, check, declared, due_at, following, plan_unpaused
+from penstock.domain.schedule.due_ticks import (
+    GRACE,
+    PlannedTick,
+    check,
+    due_at,
+    next_tick_after,
+    plan_unpaused,
+    with_next_tick,
+)
 from penstock.domain.schedule.preview import preview, relative
-from penstock.domain.schedule.recurrence import every, rhythm
+from penstock.domain.schedule.recurrence import every, recurrence
 from penstock.domain.schedule.schedule import Kind, Missed, Schedule, ScheduleRow
 
 START = from_datetime(datetime(2026, 11, 15, tzinfo=UTC), "start")
@@ -44,12 +52,12 @@ NOON = "2026-11-15T12:00:00Z"
 def test_an_interval_ticks_at_its_multiples_since_1970(text: str, step: int) -> None:
     schedule = _schedule(kind=Kind.INTERVAL, expression=text)
 
-    instant = following(schedule, START)
+    instant = next_tick_after(schedule, START)
 
     assert instant is not None
     assert instant % step == 0
     assert 0 < instant - START <= step
-    assert following(schedule, instant) == instant + step
+    assert next_tick_after(schedule, instant) == instant + step
 
 
 @pytest.mark.parametrize(
@@ -62,16 +70,16 @@ def test_an_interval_ticks_at_its_multiples_since_1970(text: str, step: int) -> 
 )
 def test_what_is_no_interval_is_refused(text: str) -> None:
     with pytest.raises(InvalidSchedule):
-        rhythm(Kind.INTERVAL, text)
+        recurrence(Kind.INTERVAL, text)
 
 
 def test_an_interval_may_have_a_first_instant() -> None:
     schedule = _schedule(kind=Kind.INTERVAL, expression=f"7d from {NOON}")
     noon = START + 12 * HOUR
 
-    assert following(schedule, 0) == noon
-    assert following(schedule, noon - 1) == noon
-    assert following(schedule, noon) == noon + 7 * DAY
+    assert next_tick_after(schedule, 0) == noon
+    assert next_tick_after(schedule, noon - 1) == noon
+    assert next_tick_after(schedule, noon) == noon + 7 * DAY
 
 
 @pytest.mark.parametrize("zone", ["Europe/Paris", "UTC"])
@@ -80,7 +88,7 @@ def test_an_interval_is_real_time_whatever_the_clocks_do(zone: str) -> None:
     instant = from_datetime(datetime(2026, 3, 28, tzinfo=UTC), "")
 
     for _ in range(48):
-        after = following(schedule, instant)
+        after = next_tick_after(schedule, instant)
         assert after == instant + HOUR
         instant = after
 
@@ -88,7 +96,7 @@ def test_an_interval_is_real_time_whatever_the_clocks_do(zone: str) -> None:
 @settings(deadline=None)
 @given(st.integers(1, 366 * 86_400))
 def test_a_length_of_time_becomes_the_expression_that_means_it(seconds: int) -> None:
-    assert rhythm(Kind.INTERVAL, every(seconds)).shortest_gap() == seconds * SECOND
+    assert recurrence(Kind.INTERVAL, every(seconds)).shortest_gap() == seconds * SECOND
     assert every(timedelta(seconds=seconds)) == every(seconds)
 
 
@@ -109,8 +117,8 @@ def test_a_length_of_time_that_is_no_interval_is_refused(value: Any) -> None:
 def test_once_is_one_instant(text: str) -> None:
     schedule = _schedule(kind=Kind.ONCE, expression=text)
 
-    assert following(schedule, START) == START + 12 * HOUR
-    assert following(schedule, START + 12 * HOUR) is None
+    assert next_tick_after(schedule, START) == START + 12 * HOUR
+    assert next_tick_after(schedule, START + 12 * HOUR) is None
 
 
 @pytest.mark.parametrize(
@@ -118,7 +126,7 @@ def test_once_is_one_instant(text: str) -> None:
 )
 def test_what_is_no_instant_is_refused(text: str) -> None:
     with pytest.raises(InvalidSchedule, match=r"is no instant\. Write date, time and offset"):
-        rhythm(Kind.ONCE, text)
+        recurrence(Kind.ONCE, text)
 
 
 # --- what is due
@@ -223,14 +231,14 @@ def test_once_is_made_up_for_like_any_other(missed: Missed, make: bool) -> None:
 def test_every_instant_is_made_or_counted_once(
     timing: dict[str, Any], missed: Missed, most: int, window: int | None, away: int
 ) -> None:
-    first = following(_schedule(**timing), START)
+    first = next_tick_after(_schedule(**timing), START)
     assert first is not None
     row = _row(**timing, missed=missed, missed_max=most, missed_window=window, next_run_at=first)
     expected: list[int] = []
     instant: int | None = first
     while instant is not None and instant <= first + away:
         expected.append(instant)
-        instant = following(row.schedule, instant)
+        instant = next_tick_after(row.schedule, instant)
 
     turns = plan_unpaused(row, first + away)
 
@@ -269,7 +277,7 @@ def test_a_hundred_thousand_missed_minutes_cost_only_their_seventy_days(missed: 
     assert steps < 3 * steps_of_seventy
 
 
-def _counted(row: ScheduleRow, now: int) -> tuple[list[Turn], int]:
+def _counted(row: ScheduleRow, now: int) -> tuple[list[PlannedTick], int]:
     """The plan, and how many calls of functions it took."""
     steps = 0
 
@@ -295,14 +303,14 @@ def _counted(row: ScheduleRow, now: int) -> tuple[list[Turn], int]:
 
 
 def test_a_new_schedule_begins_with_its_next_instant() -> None:
-    assert declared(_schedule(**HOURLY), None, START + 1).next_run_at == START + HOUR
-    assert declared(_schedule(kind=Kind.ONCE, expression=NOON), None, START + DAY).next_run_at is None
+    assert with_next_tick(_schedule(**HOURLY), None, START + 1).next_run_at == START + HOUR
+    assert with_next_tick(_schedule(kind=Kind.ONCE, expression=NOON), None, START + DAY).next_run_at is None
 
 
 def test_a_tick_that_waits_survives_a_restart_of_the_program() -> None:
     stored = _row(kind=Kind.CRON, expression="@daily", next_run_at=START)
 
-    again = declared(_schedule(kind=Kind.CRON, expression="0 0 * * *"), stored, START + HOUR)
+    again = with_next_tick(_schedule(kind=Kind.CRON, expression="0 0 * * *"), stored, START + HOUR)
 
     assert again.next_run_at == START
 
@@ -311,21 +319,23 @@ def test_another_rhythm_begins_anew() -> None:
     stored = _row(kind=Kind.CRON, expression="0 0 * * *", next_run_at=START)
     now = START + HOUR
 
-    assert declared(_schedule(kind=Kind.CRON, expression="0 6 * * *"), stored, now).next_run_at == START + 6 * HOUR
+    assert (
+        with_next_tick(_schedule(kind=Kind.CRON, expression="0 6 * * *"), stored, now).next_run_at == START + 6 * HOUR
+    )
     tokyo = _schedule(kind=Kind.CRON, expression="0 0 * * *", timezone="Asia/Tokyo")
-    assert declared(tokyo, stored, now).next_run_at == START + 15 * HOUR
+    assert with_next_tick(tokyo, stored, now).next_run_at == START + 15 * HOUR
 
 
 def test_what_was_missed_while_disabled_is_not_made_up_for() -> None:
     stored = _row(**HOURLY, enabled=False, next_run_at=START)
 
-    assert declared(_schedule(**HOURLY), stored, START + DAY + 1).next_run_at == START + DAY + HOUR
+    assert with_next_tick(_schedule(**HOURLY), stored, START + DAY + 1).next_run_at == START + DAY + HOUR
 
 
 def test_declaring_goes_on_behind_the_mark_even_if_the_clock_was_put_back() -> None:
     stored = _row(**HOURLY, next_run_at=START + 3 * HOUR, mark=START + 2 * HOUR)
 
-    assert declared(_schedule(**HOURLY), stored, START).next_run_at == START + 3 * HOUR
+    assert with_next_tick(_schedule(**HOURLY), stored, START).next_run_at == START + 3 * HOUR
 
 
 # --- jitter
@@ -463,7 +473,7 @@ def test_a_distance_is_told_in_its_two_largest_units(distance: int, said: str) -
     assert relative(distance) == said
 
 
-def _joined(turns: list[Turn]) -> bool:
+def _joined(turns: list[PlannedTick]) -> bool:
     """Each tick leads to the one after it."""
     return [turn.tick.next_run_at for turn in turns[:-1]] == [turn.tick.instant for turn in turns[1:]]
 

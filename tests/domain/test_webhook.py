@@ -22,8 +22,8 @@ from penstock.domain.webhook.endpoint import (
     Answer,
     body,
     check_events,
+    decide_delivery,
     excerpt,
-    judge,
     message_id,
     retry_after,
     wants,
@@ -191,20 +191,20 @@ def test_seen_knows_the_newest_ids_and_forgets_the_oldest() -> None:
     ],
 )
 def test_each_answer_has_its_verdict(answer: Answer, status: str, disable: bool, unwell: bool) -> None:
-    verdict = judge(answer, 1, DEFAULT_RETRIES)
+    verdict = decide_delivery(answer, 1, DEFAULT_RETRIES)
 
     assert (verdict.status, verdict.disable, verdict.unwell) == (status, disable, unwell)
 
 
 def test_ten_tries_take_about_three_days_and_then_it_has_failed() -> None:
-    verdicts = [judge(Answer(500), number, DEFAULT_RETRIES) for number in range(1, 11)]
+    verdicts = [decide_delivery(Answer(500), number, DEFAULT_RETRIES) for number in range(1, 11)]
 
     assert [each.status for each in verdicts] == [WAITING] * 9 + [FAILED]
     assert 2.5 * 86_400 < sum(each.delay for each in verdicts) < 3.5 * 86_400
 
 
 def test_delays_differ_by_chance_but_not_much() -> None:
-    least, most = (judge(Answer(500), 3, DEFAULT_RETRIES, random=chance).delay for chance in (0.0, 1.0))
+    least, most = (decide_delivery(Answer(500), 3, DEFAULT_RETRIES, random=chance).delay for chance in (0.0, 1.0))
 
     assert least == pytest.approx(0.9 * DEFAULT_RETRIES[2])
     assert most == pytest.approx(1.1 * DEFAULT_RETRIES[2])
@@ -223,14 +223,14 @@ def test_retry_after_is_heard_as_seconds_or_as_a_date_and_capped(text: str | Non
 
 
 def test_retry_after_puts_a_try_off_but_never_brings_it_forward() -> None:
-    assert judge(Answer(429, retry_after="600"), 1, DEFAULT_RETRIES, now=NOW).delay == 600
-    assert judge(Answer(503, retry_after="600"), 1, DEFAULT_RETRIES, now=NOW).delay == 600
-    assert judge(Answer(429, retry_after="1"), 3, DEFAULT_RETRIES, now=NOW).delay == DEFAULT_RETRIES[2]
-    assert judge(Answer(500, retry_after="600"), 1, DEFAULT_RETRIES, now=NOW).delay == DEFAULT_RETRIES[0]
+    assert decide_delivery(Answer(429, retry_after="600"), 1, DEFAULT_RETRIES, now=NOW).delay == 600
+    assert decide_delivery(Answer(503, retry_after="600"), 1, DEFAULT_RETRIES, now=NOW).delay == 600
+    assert decide_delivery(Answer(429, retry_after="1"), 3, DEFAULT_RETRIES, now=NOW).delay == DEFAULT_RETRIES[2]
+    assert decide_delivery(Answer(500, retry_after="600"), 1, DEFAULT_RETRIES, now=NOW).delay == DEFAULT_RETRIES[0]
 
 
 def test_a_receiver_that_fails_again_and_again_is_left_alone_for_longer_each_time() -> None:
-    pauses = [judge(Answer(500), 1, DEFAULT_RETRIES, failures=failures).pause for failures in range(12)]
+    pauses = [decide_delivery(Answer(500), 1, DEFAULT_RETRIES, failures=failures).pause for failures in range(12)]
 
     assert pauses == [0, 0, 0, 0, 30, 60, 120, 240, 480, 600, 600, 600]
 

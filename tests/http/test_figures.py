@@ -109,8 +109,8 @@ def test_alerts_tell_what_holds_now(site: WebApi) -> None:
 def test_alerts_that_were_raised_are_kept_with_when_they_were_cleared(site: WebApi) -> None:
     deep, failing = Alert("depth", "work", "deep"), Alert("failure_rate", "work", "failing", "critical")
     for holding in ([deep], [deep, failing], [failing], []):
-        site.app.store.run(admin.keep_alerts(holding))
-    site.app.store.run(admin.keep_alerts([deep]))
+        site.app.store.run(admin.save_alerts(holding))
+    site.app.store.run(admin.save_alerts([deep]))
 
     first = told(site.get("/v1/alerts/history?limit=2"))
     rest = told(site.get(f"/v1/alerts/history?limit=2&cursor={first['nextCursor']}"))

@@ -45,7 +45,7 @@ def test_paths_of_urls_are_shown_to_admins_alone(site: WebApi, app: Penstock) ->
     made = make(site, url="https://receiver.example.org/secret-of-the-endpoint")
     told(site.post(f"/v1/webhooks/{made['webhookId']}/test"), 202)
     job.cancel()
-    app.store.run(webhooks.spread())
+    app.store.run(webhooks.create_deliveries())
     headers = {role: {"Authorization": f"Bearer {site.token(role, role)}"} for role in ("viewer", "creator", "admin")}
     delivery = told(site.get("/v1/webhooks/deliveries", headers=headers["admin"]))["deliveries"][0]["deliveryId"]
     pages = [
@@ -137,7 +137,7 @@ def test_deliveries_are_listed_by_filter_shown_whole_and_sent_again(site: WebApi
     made = make(site)
     job_id = app.enqueue("work", {"magic": "canary-9d"}).id
     Hand(app).succeed(job_id, "1")
-    app.store.run(webhooks.spread(100))
+    app.store.run(webhooks.create_deliveries(100))
     told(site.post(f"/v1/webhooks/{made['webhookId']}/test"), 202)
 
     (found,) = told(site.get(f"/v1/webhooks/deliveries?jobId={job_id}&status=waiting"))["deliveries"]

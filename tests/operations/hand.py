@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock import Penstock
 from penstock.domain.job import Claimed, Held
-from penstock.domain.outcome import Cause, Failure, Outcome, Standing, decide
+from penstock.domain.outcome import AttemptCounters, Cause, Failure, Outcome, decide
 from penstock.domain.retry import Fixed
 from penstock.domain.states import Trigger
 from penstock.domain.worker import WorkerInfo
@@ -58,7 +58,7 @@ class Hand:
         return Outcome(Trigger.FAIL, Cause.RAISED, failure=failure, retryable=False)
 
     def end(self, claimed: Claimed, outcome: Outcome) -> None:
-        standing = Standing(claimed.attempt, claimed.max_attempts, claimed.lost)
+        standing = AttemptCounters(claimed.attempt, claimed.max_attempts, claimed.lost)
         settlement = decide(claimed.job_id, claimed.fence, outcome, standing, Fixed(1), 0.5)
         report = self.store.run(jobs.settle(self.id, [settlement]))
         assert report.applied == [claimed.job_id]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock import InvalidInput, Penstock, Status
-from penstock.domain.alerts import Alert, Facts, alerts
+from penstock.domain.alerts import Alert, AlertFacts, alerts
 from penstock.domain.definition import Pause
 from penstock.domain.outcome import Failure
 from penstock.domain.schedule.schedule import Kind, Schedule, ScheduleRow
@@ -236,9 +236,9 @@ def test_the_critical_come_first_and_each_has_an_id_of_its_own() -> None:
     assert "3 of version 1, 4 of version 2" in told[2].message
 
 
-def _facts(definitions: Sequence[DefinitionStats] = (), **facts: Any) -> Facts:
+def _facts(definitions: Sequence[DefinitionStats] = (), **facts: Any) -> AlertFacts:
     stats = Stats(NOON, NOON - timedelta(minutes=15), {}, Flow(), definitions, [], None)
-    return Facts(stats, AlertThresholds(), **facts)
+    return AlertFacts(stats, AlertThresholds(), **facts)
 
 
 def _row(

@@ -282,7 +282,7 @@ class RecordingQueue:
     async def receive(self, timeout: float) -> Any:
         return []
 
-    def hears(self) -> bool:
+    def is_listening(self) -> bool:
         return True
 
     async def acknowledge(self, messages: Any) -> None: ...

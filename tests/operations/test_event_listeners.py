@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock import Conflict, InvalidInput, Penstock, StoreUnavailable
-from penstock.domain.context import Asker
+from penstock.domain.context import RequestingJob
 from penstock.domain.event import Event
 from penstock.domain.instant import DAY
 from penstock.domain.plan import Plan
@@ -307,7 +307,7 @@ def test_what_cannot_be_called_is_refused(memory_app: Penstock, function: Any) -
 
 
 def test_inside_a_job_nobody_listens(memory_app: Penstock) -> None:
-    memory_app.enter_job(StoreErrands(Penstock("sqlite://")).of(Asker("", "asking", None, "own")))
+    memory_app.enter_job(StoreErrands(Penstock("sqlite://")).of(RequestingJob("", "asking", None, "own")))
 
     with pytest.raises(Conflict, match=r"app\.on is not possible inside a job"):
         memory_app.on("*", Heard())

@@ -22,7 +22,7 @@ from penstock import (
     Status,
     WaitTimeout,
 )
-from penstock.domain.context import Asker, Errands
+from penstock.domain.context import JobRequests, RequestingJob
 from penstock.domain.job import Created
 from penstock.operations.job_requests import StoreErrands
 from tests.applications import NewApp
@@ -30,13 +30,13 @@ from tests.definitions import shapes
 from tests.operations.hand import Hand
 
 UNKNOWN = "0199a000-0000-7000-8000-000000000000"
-ASKER = Asker("0199a000-0000-7000-8000-00000000000a", "asking", None, "own")
+ASKER = RequestingJob("0199a000-0000-7000-8000-00000000000a", "asking", None, "own")
 
 
 class Wire:
     """Carries errands to the worker as JSON, and keeps what was carried."""
 
-    def __init__(self, worker: Errands) -> None:
+    def __init__(self, worker: JobRequests) -> None:
         self.worker = worker
         self.carried: list[dict[str, Any]] = []
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import InvalidPayload, JobHandle, Penstock, Status
-from penstock.domain.context import Asker
+from penstock.domain.context import RequestingJob
 from penstock.domain.errors import Forbidden
 from penstock.operations.job_requests import JobErrands, StoreErrands
 from tests.applications import NewApp
@@ -41,7 +41,7 @@ def errands_of(new_app: NewApp, deployed: Penstock) -> Callable[..., JobErrands]
     def errands(job: Job, reach: str = "own") -> JobErrands:
         read = worker.read_job(job.id)
         reference = None if read.reference_type is None else (read.reference_type, read.reference_id or "")
-        return StoreErrands(worker).of(Asker(job.id, read.definition_key, reference, reach))
+        return StoreErrands(worker).of(RequestingJob(job.id, read.definition_key, reference, reach))
 
     return errands
 

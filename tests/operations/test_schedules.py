@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import InvalidInput, NotFound, Penstock
-from penstock.domain.context import Asker
+from penstock.domain.context import RequestingJob
 from penstock.domain.errors import Conflict, InvalidDefinition, InvalidSchedule, RevisionConflict
 from penstock.domain.instant import HOUR, SECOND, to_datetime
 from penstock.domain.schedule.schedule import Kind, Missed, Overlap, ScheduleRow, Tick
@@ -209,7 +209,7 @@ def test_a_change_of_nothing_is_refused(memory_app: Penstock) -> None:
 
 
 def test_a_job_cannot_speak_of_schedules(memory_app: Penstock) -> None:
-    memory_app.enter_job(StoreErrands(memory_app).of(Asker("", "asking", None, "own")))
+    memory_app.enter_job(StoreErrands(memory_app).of(RequestingJob("", "asking", None, "own")))
 
     calls: list[Any] = [memory_app.schedules, lambda: memory_app.trigger_schedule("s")]
     for call, name in zip(calls, ("schedules", "trigger_schedule"), strict=True):

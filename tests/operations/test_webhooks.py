@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import Conflict, InvalidInput, NotFound, Penstock, RevisionConflict
-from penstock.domain.webhook.endpoint import DEFAULT_EVENTS, Answer, Verdict
+from penstock.domain.webhook.endpoint import DEFAULT_EVENTS, Answer, DeliveryDecision
 from penstock.domain.webhook.settings import WebhookSettings
 from penstock.domain.webhook.signature import secret_key
 from penstock.storage.commands import webhooks
@@ -23,9 +23,11 @@ def failed_delivery(app: Penstock) -> str:
     def work() -> None: ...
 
     work.enqueue().cancel()
-    app.store.run(webhooks.spread())
+    app.store.run(webhooks.create_deliveries())
     (parcel,) = app.store.run(webhooks.take_deliveries("test", 10, 60_000_000))
-    app.store.run(webhooks.settle_delivery(parcel.id, parcel.number, Answer(404, excerpt="who?"), Verdict("failed")))
+    app.store.run(
+        webhooks.settle_delivery(parcel.id, parcel.number, Answer(404, excerpt="who?"), DeliveryDecision("failed"))
+    )
     return parcel.id
 
 

@@ -52,7 +52,7 @@ class FolderQueue:
             await asyncio.sleep(_PAUSE)
         return taken
 
-    def hears(self) -> bool:
+    def is_listening(self) -> bool:
         return self._folder.is_dir()
 
     async def acknowledge(self, messages: Sequence[Any]) -> None:
@@ -90,7 +90,7 @@ class BrokenQueue:
     async def receive(self, timeout: float) -> Sequence[FileMessage]:
         raise ConnectionError("the broker is away")
 
-    def hears(self) -> bool:
+    def is_listening(self) -> bool:
         raise ConnectionError("the broker is away")
 
     async def acknowledge(self, messages: Sequence[Any]) -> None:

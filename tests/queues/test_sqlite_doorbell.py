@@ -320,7 +320,7 @@ def _system_calls(work: Callable[[], None], times: int) -> Counter[str]:
 
 async def _settled(bell: SqliteDoorbell) -> None:
     """Wait until the bell listens and no ring is left."""
-    while await bell.wait(0.1) or not bell.hears():
+    while await bell.wait(0.1) or not bell.is_listening():
         pass
 
 

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from penstock.domain.definition import Definition
 from penstock.domain.instant import DAY, HOUR, SECOND
 from penstock.domain.job import Claimed, Draft, Held
-from penstock.domain.maintenance import Sweep
-from penstock.domain.outcome import RETURNED_NOTHING, Failure, Outcome, Settlement, Standing, Usage, decide
+from penstock.domain.maintenance import RetentionBatch
+from penstock.domain.outcome import RETURNED_NOTHING, AttemptCounters, Failure, Outcome, Settlement, Usage, decide
 from penstock.domain.plan import Plan
 from penstock.domain.retry import Fixed
 from penstock.domain.schedule.schedule import Tick
@@ -138,7 +138,7 @@ class History(RuleBasedStateMachine):
             party.lanes[lane] = party.run(admin.register([definition]), self.world.now)[pair]
 
     def rescue(self, chance: float) -> None:
-        self.same(lambda: self.jobs.forsaken(SECOND), lambda _: jobs.forsaken(SECOND))
+        self.same(lambda: self.jobs.has_expired_workers(SECOND), lambda _: jobs.has_expired_workers(SECOND))
         self.same(lambda: by_fate(self.jobs.reclaim(SECOND, chance)), lambda _: jobs.reclaim(SECOND, chance), by_fate)
 
     def new_worker(self, lease: int) -> None:
@@ -223,7 +223,7 @@ class History(RuleBasedStateMachine):
         self.same(
             lambda: self.admin.retire(limit),
             lambda _: admin.retire(limit),
-            lambda sweep: Sweep(sorted(sweep.stale), sorted(sweep.deleted)),
+            lambda sweep: RetentionBatch(sorted(sweep.stale), sorted(sweep.deleted)),
         )
 
     def ending(self, claimed: Claimed, trigger: Trigger, retryable: bool, delay: int | None) -> Settlement:
@@ -242,7 +242,7 @@ class History(RuleBasedStateMachine):
         )  # fmt: skip
         if trigger is Trigger.SUCCEED and delay is None:
             outcome = RETURNED_NOTHING
-        standing = Standing(claimed.attempt, claimed.max_attempts, claimed.lost)
+        standing = AttemptCounters(claimed.attempt, claimed.max_attempts, claimed.lost)
         settlement = decide(claimed.job_id, claimed.fence, outcome, standing, Fixed(10), 0.5)
         return settlement._replace(lane=claimed.lane, lone=True) if retryable else settlement
 

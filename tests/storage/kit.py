@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from penstock.domain.definition import Definition
 from penstock.domain.ids import IdSource
 from penstock.domain.job import Claimed, Draft, Held, Job
-from penstock.domain.outcome import Cause, Failure, Outcome, Settlement, Standing, decide
+from penstock.domain.outcome import AttemptCounters, Cause, Failure, Outcome, Settlement, decide
 from penstock.domain.plan import Plan
 from penstock.domain.retry import Backoff, Fixed
 from penstock.domain.states import Status, Trigger
@@ -116,7 +116,7 @@ class Kit:
             facts.setdefault("result", "null")
         outcome = Outcome(trigger, _CAUSES[trigger], **facts)
         attempt = getattr(claimed, "attempt", 1)
-        standing = Standing(attempt, getattr(claimed, "max_attempts", 3), getattr(claimed, "lost", 0))
+        standing = AttemptCounters(attempt, getattr(claimed, "max_attempts", 3), getattr(claimed, "lost", 0))
         return decide(claimed.job_id, claimed.fence, outcome, standing, Backoff(base=10, jitter=0), 0.5)
 
     def job(self, job_id: str) -> Job:

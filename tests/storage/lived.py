@@ -84,7 +84,7 @@ def _webhooks(kit: Kit) -> None:
 
 
 def _operators(kit: Kit) -> None:
-    kit.run(admin.keep_alerts([Alert("depth", "work", "They are many.")]))
+    kit.run(admin.save_alerts([Alert("depth", "work", "They are many.")]))
     kit.run(control.pause("*", None, by="ann"))
     kit.run(admin.put_setting("worker", '{"slots": 3}', by="ann"))
     kit.run(access.create_token("tokentokento", "d" * 64, "deploy", Role.ADMIN, by="ann"))

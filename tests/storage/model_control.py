@@ -10,8 +10,8 @@ from penstock.domain.definition import Definition, Pause
 from penstock.domain.errors import Conflict, NotFound, RevisionConflict
 from penstock.domain.instant import to_datetime
 from penstock.domain.job import Draft
-from penstock.domain.maintenance import Sweep
-from penstock.domain.schedule.schedule import Kind, Overlap, Schedule, ScheduleRow, Tick, Ticked
+from penstock.domain.maintenance import RetentionBatch
+from penstock.domain.schedule.schedule import Kind, Overlap, Schedule, ScheduleRow, Tick, TickResult
 from penstock.domain.states import ACTIVE, LIVE, Status, Trigger, allowed
 from tests.storage.model import ModelDefinition, ModelJob, World, stands
 from tests.storage.model_jobs import JobsModel
@@ -203,15 +203,15 @@ class SchedulesModel:
         ]
         return [row.schedule.key for row in sorted(ready, key=lambda row: (instant(row), row.schedule.key))]
 
-    def tick(self, tick: Tick, draft: Draft | None, overlap: str) -> Ticked:
+    def tick(self, tick: Tick, draft: Draft | None, overlap: str) -> TickResult:
         stored = self.world.schedules.get(tick.schedule)
         instant = to_datetime(tick.instant)
         if stored is None or stored.revision != tick.revision or not stored.schedule.enabled:
-            return Ticked("taken")
+            return TickResult("taken")
         if stored.last_scheduled_at is not None and instant <= stored.last_scheduled_at:
-            return Ticked("taken")
+            return TickResult("taken")
         ticks = self.world.ticks.setdefault(tick.schedule, {})
-        answer = Ticked("taken")
+        answer = TickResult("taken")
         if tick.instant not in ticks:
             answer = self._make(tick, draft, overlap)
             ticks[tick.instant] = {
@@ -222,17 +222,17 @@ class SchedulesModel:
         self.world.schedules[tick.schedule] = replace(stored, schedule=schedule, last_scheduled_at=instant)
         return answer
 
-    def _make(self, tick: Tick, draft: Draft | None, overlap: str) -> Ticked:
+    def _make(self, tick: Tick, draft: Draft | None, overlap: str) -> TickResult:
         if draft is None:
             self.world.tell(kinds.SCHEDULE_MISSED, tick.schedule)
-            return Ticked("missed")
+            return TickResult("missed")
         if self._overlaps(tick.schedule, overlap):
             self.world.tell(kinds.SCHEDULE_SKIPPED, tick.schedule)
-            return Ticked("skipped")
+            return TickResult("skipped")
         if tick.passed_over:
             self.world.tell(kinds.SCHEDULE_MISSED, tick.schedule)
         (created,) = self.jobs.create([replace(draft, schedule=tick.schedule, scheduled_for=tick.instant)])
-        return Ticked("made", created.job_id)
+        return TickResult("made", created.job_id)
 
     def _overlaps(self, key: str, overlap: str) -> bool:
         unfinished = [
@@ -267,7 +267,7 @@ class AdminModel:
         self.world.lanes = {lane: pair for pair, lane in lanes.items()}
         return {(each.key, each.version): lanes[each.key, each.version] for each in definitions}
 
-    def retire(self, limit: int) -> Sweep:
+    def retire(self, limit: int) -> RetentionBatch:
         """Each call brings a job one step further: stale first, then gone."""
         due = [job for job in self.world.jobs.values() if job.retire_at is not None and job.retire_at <= self.world.now]
         held = sorted(due, key=lambda job: (job.retire_at, job.id))[:limit]
@@ -279,7 +279,7 @@ class AdminModel:
             self.world.tell(kinds.STALE, job.id)
         for job in deleted:
             self.world.remove(job)
-        return Sweep(sorted(job.id for job in stale), sorted(job.id for job in deleted))
+        return RetentionBatch(sorted(job.id for job in stale), sorted(job.id for job in deleted))
 
     def tidy(self, age: int) -> None:
         """Expired idempotency keys and full buckets go, and old ticks but the newest of each schedule."""

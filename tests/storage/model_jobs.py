@@ -11,7 +11,7 @@ from penstock.domain.attempt import Attempt, Phase, Review
 from penstock.domain.errors import Conflict, IdempotencyConflict
 from penstock.domain.instant import maybe_datetime, to_datetime
 from penstock.domain.job import Claimed, Created, Draft, Held
-from penstock.domain.outcome import Cause, Failure, Outcome, Settlement, Standing, decide
+from penstock.domain.outcome import AttemptCounters, Cause, Failure, Outcome, Settlement, decide
 from penstock.domain.states import ACTIVE, Status, Trigger
 from penstock.domain.worker import Reclaimed, SettleReport, WorkerInfo
 from tests.storage.model import Bucket, ModelDefinition, ModelJob, ModelWorker, World, stands
@@ -184,7 +184,7 @@ class JobsModel:
         ]
         return set(self.settle(worker, released).applied)
 
-    def forsaken(self, grace: int) -> bool:
+    def has_expired_workers(self, grace: int) -> bool:
         workers = self.world.workers.values()
         gone = {each.info.id for each in workers if each.ended}
         return any(not each.ended and each.lease_until + grace < self.world.now for each in workers) or any(
@@ -341,7 +341,7 @@ class JobsModel:
 
     def _free(self, job: ModelJob, random: float, answer: Reclaimed) -> None:
         worker, was, started = job.worker or "", job.status, job.started_at is not None
-        standing = Standing(job.attempt, job.draft.max_attempts, job.lost)
+        standing = AttemptCounters(job.attempt, job.draft.max_attempts, job.lost)
         policy = self.world.definition(job).backoff
         decided = decide(job.id, job.fence, LOST if started else RELEASED, standing, policy, random)
         self.settle(worker, [decided])

@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.domain.instant import SECOND
 from penstock.domain.states import Status
-from penstock.domain.webhook.endpoint import Answer, Delivery, Endpoint, EndpointDraft, Parcel, judge
+from penstock.domain.webhook.endpoint import Answer, Delivery, DeliveryTask, Endpoint, EndpointDraft, decide_delivery
 from penstock.domain.webhook.signature import secret_text
 from penstock.storage.commands import webhooks
 from tests.storage.kit import Kit
@@ -27,20 +27,20 @@ def spread(kit: Kit, **options: Any) -> int:
     """Read the feed to its end; how many deliveries were made."""
     made = 0
     while True:
-        done = kit.run(webhooks.spread(**options))
+        done = kit.run(webhooks.create_deliveries(**options))
         made += done.made
         if not done.more:
             return made
 
 
-def take(kit: Kit, limit: int = 16, owner: str = "sender", per_endpoint: int = 2) -> list[Parcel]:
+def take(kit: Kit, limit: int = 16, owner: str = "sender", per_endpoint: int = 2) -> list[DeliveryTask]:
     return kit.run(webhooks.take_deliveries(owner, limit, LEASE, per_endpoint))
 
 
-def settle(kit: Kit, parcel: Parcel, code: int | None = 200, *, give_up: int = 0, **facts: Any) -> bool:
+def settle(kit: Kit, parcel: DeliveryTask, code: int | None = 200, *, give_up: int = 0, **facts: Any) -> bool:
     answer = Answer(code, None if code else "no connection", "an excerpt", duration=0.25)
     options = {"failures": parcel.failures, "most_failures": 3, **facts}
-    verdict = judge(answer, parcel.round, RETRIES, **options)
+    verdict = decide_delivery(answer, parcel.round, RETRIES, **options)
     return kit.run(webhooks.settle_delivery(parcel.id, parcel.number, answer, verdict, give_up=give_up))
 
 

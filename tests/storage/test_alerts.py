@@ -1,4 +1,4 @@
-"""keep_alerts and kept_alerts: raised once, cleared once, however many say so."""
+"""save_alerts and list_alerts: raised once, cleared once, however many say so."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def told(kit: Kit) -> list[tuple[str, str]]:
 
 
 def test_an_alert_is_raised_once_and_cleared_once(kit: Kit) -> None:
-    first = kit.run(admin.keep_alerts([DEEP, FAILING]))
+    first = kit.run(admin.save_alerts([DEEP, FAILING]))
     kit.advance(10)
-    again = kit.run(admin.keep_alerts([FAILING, DEEP]))
-    over = kit.run(admin.keep_alerts([FAILING]))
-    twice = kit.run(admin.keep_alerts([FAILING]))
+    again = kit.run(admin.save_alerts([FAILING, DEEP]))
+    over = kit.run(admin.save_alerts([FAILING]))
+    twice = kit.run(admin.save_alerts([FAILING]))
 
     assert (first.raised, first.cleared) == ([DEEP, FAILING], [])
     assert (again.raised, again.cleared, twice.raised, twice.cleared) == ([], [], [], [])
@@ -44,7 +44,7 @@ def test_an_alert_is_raised_once_and_cleared_once(kit: Kit) -> None:
 
 
 def test_the_event_tells_the_alert(kit: Kit) -> None:
-    kit.run(admin.keep_alerts([DEEP]))
+    kit.run(admin.save_alerts([DEEP]))
 
     ((data,),) = query(kit.store, "SELECT data FROM {s}event WHERE kind = 'alert.raised'")
 
@@ -56,32 +56,32 @@ def test_the_event_tells_the_alert(kit: Kit) -> None:
 
 def test_what_was_raised_is_kept_and_read_in_pages(kit: Kit) -> None:
     for _ in range(3):
-        kit.run(admin.keep_alerts([DEEP, FAILING]))
+        kit.run(admin.save_alerts([DEEP, FAILING]))
         kit.advance(10)
-        kit.run(admin.keep_alerts([FAILING]))
+        kit.run(admin.save_alerts([FAILING]))
 
-    everything = kit.run(admin.kept_alerts())
-    first = kit.run(admin.kept_alerts(limit=2))
-    rest = kit.run(admin.kept_alerts(limit=2, before=first[-1].seq))
-    (standing,) = kit.run(admin.kept_alerts(cleared=False))
+    everything = kit.run(admin.list_alerts())
+    first = kit.run(admin.list_alerts(limit=2))
+    rest = kit.run(admin.list_alerts(limit=2, before=first[-1].seq))
+    (standing,) = kit.run(admin.list_alerts(cleared=False))
 
     assert first + rest == everything
     assert (standing.alert, standing.raised_at, standing.cleared_at) == (FAILING, to_datetime(START), None)
-    assert [each.alert for each in kit.run(admin.kept_alerts(cleared=True))] == [DEEP] * 3
-    assert kit.run(admin.kept_alerts(cleared=True))[-1].cleared_at == to_datetime(START + 10_000_000)
+    assert [each.alert for each in kit.run(admin.list_alerts(cleared=True))] == [DEEP] * 3
+    assert kit.run(admin.list_alerts(cleared=True))[-1].cleared_at == to_datetime(START + 10_000_000)
     for limit in (0, 501):
         with pytest.raises(InvalidInput, match="1 to 500"):
-            kit.run(admin.kept_alerts(limit=limit))
+            kit.run(admin.list_alerts(limit=limit))
 
 
 def test_alerts_that_were_cleared_long_ago_go(kit: Kit) -> None:
-    kit.run(admin.keep_alerts([DEEP, FAILING]))
-    kit.run(admin.keep_alerts([FAILING]))
+    kit.run(admin.save_alerts([DEEP, FAILING]))
+    kit.run(admin.save_alerts([FAILING]))
     kit.advance(14 * 86_400)
 
     kit.run(admin.tidy(86_400_000_000))
 
-    assert [each.alert for each in kit.run(admin.kept_alerts())] == [FAILING]
+    assert [each.alert for each in kit.run(admin.list_alerts())] == [FAILING]
 
 
 def test_many_that_look_at_once_raise_and_clear_each_alert_once(shared_store: Any) -> None:
@@ -90,9 +90,9 @@ def test_many_that_look_at_once_raise_and_clear_each_alert_once(shared_store: An
 
     def look() -> tuple[int, int]:
         together.wait()
-        raised = len(kit.run(admin.keep_alerts([DEEP, FAILING])).raised)
+        raised = len(kit.run(admin.save_alerts([DEEP, FAILING])).raised)
         together.wait()
-        return raised, len(kit.run(admin.keep_alerts([])).cleared)
+        return raised, len(kit.run(admin.save_alerts([])).cleared)
 
     with ThreadPoolExecutor(4) as pool:
         done = [each.result() for each in [pool.submit(look) for _ in range(4)]]

@@ -17,7 +17,7 @@ from penstock.background.archive import Archive
 from penstock.background.housekeeper import Housekeeper
 from penstock.domain.attempt import LogLine
 from penstock.domain.errors import StoreError
-from penstock.domain.maintenance import Remains, Sweep
+from penstock.domain.maintenance import ArchivedJob, RetentionBatch
 from penstock.domain.secrets.policy import MASK
 from penstock.domain.states import Status, Trigger
 from penstock.storage import ports
@@ -67,7 +67,7 @@ def test_the_remains_are_all_that_there_is_of_a_job(kit: Kit) -> None:
     kit.run(admin.retire(delete=False))
     kit.advance(7 * DAYS)
 
-    (remains,) = kit.run(admin.take_remains())
+    (remains,) = kit.run(admin.take_for_archive())
 
     assert (remains.job.id, remains.secret_fields) == (claimed.job_id, ("pin",))
     assert [each.name for each in remains.phases] == ["one"]
@@ -75,8 +75,8 @@ def test_the_remains_are_all_that_there_is_of_a_job(kit: Kit) -> None:
     assert [each.decision for each in remains.reviews] == ["rejected"]
     assert [(each.fence, [phase.name for phase in each.phases]) for each in remains.attempts] == [(1, ["one"])]
     assert [each.type for each in remains.events] == kit.events(claimed.job_id)
-    assert kit.run(admin.delete_remains({remains.job.id: remains.mark})) == [claimed.job_id]
-    assert kit.run(admin.take_remains()) == []
+    assert kit.run(admin.delete_archived({remains.job.id: remains.mark})) == [claimed.job_id]
+    assert kit.run(admin.take_for_archive()) == []
 
 
 def test_remains_come_in_batches_the_longest_overdue_first(kit: Kit) -> None:
@@ -88,23 +88,23 @@ def test_remains_come_in_batches_the_longest_overdue_first(kit: Kit) -> None:
     kit.run(admin.retire(delete=False))
     kit.advance(7 * DAYS)
 
-    assert [each.job.id for each in kit.run(admin.take_remains(2))] == ended[:2]
-    assert [each.job.id for each in kit.run(admin.take_remains(2))] == ended[2:]
+    assert [each.job.id for each in kit.run(admin.take_for_archive(2))] == ended[:2]
+    assert [each.job.id for each in kit.run(admin.take_for_archive(2))] == ended[2:]
 
 
 def test_what_somebody_has_taken_nobody_else_is_given_for_a_while(kit: Kit) -> None:
     job_id = doomed(kit)
-    (remains,) = kit.run(admin.take_remains())
+    (remains,) = kit.run(admin.take_for_archive())
 
-    assert kit.run(admin.take_remains()) == []
+    assert kit.run(admin.take_for_archive()) == []
     kit.advance(59)
-    assert kit.run(admin.take_remains()) == []
-    assert kit.run(admin.retire()) == Sweep([], [])
+    assert kit.run(admin.take_for_archive()) == []
+    assert kit.run(admin.retire()) == RetentionBatch([], [])
 
     kit.advance(1)
-    (again,) = kit.run(admin.take_remains())
+    (again,) = kit.run(admin.take_for_archive())
     assert (again.job.id, again.mark) == (job_id, remains.mark)
-    assert kit.run(admin.delete_remains({job_id: remains.mark})) == [job_id]
+    assert kit.run(admin.delete_archived({job_id: remains.mark})) == [job_id]
 
 
 def test_a_job_that_was_retried_since_it_was_read_is_not_deleted(kit: Kit) -> None:
@@ -113,18 +113,18 @@ def test_a_job_that_was_retried_since_it_was_read_is_not_deleted(kit: Kit) -> No
     kit.advance(1)
     kit.run(admin.retire(delete=False))
     kit.advance(1)
-    (remains,) = kit.run(admin.take_remains())
+    (remains,) = kit.run(admin.take_for_archive())
     kit.run(control.retry([job_id]))
 
-    assert kit.run(admin.delete_remains({job_id: remains.mark})) == []
+    assert kit.run(admin.delete_archived({job_id: remains.mark})) == []
     (claimed,) = kit.claim()
     kit.settle(claimed)
     kit.advance(1)
     kit.run(admin.retire(delete=False))
     kit.advance(1)
 
-    assert kit.run(admin.delete_remains({job_id: remains.mark})) == []
-    assert kit.run(admin.delete_remains({})) == []
+    assert kit.run(admin.delete_archived({job_id: remains.mark})) == []
+    assert kit.run(admin.delete_archived({})) == []
     assert kit.status(job_id) is Status.STALE
 
 
@@ -132,7 +132,7 @@ def test_a_line_holds_the_job_with_its_secrets_masked(kit: Kit, tmp_path: Path) 
     kit.define("work", secret_fields=("pin",))
     job_id = doomed(kit, params='{"pin": 4711,\n "api_key": "k", "n": 1.50}')
 
-    remains = kit.run(admin.take_remains())
+    remains = kit.run(admin.take_for_archive())
     path = Archive(tmp_path / "archive").keep(remains, NOW)
 
     assert path == tmp_path / "archive" / "2026-11-15.jsonl"
@@ -147,7 +147,7 @@ def test_a_line_holds_the_job_with_its_secrets_masked(kit: Kit, tmp_path: Path) 
 
 def test_what_somebody_who_died_had_begun_to_write_is_cut_off(kit: Kit, tmp_path: Path) -> None:
     doomed(kit)
-    remains = kit.run(admin.take_remains())
+    remains = kit.run(admin.take_for_archive())
     archive = Archive(tmp_path)
     path = archive.keep(remains, NOW)
     whole = path.read_bytes()
@@ -160,7 +160,7 @@ def test_what_somebody_who_died_had_begun_to_write_is_cut_off(kit: Kit, tmp_path
 
 def test_each_day_has_a_file_of_its_own(kit: Kit, tmp_path: Path) -> None:
     doomed(kit)
-    remains = kit.run(admin.take_remains())
+    remains = kit.run(admin.take_for_archive())
 
     Archive(tmp_path).keep(remains, NOW)
     Archive(tmp_path).keep(remains, datetime(2026, 11, 16, 0, 0, tzinfo=UTC))
@@ -241,7 +241,7 @@ class Slow(Archive):
         super().__init__(folder)
         self.begun, self.may_end = threading.Event(), threading.Event()
 
-    def keep(self, remains: Sequence[Remains], now: datetime | None = None) -> Path:
+    def keep(self, remains: Sequence[ArchivedJob], now: datetime | None = None) -> Path:
         self.begun.set()
         assert self.may_end.wait(30)
         return super().keep(remains, now)
@@ -250,7 +250,7 @@ class Slow(Archive):
 def test_who_dies_between_line_and_deletion_doubles_a_line_and_loses_none(kit: Kit, tmp_path: Path) -> None:
     job_id = doomed(kit)
     archive = Archive(tmp_path)
-    remains = kit.run(admin.take_remains())
+    remains = kit.run(admin.take_for_archive())
     archive.keep(remains)
     kit.advance(60)
 

@@ -22,7 +22,7 @@ ENDED = ["job.enqueued", "job.started", "job.succeeded"]
 def found_by_their_jobs(store: Any) -> Any:
     """Whatever a test did, no bundle names a job that cannot find it."""
     yield
-    assert store.run(admin.soundness()) == []
+    assert store.run(admin.check_integrity()) == []
 
 
 def created(kit: Kit, count: int, **options: Any) -> list[str]:
@@ -240,7 +240,7 @@ def test_an_archive_gets_what_bundles_told_of_a_job(kit: Kit) -> None:
     kit.run(admin.retire(delete=False))
     kit.advance(8 * 86_400)
 
-    remains = kit.run(admin.take_remains())
+    remains = kit.run(admin.take_for_archive())
 
     assert {each.job.id for each in remains} == set(ids)
     for each in remains:
@@ -361,7 +361,7 @@ def test_what_a_job_cannot_find_is_unsound(kit: Kit) -> None:
     job_id, _ = created(kit, 2)
     change(kit.store, f"UPDATE {{s}}job SET created_at = created_at + 1 WHERE id = '{job_id}'")
 
-    (broken,) = kit.run(admin.soundness())
+    (broken,) = kit.run(admin.check_integrity())
 
     assert (broken.rule, broken.rows) == ("Every event of a bundle is found by its job.", (job_id,))
     change(kit.store, f"UPDATE {{s}}job SET created_at = created_at - 1 WHERE id = '{job_id}'")

@@ -10,7 +10,7 @@ import pytest
 from penstock.domain.definition import Definition, Pause
 from penstock.domain.errors import LeaseLost
 from penstock.domain.instant import SECOND, to_datetime
-from penstock.domain.job import Claimed, Place
+from penstock.domain.job import Claimed, QueuePosition
 from penstock.domain.states import Status, Trigger
 from penstock.storage.commands import admin, control, jobs
 from tests.storage.kit import Kit
@@ -353,9 +353,9 @@ def test_a_claim_from_a_place_on_looks_only_at_what_stands_behind_it(kit: Kit) -
     begun = kit.claim(limit=2)
     assert [each.job_id for each in begun] == first[:2]
     urgent = kit.create("a", priority=20)
-    place = Place(begun[-1].rank, begun[-1].job_id)
+    place = QueuePosition(begun[-1].rank, begun[-1].job_id)
 
-    claimed = kit.claim(behind={begun[-1].lane: place})
+    claimed = kit.claim(after={begun[-1].lane: place})
 
     # The other lane has no place, so it is looked at from the front.
     assert [each.job_id for each in claimed] == [*first[2:], other]

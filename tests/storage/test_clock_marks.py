@@ -10,8 +10,8 @@ from penstock.domain.definition import RateLimit
 from penstock.domain.instant import DAY, HOUR, MINUTE, SECOND, to_datetime
 from penstock.domain.maintenance import ClockMark
 from penstock.domain.outcome import Failure
-from penstock.domain.schedule.due_ticks import declared, plan
-from penstock.domain.schedule.schedule import Kind, Missed, Schedule, Ticking
+from penstock.domain.schedule.due_ticks import plan, with_next_tick
+from penstock.domain.schedule.schedule import Kind, Missed, Schedule, TickRequest
 from penstock.domain.states import Status, Trigger
 from penstock.storage.commands import admin, jobs, schedules
 from penstock.storage.commands.maintenance import marks_ahead, set_back
@@ -27,7 +27,7 @@ def declare(kit: Kit, key: str = "hourly", **facts: Any) -> None:
     """What a worker does when it starts."""
     given = {"definition_key": "work", "kind": Kind.INTERVAL, "expression": "1h", **facts}
     stored = {row.schedule.key: row for row in kit.run(schedules.all())}.get(key)
-    kit.run(schedules.save(declared(Schedule(key, **given), stored, kit.now), by="code"))
+    kit.run(schedules.save(with_next_tick(Schedule(key, **given), stored, kit.now), by="code"))
 
 
 def tick(kit: Kit) -> list[int]:
@@ -36,7 +36,7 @@ def tick(kit: Kit) -> list[int]:
     for row in kit.run(schedules.due()):
         for turn in plan(row, kit.now):
             draft = kit.draft() if turn.make else None
-            (answer,) = kit.run(schedules.tick_all([Ticking(turn.tick, draft, "allow")]))
+            (answer,) = kit.run(schedules.tick_all([TickRequest(turn.tick, draft, "allow")]))
             made += [turn.tick.instant] if answer.verdict == "made" else []
     return made
 

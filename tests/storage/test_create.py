@@ -9,7 +9,7 @@ import pytest
 from penstock.domain.definition import DEFAULT_PRIORITY
 from penstock.domain.errors import Conflict, IdempotencyConflict, NotFound
 from penstock.domain.instant import DAY, SECOND, to_datetime
-from penstock.domain.job import Alike, Created
+from penstock.domain.job import Created, UniformDrafts
 from penstock.domain.states import ACTIVE, Status, Trigger
 from penstock.storage.commands import control, feed, jobs
 from tests.storage.kit import Kit
@@ -219,7 +219,7 @@ def test_the_same_key_twice_in_one_batch_with_other_parameters_makes_none(kit: K
 
 def test_drafts_that_are_alike_become_a_job_each(kit: Kit) -> None:
     first, ids = kit.draft(priority=12), [kit.new_id() for _ in range(3)]
-    drafts = Alike(first, ids, ['{"n":1}', '{"n":"\\"\\\\,{}"}', "{}"])
+    drafts = UniformDrafts(first, ids, ['{"n":1}', '{"n":"\\"\\\\,{}"}', "{}"])
 
     answers = kit.run(jobs.create(drafts))
 
@@ -243,7 +243,7 @@ def test_of_drafts_that_are_alike_some_may_be_there_already(kit: Kit) -> None:
 def test_drafts_that_are_alike_share_their_key_as_any_others_do(kit: Kit) -> None:
     ids = [kit.new_id() for _ in range(3)]
 
-    answers = kit.run(jobs.create(Alike(kit.draft(idempotency_key="same"), ids, ["{}"] * 3)))
+    answers = kit.run(jobs.create(UniformDrafts(kit.draft(idempotency_key="same"), ids, ["{}"] * 3)))
 
     assert [each.created for each in answers] == [True, False, False]
     assert {each.job_id for each in answers} == {ids[0]}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.domain import event as kinds
-from penstock.domain.alerts import Alert, Facts, alerts
+from penstock.domain.alerts import Alert, AlertFacts, alerts
 from penstock.domain.errors import Conflict, InvalidInput
 from penstock.domain.instant import DAY, to_datetime
 from penstock.domain.webhook.endpoint import (
@@ -16,11 +16,11 @@ from penstock.domain.webhook.endpoint import (
     FAILED,
     WAITING,
     Answer,
+    DeliveryDecision,
+    DeliveryTask,
     Endpoint,
     EndpointDraft,
-    Parcel,
-    Verdict,
-    judge,
+    decide_delivery,
 )
 from penstock.domain.worker_config import AlertThresholds
 from penstock.storage.commands import admin, control, feed, webhooks
@@ -321,10 +321,10 @@ class TestGivingUp:
             (parcel,) = take(kit)
             self.end(kit, parcel, code)
 
-    def end(self, kit: Kit, parcel: Parcel, code: int | None, give_up: int = 5 * DAY) -> None:
+    def end(self, kit: Kit, parcel: DeliveryTask, code: int | None, give_up: int = 5 * DAY) -> None:
         """End a delivery for good."""
         answer = Answer(code, None if code else "no connection")
-        verdict = judge(answer, 1, (), most_failures=1000)
+        verdict = decide_delivery(answer, 1, (), most_failures=1000)
         assert kit.run(webhooks.settle_delivery(parcel.id, parcel.number, answer, verdict, give_up=give_up))
 
     def state(self, kit: Kit) -> tuple[bool, str | None]:
@@ -345,7 +345,7 @@ class TestGivingUp:
         assert self.state(kit) == (False, "No message has arrived for 5 days: 11 tries failed.")
         entry = kit.run(admin.audit(action="webhook.disable"))[0]
         assert (entry.actor, entry.target) == ("penstock", "first")
-        raised = kit.run(admin.keep_alerts(held(kit))).raised
+        raised = kit.run(admin.save_alerts(held(kit))).raised
         assert [(each.kind, each.subject, each.severity) for each in raised] == [
             ("endpoint_failing", "first", "critical")
         ]
@@ -396,7 +396,7 @@ class TestGivingUp:
 def held(kit: Kit) -> list[Alert]:
     """The alerts about endpoints that hold now."""
     endpoints: list[Endpoint] = kit.run(webhooks.endpoints())
-    facts = Facts(kit.run(admin.stats(kit.now)), AlertThresholds(), endpoints=endpoints)
+    facts = AlertFacts(kit.run(admin.stats(kit.now)), AlertThresholds(), endpoints=endpoints)
     return [each for each in alerts(facts) if each.kind == "endpoint_failing"]
 
 
@@ -406,6 +406,6 @@ def test_a_settlement_that_asks_for_nothing_more_leaves_the_breaker_alone(kit: K
     first, second = take(kit)
     settle(kit, first, 500)
     hopeless = Answer(error="not allowed", hopeless=True)
-    kit.run(webhooks.settle_delivery(second.id, second.number, hopeless, Verdict(FAILED)))
+    kit.run(webhooks.settle_delivery(second.id, second.number, hopeless, DeliveryDecision(FAILED)))
 
     assert kit.run(webhooks.endpoint("first")).failures == 1

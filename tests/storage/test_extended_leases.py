@@ -44,7 +44,7 @@ def test_an_extended_lease_lasts_as_if_its_row_had_been_written(kit: Kit) -> Non
     kit.advance(14)
 
     assert is_live(kit, worker)
-    assert not kit.run(jobs.forsaken(GRACE))
+    assert not kit.run(jobs.has_expired_workers(GRACE))
     assert kit.run(jobs.reclaim(GRACE, 0.5)).workers == []
     assert len(kit.claim(worker)) == 1
     assert kit.run(jobs.heartbeat(worker, LEASE)).workers == 1
@@ -61,9 +61,9 @@ def test_it_ends_when_its_time_is_over(kit: Kit) -> None:
         kit.claim(worker)
     with pytest.raises(LeaseLost):
         kit.run(jobs.heartbeat(worker, LEASE))
-    assert not kit.run(jobs.forsaken(GRACE))
+    assert not kit.run(jobs.has_expired_workers(GRACE))
     kit.advance(1.1)
-    assert kit.run(jobs.forsaken(GRACE))
+    assert kit.run(jobs.has_expired_workers(GRACE))
     assert kit.run(jobs.reclaim(GRACE, 0.5)).workers == [worker]
 
 
@@ -90,7 +90,7 @@ def test_it_does_not_outlive_a_restart_of_the_host(tmp_path: Path) -> None:
 
     after = SqliteStore(store.path, clock=ManualClock(steady=clock.steady, boot="boot-2"))
 
-    assert after.run(jobs.forsaken(GRACE))
+    assert after.run(jobs.has_expired_workers(GRACE))
     after.close()
 
 

@@ -154,7 +154,7 @@ def test_the_archive_has_the_same_events(kit: Kit) -> None:
         kit.advance(2 * 86_400)
         kit.run(admin.retire(delete=False))
 
-    (remains,) = kit.run(admin.take_remains())
+    (remains,) = kit.run(admin.take_for_archive())
 
     assert list(remains.events) == kit.run(feed.of_job(claimed.job_id, limit=100))
     assert ("job.failed", 1, 2.0) in [(each.type, each.attempt, each.duration) for each in remains.events]

@@ -1,4 +1,4 @@
-"""forget_attempts: a job that runs again and again keeps its last attempts, not all of them."""
+"""prune_attempts: a job that runs again and again keeps its last attempts, not all of them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def run_often(kit: Kit, times: int, waiting: list[str], *, lines: int = 1) -> li
 
 def forget(kit: Kit) -> int:
     """Remove what may go; in how many calls."""
-    calls, after = 1, kit.run(admin.forget_attempts())
+    calls, after = 1, kit.run(admin.prune_attempts())
     while after is not None:
-        calls, after = calls + 1, kit.run(admin.forget_attempts(after=after))
+        calls, after = calls + 1, kit.run(admin.prune_attempts(after=after))
         assert calls < 100
     return calls
 
@@ -71,7 +71,7 @@ def test_what_is_kept_stays_as_it_is(kit: Kit) -> None:
     kit.claim(limit=1)
     before = dump(kit.store)
 
-    assert kit.run(admin.forget_attempts()) is None
+    assert kit.run(admin.prune_attempts()) is None
 
     assert dump(kit.store) == before
     assert {len(fences(kit, each)) for each in ids} == {KEPT}
@@ -159,11 +159,11 @@ def test_many_lines_of_an_attempt_go_in_parts(kit: Kit) -> None:
 def test_of_many_jobs_each_call_takes_some(kit: Kit) -> None:
     ids = sorted(run_often(kit, 105, [kit.create() for _ in range(7)], lines=0))
 
-    after = kit.run(admin.forget_attempts(limit=3))
+    after = kit.run(admin.prune_attempts(limit=3))
 
     assert after == ids[2]
     assert [len(fences(kit, each)) for each in ids] == [KEPT] * 3 + [105] * 4
-    assert kit.run(admin.forget_attempts(limit=4, after=after)) is None
+    assert kit.run(admin.prune_attempts(limit=4, after=after)) is None
     assert [len(fences(kit, each)) for each in ids] == [KEPT] * 7
 
 

@@ -119,7 +119,7 @@ def test_everything_is_there_afterwards(kit: Kit, any_target: PostgresStore, cou
     assert_equal(kit, target)
     target.open()
     check_soundness(target)
-    assert target.run(admin.soundness()) == []
+    assert target.run(admin.check_integrity()) == []
     new = there(kit, target)
     ids = [job_id for (job_id,) in query(kit.store, "SELECT id FROM job ORDER BY id LIMIT 300")]
     assert new.run(admin.get(ids)) == kit.run(admin.get(ids))
@@ -179,7 +179,7 @@ def test_webhooks_go_on_where_they_were(kit: Kit, target: PostgresStore) -> None
 
 def test_webhooks_go_on_in_the_midst_of_a_bundle(kit: Kit, target: PostgresStore) -> None:
     endpoint(kit, events=("job.enqueued",))
-    kit.run(webhooks.spread())
+    kit.run(webhooks.create_deliveries())
     kit.run(jobs.create([kit.draft() for _ in range(7)]))
     tip = query(kit.store, "SELECT cursor FROM webhook_feed")[0][0]
     halfway = kit.run(feed.read(tip, 3)).cursor

@@ -202,14 +202,14 @@ def test_it_goes_into_the_archive_and_away_with_its_job(kit: Kit) -> None:
     kit.run(admin.retire(delete=False))
     kit.advance(2 * 86_400)
 
-    (remains,) = kit.run(admin.take_remains())
+    (remains,) = kit.run(admin.take_for_archive())
 
     assert [replace(each, phases=()) for each in remains.attempts] == before
     assert [[(phase.name, phase.status) for phase in each.phases] for each in remains.attempts] == [
         [("run", "completed")]
     ]
     assert [each.type for each in remains.events] == kit.events(claimed.job_id)
-    assert kit.run(admin.delete_remains({claimed.job_id: remains.mark})) == [claimed.job_id]
+    assert kit.run(admin.delete_archived({claimed.job_id: remains.mark})) == [claimed.job_id]
     assert attempts(kit, claimed.job_id) == []
     assert "job.succeeded" in kit.events(claimed.job_id)
 
@@ -241,14 +241,14 @@ def test_jobs_of_many_definitions_are_kept_as_long_as_each_of_them_says(kit: Kit
 
 def test_a_row_beside_it_is_unsound(kit: Kit) -> None:
     claimed = done(kit)
-    assert kit.run(admin.soundness()) == []
+    assert kit.run(admin.check_integrity()) == []
     change(
         kit.store,
         "INSERT INTO {s}attempt (job_id, fence, number, status, cause, ended_at)"
         f" VALUES ('{claimed.job_id}', 1, 1, 5, 'returned', 1)",
     )
 
-    (broken,) = kit.run(admin.soundness())
+    (broken,) = kit.run(admin.check_integrity())
 
     assert broken.rows == (claimed.job_id,)
     change(kit.store, "DELETE FROM {s}attempt")

@@ -18,7 +18,7 @@ from penstock.domain.job import Held
 from penstock.domain.plan import Statement, Steps, writes
 from penstock.domain.states import Status
 from penstock.storage.commands import control, jobs
-from penstock.storage.postgres.connections import Lent
+from penstock.storage.postgres.connections import PooledConnection
 from penstock.storage.postgres.store import PostgresStore
 from tests.services import PgBouncer, PostgresServer
 from tests.storage import schemas
@@ -171,28 +171,28 @@ def test_a_server_that_is_away_is_named_and_nothing_is_acknowledged(
 
 def test_a_plan_gets_a_session_that_has_carried_it_out_before(kit: Kit) -> None:
     pool = kit.store._pool()
-    with Lent(pool, "claim") as first, Lent(pool, "settle") as second:
+    with PooledConnection(pool, "claim") as first, PooledConnection(pool, "settle") as second:
         assert first is not second
 
     for plan, usual in (("claim", first), ("settle", second), ("claim", first), ("settle", second)):
-        with Lent(pool, plan) as found:
+        with PooledConnection(pool, plan) as found:
             assert found is usual
-    with Lent(pool, "claim"), Lent(pool, "claim") as found:
+    with PooledConnection(pool, "claim"), PooledConnection(pool, "claim") as found:
         assert found is second
-    with Lent(pool, "claim") as found:
+    with PooledConnection(pool, "claim") as found:
         assert found is first, "of those who know it, the one that was used last"
 
 
 def test_a_new_plan_gets_the_session_that_knows_the_fewest(kit: Kit) -> None:
     pool = kit.store._pool()
-    with Lent(pool, "claim") as first, Lent(pool, "settle") as second:
+    with PooledConnection(pool, "claim") as first, PooledConnection(pool, "settle") as second:
         pass
-    with Lent(pool, "settle"), Lent(pool, "tidy") as found:
+    with PooledConnection(pool, "settle"), PooledConnection(pool, "tidy") as found:
         assert found is first
 
-    with Lent(pool, "promote") as found:
+    with PooledConnection(pool, "promote") as found:
         assert found is second
-    with Lent(pool, "tidy") as found:
+    with PooledConnection(pool, "tidy") as found:
         assert found is first
 
 
@@ -203,17 +203,17 @@ def test_a_change_is_planned_once_in_a_session(kit: Kit) -> None:
 
     kit.run(jobs.settle(worker, [kit.ending(claimed)]))
 
-    with Lent(kit.store._pool(), "settle") as connection:
+    with PooledConnection(kit.store._pool(), "settle") as connection:
         prepared = "SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%%ended AS (%%'"
         assert len(connection.execute(prepared).fetchall()) == 1
 
 
 def test_a_session_that_takes_no_writes_is_not_used_again(kit: Kit) -> None:
     pool = kit.store._pool()
-    with Lent(pool, "create") as first:
+    with PooledConnection(pool, "create") as first:
         first.execute("SET default_transaction_read_only = on")
 
-    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), Lent(pool, "create") as again:
+    with pytest.raises(psycopg.errors.ReadOnlySqlTransaction), PooledConnection(pool, "create") as again:
         again.execute(f"DELETE FROM {kit.store.schema}.job".encode())
 
     assert again is first

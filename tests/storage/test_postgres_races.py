@@ -213,10 +213,10 @@ def test_what_is_written_down_is_deleted_although_another_one_holds_it_for_a_mom
         postgres_kit.advance(1)
         postgres_kit.run(admin.retire(delete=False))
     store: Any = postgres_kit.store
-    (remains,) = postgres_kit.run(admin.take_remains())
+    (remains,) = postgres_kit.run(admin.take_for_archive())
     with psycopg.connect(store.url) as connection:
         connection.execute(f'SELECT 1 FROM "{store.schema}".job WHERE id = %s FOR UPDATE', [job_id])
-        rival = begin(lambda: postgres_kit.run(admin.delete_remains({job_id: remains.mark})))
+        rival = begin(lambda: postgres_kit.run(admin.delete_archived({job_id: remains.mark})))
         wait_until_blocked(store.url, rival)
         connection.commit()
 

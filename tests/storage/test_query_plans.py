@@ -37,28 +37,28 @@ MEANT: dict[str, set[str]] = {
     "settle": {"job_pkey"},
     "settle_done": {"job_pkey"},
     "long_histories": {"job_long"},
-    "forget_attempts": {"attempt_pkey"},
+    "prune_attempts": {"attempt_pkey"},
     "promote": {"job_due", "job_pkey"},
     "next_due": {"job_due"},
     "expired_workers": {"worker_lease"},
-    "forsaken": {"job_running"},
+    "has_expired_workers": {"job_running"},
     "worker_jobs": {"job_running"},
     "ownerless_jobs": {"job_running"},
     "heartbeat": {"job_running"},
     "count_running": {"job_running"},
-    "peek_keyed": {"job_ready"},
+    "lock_best_queued": {"job_ready"},
     "admit": {"job_admitted", "job_blocked"},
     "blocked_keys": {"job_blocked"},
     "find_unique": {"job_unique"},
     "hold_retired": {"job_retire"},
     "hold_stale": {"job_retire"},
-    "take_doomed": {"job_retire", "job_pkey"},
+    "take_for_archive": {"job_retire", "job_pkey"},
     "job_events": {"event_job", "event_bundle", "event_deleted", "job_pkey"},
     "prunable_events": {"event_prunable", "event_job"},
     "hold_bundles": {"event_bundle"},
     "remove_events": {"event_pkey"},
     "delete_jobs": {"event_bundle"},
-    "webhook_prospect": {"job_detail_webhook"},
+    "delivery_outlook": {"job_detail_webhook"},
     "running_of": {"job_running"},
     "admitted_of": {"job_admitted"},
     "count_ahead": {"job_ready"},
@@ -94,7 +94,7 @@ def _held(filled: Filled, n: int) -> list[Held]:
 
 @writes
 def _forget(ids: list[str]) -> Steps[None]:
-    yield Statement("forget_attempts", columns={"id": ids, "upto": [1] * len(ids)})
+    yield Statement("prune_attempts", columns={"id": ids, "upto": [1] * len(ids)})
 
 
 VERBS: dict[str, Callable[[Filled], Plan[Any]]] = {
@@ -110,13 +110,13 @@ VERBS: dict[str, Callable[[Filled], Plan[Any]]] = {
     "promote": lambda it: jobs.promote(100),
     "promote however many": lambda it: jobs.promote(JOBS),
     "next due": lambda it: jobs.next_due(),
-    "forsaken": lambda it: jobs.forsaken(0),
+    "has_expired_workers": lambda it: jobs.has_expired_workers(0),
     "reclaim": lambda it: jobs.reclaim(0, 0.5),
     "heartbeat": lambda it: jobs.heartbeat(it.workers[1], 10**9),
     "release unheld": lambda it: jobs.release_unheld(it.workers[1], _held(it, 10)),
     "repair limits": lambda it: jobs.repair_limits(),
-    "keys kept": lambda it: jobs.keys_kept(),
-    "give way": lambda it: jobs.give_way(),
+    "keys kept": lambda it: jobs.has_unserved_admitted(),
+    "give way": lambda it: jobs.block_unserved(),
     "progress": lambda it: jobs.save_progress([(held, 50.0, None, None) for held in _held(it, 50)]),
     "create one": lambda it: jobs.create([it.kit.draft()]),
     "create alike": lambda it: jobs.create([it.kit.draft() for _ in range(50)]),
@@ -126,7 +126,7 @@ VERBS: dict[str, Callable[[Filled], Plan[Any]]] = {
     "delete": lambda it: control.delete([job_id(n) for n in range(50)]),
     "retire": lambda it: admin.retire(100),
     "retire for an archive": lambda it: admin.retire(100, delete=False),
-    "take what is to be archived": lambda it: admin.take_remains(50),
+    "take what is to be archived": lambda it: admin.take_for_archive(50),
     "get": lambda it: admin.get([job_id(n) for n in range(50)]),
     "list": lambda it: admin.page(JobFilter()),
     "list running": lambda it: admin.page(JobFilter(status=(Status.RUNNING,))),
@@ -179,10 +179,10 @@ VERBS: dict[str, Callable[[Filled], Plan[Any]]] = {
     "events of a job": lambda it: feed.of_job(job_id(5)),
     "events of a deleted job": lambda it: feed.of_job(gone(5)),
     "prune": lambda it: feed.prune(DAY),
-    "forget attempts": lambda it: admin.forget_attempts(),
+    "forget attempts": lambda it: admin.prune_attempts(),
     "forget attempts of some": lambda it: _forget(it.running(20)),
-    "webhooks, whether anybody asks": lambda it: webhooks.prospect(),
-    "webhooks, from the feed": lambda it: webhooks.spread(global_url="https://all.test/"),
+    "webhooks, whether anybody asks": lambda it: webhooks.delivery_outlook(),
+    "webhooks, from the feed": lambda it: webhooks.create_deliveries(global_url="https://all.test/"),
 }
 
 SEARCHES = [

@@ -15,7 +15,7 @@ from penstock.domain.definition import RateLimit
 from penstock.domain.errors import Conflict, IdempotencyConflict, LeaseLost
 from penstock.domain.instant import SECOND
 from penstock.domain.job import Created, Held
-from penstock.domain.schedule.schedule import Kind, Overlap, Schedule, Tick, Ticked
+from penstock.domain.schedule.schedule import Kind, Overlap, Schedule, Tick, TickResult
 from penstock.domain.states import Status, Trigger
 from penstock.storage.commands import admin, control, jobs, schedules
 from tests.conftest import Counts, Figures
@@ -369,7 +369,7 @@ def test_one_instant_of_a_schedule_ticked_by_two_makes_one_job(
             ]
         )
         assert sorted(each.verdict for each in answers) == ["made", "taken"], answers
-        assert all(isinstance(each, Ticked) for each in answers)
+        assert all(isinstance(each, TickResult) for each in answers)
 
     assert query(here.store, "SELECT count(*) FROM {s}job") == [(rounds,)]
 

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.domain.definition import Pause, RateLimit
 from penstock.domain.instant import SECOND
-from penstock.domain.job import Claimed, Place
+from penstock.domain.job import Claimed, QueuePosition
 from penstock.storage.commands import control, jobs
 from tests.storage.kit import Kit
 from tests.storage.tables import query
@@ -162,7 +162,7 @@ def test_a_rate_by_key_holds_for_a_worker_that_goes_on_from_a_place(kit: Kit) ->
     (first,) = claim(kit, limit=1)
     in_front = kit.create(concurrency_key="b", priority=20)
 
-    assert claim(kit, limit=1, behind={first.lane: Place(first.rank, first.job_id)}) == []
+    assert claim(kit, limit=1, after={first.lane: QueuePosition(first.rank, first.job_id)}) == []
     assert [each.job_id for each in claim(kit, limit=1)] == [in_front]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.domain.instant import HOUR, to_datetime
-from penstock.domain.maintenance import Sweep
+from penstock.domain.maintenance import RetentionBatch
 from penstock.domain.plan import Statement
 from penstock.domain.states import Status
 from penstock.storage.commands import admin, control, feed
@@ -19,7 +19,7 @@ from tests.storage.conftest import open_store
 from tests.storage.kit import START, Kit
 
 DAYS = 86_400
-NOTHING = Sweep([], [])
+NOTHING = RetentionBatch([], [])
 
 pytestmark = pytest.mark.usefixtures("sound")
 
@@ -37,14 +37,14 @@ def test_an_ended_job_is_announced_as_stale_and_deleted_as_long_after(kit: Kit) 
     job_id = kit.job_in(Status.SUCCEEDED)
     kit.advance(7 * DAYS)
 
-    assert kit.run(admin.retire()) == Sweep([job_id], [])
+    assert kit.run(admin.retire()) == RetentionBatch([job_id], [])
     assert kit.events(job_id)[-1] == "job.stale"
     assert kit.run(admin.retire()) == NOTHING
     kit.advance(7 * DAYS - 1)
     assert kit.run(admin.retire()) == NOTHING
 
     kit.advance(1)
-    assert kit.run(admin.retire()) == Sweep([], [job_id])
+    assert kit.run(admin.retire()) == RetentionBatch([], [job_id])
     assert kit.run(admin.get([job_id])) == []
     assert kit.events(job_id)[-1] == "job.deleted"
     assert kit.run(admin.retire()) == NOTHING
@@ -68,7 +68,7 @@ def test_each_definition_has_its_own_times(kit: Kit) -> None:
     kit.advance(3600)
     assert kit.run(admin.retire()).stale == [short, never]
     kit.advance(2 * 3600)
-    assert kit.run(admin.retire()) == Sweep([], [short])
+    assert kit.run(admin.retire()) == RetentionBatch([], [short])
     kit.advance(1000 * DAYS)
     assert kit.run(admin.retire()) == NOTHING
     assert kit.status(never) is Status.STALE
@@ -88,11 +88,11 @@ def test_definitions_that_say_nothing_have_the_stored_times(kit: Kit) -> None:
     kit.advance(60)
     assert kit.run(admin.retire()) == NOTHING
     kit.advance(0.5)
-    assert kit.run(admin.retire()) == Sweep([plain], [])
+    assert kit.run(admin.retire()) == RetentionBatch([plain], [])
     kit.advance(30)
-    assert kit.run(admin.retire()) == Sweep([], [plain])
+    assert kit.run(admin.retire()) == RetentionBatch([], [plain])
     kit.advance(2 * 3600)
-    assert kit.run(admin.retire()) == Sweep([own], [])
+    assert kit.run(admin.retire()) == RetentionBatch([own], [])
     kit.define("plain")
     assert kit.run(admin.apply_defaults()) == 0
     kit.run(admin.put_setting("worker", "{}", by="ann"))
@@ -110,10 +110,10 @@ def test_a_definition_that_is_made_known_has_the_stored_times_at_once(kit: Kit) 
 
     assert kit.run(admin.apply_defaults()) == 0
     kit.advance(60)
-    assert kit.run(admin.retire()) == Sweep([new, changed], [])
+    assert kit.run(admin.retire()) == RetentionBatch([new, changed], [])
     kit.advance(30)
 
-    assert kit.run(admin.retire()) == Sweep([], [new, changed])
+    assert kit.run(admin.retire()) == RetentionBatch([], [new, changed])
     assert kit.status(own) is Status.SUCCEEDED
 
 
@@ -129,8 +129,8 @@ def test_after_a_long_rest_each_job_is_still_announced_before_it_goes(kit: Kit) 
     job_id = kit.job_in(Status.SUCCEEDED)
     kit.advance(100 * DAYS)
 
-    assert kit.run(admin.retire()) == Sweep([job_id], [])
-    assert kit.run(admin.retire()) == Sweep([], [job_id])
+    assert kit.run(admin.retire()) == RetentionBatch([job_id], [])
+    assert kit.run(admin.retire()) == RetentionBatch([], [job_id])
     assert [event.type for event in kit.run(feed.of_job(job_id))][-2:] == ["job.stale", "job.deleted"]
 
 
@@ -163,7 +163,7 @@ def test_a_stale_job_that_is_retried_begins_its_times_anew(kit: Kit) -> None:
 
     assert kit.job(job_id).stale_at == to_datetime(kit.now + 7 * DAYS * 1_000_000)
     kit.advance(7 * DAYS)
-    assert kit.run(admin.retire()) == Sweep([job_id], [])
+    assert kit.run(admin.retire()) == RetentionBatch([job_id], [])
 
 
 def test_counts_follow_what_is_deleted(kit: Kit) -> None:
@@ -184,7 +184,7 @@ def test_many_sweepers_at_once_handle_each_job_once(store: Any) -> None:
     kit.now = START + 30 * DAYS * 1_000_000
     together = threading.Barrier(3)
 
-    def sweep(_: int) -> list[Sweep]:
+    def sweep(_: int) -> list[RetentionBatch]:
         together.wait()
         found = []
         for _ in range(20):
@@ -205,7 +205,7 @@ def test_the_store_s_own_clock_does_not_make_retention_read_every_ended_job(
 ) -> None:
     """A clock that is asked for with each row cannot be searched for in an index."""
     searched = {
-        "hold_retired": "retire_at", "hold_stale": "retire_at", "take_doomed": "retire_at",
+        "hold_retired": "retire_at", "hold_stale": "retire_at", "take_for_archive": "retire_at",
         "drop_expired_keys": "expires_at", "drop_old_ticks": "at", "drop_old_hooks": "at",
         "drop_expired_sessions": "expires_at", "drop_old_deliveries": "created_at",
     }  # fmt: skip

@@ -19,7 +19,7 @@ from penstock.domain.attempt import LogLine
 from penstock.domain.definition import Definition
 from penstock.domain.job import Claimed, Held
 from penstock.domain.job_list import JobFilter
-from penstock.domain.outcome import Cause, Outcome, Standing, decide
+from penstock.domain.outcome import AttemptCounters, Cause, Outcome, decide
 from penstock.domain.retry import Fixed
 from penstock.domain.states import Status, Trigger
 from penstock.domain.worker import WorkerInfo
@@ -134,7 +134,8 @@ class Load:
         self.store.run(jobs.save_progress([(first, 50.0, "half", "run")]))
         outcome = Outcome(Trigger.SUCCEED, Cause.RETURNED, result='"done"')
         endings = [
-            decide(each.job_id, each.fence, outcome, Standing(each.attempt, 3, 0), Fixed(1), 0.5) for each in claimed
+            decide(each.job_id, each.fence, outcome, AttemptCounters(each.attempt, 3, 0), Fixed(1), 0.5)
+            for each in claimed
         ]
         report = self.store.run(jobs.settle(worker, endings))
         assert not report.refused
@@ -188,7 +189,7 @@ def test_jobs_that_finish_while_retention_runs(
     assert {job.id for job in store.run(admin.get(sorted(load.kept)))} == load.kept
     assert store.run(admin.get(sorted(gone))) == []
     check_soundness(store)
-    assert store.run(admin.soundness()) == []
+    assert store.run(admin.check_integrity()) == []
     if folder is not None:
         lines = [json.loads(line) for path in folder.iterdir() for line in path.read_bytes().splitlines()]
         assert sorted(line["job"]["jobId"] for line in lines) == sorted(gone)

@@ -15,7 +15,7 @@ from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import DAY, HOUR, MINUTE, SECOND, to_datetime
 from penstock.domain.job import Claimed
 from penstock.domain.states import BY_CODE, Status, Trigger
-from penstock.domain.stats import BOUNDS, DefinitionStats, Durations, Flow, Lengths, durations
+from penstock.domain.stats import BOUNDS, DefinitionStats, DurationHistogram, Durations, Flow, durations
 from penstock.storage.commands import admin, control, jobs
 from tests.storage.kit import START, Kit
 from tests.storage.tables import ATTEMPTS, query
@@ -38,12 +38,12 @@ def run(kit: Kit, definition: str = "work", seconds: float = 0, trigger: Trigger
     return claimed.job_id
 
 
-def histogram(seconds: Sequence[float]) -> Lengths:
+def histogram(seconds: Sequence[float]) -> DurationHistogram:
     """The same from the lengths themselves."""
     counts = [0] * (len(BOUNDS) + 1)
     for each in seconds:
         counts[sum(each > bound for bound in BOUNDS)] += 1
-    return Lengths(tuple(counts), round(math.fsum(seconds), 6))
+    return DurationHistogram(tuple(counts), round(math.fsum(seconds), 6))
 
 
 def test_an_empty_store_has_empty_figures(kit: Kit) -> None:
@@ -234,14 +234,14 @@ def test_a_bucket_has_its_upper_bound(kit: Kit) -> None:
 
 def test_a_quantile_is_found_between_the_bounds_of_its_bucket() -> None:
     counts = [0] * (len(BOUNDS) + 1)
-    assert durations(Lengths(tuple(counts))) is None
+    assert durations(DurationHistogram(tuple(counts))) is None
 
     counts[9] = 100  # over half a second, up to a second
-    assert durations(Lengths(tuple(counts), 80.0)) == Durations(0.8, 0.5 + 0.5 * 95 / 100, 100)
+    assert durations(DurationHistogram(tuple(counts), 80.0)) == Durations(0.8, 0.5 + 0.5 * 95 / 100, 100)
     counts[-1] = 100
-    assert Lengths(tuple(counts), 200 * 200_000.0).quantile(0.95) == 200_000
-    assert Lengths(tuple(counts), 1.0).quantile(0.95) == BOUNDS[-1]
-    assert Lengths(tuple(counts)).cumulative()[-1] == (math.inf, 200)
+    assert DurationHistogram(tuple(counts), 200 * 200_000.0).quantile(0.95) == 200_000
+    assert DurationHistogram(tuple(counts), 1.0).quantile(0.95) == BOUNDS[-1]
+    assert DurationHistogram(tuple(counts)).cumulative()[-1] == (math.inf, 200)
 
 
 def test_figures_equal_the_rows_after_a_random_history(kit: Kit) -> None:

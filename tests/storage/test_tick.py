@@ -13,7 +13,7 @@ from penstock.domain.instant import DAY, HOUR, to_datetime
 from penstock.domain.job import Draft
 from penstock.domain.job_json import iso
 from penstock.domain.job_list import JobFilter
-from penstock.domain.schedule.schedule import Kind, Overlap, Schedule, Tick, Ticked, Ticking
+from penstock.domain.schedule.schedule import Kind, Overlap, Schedule, Tick, TickRequest, TickResult
 from penstock.domain.states import Status, Trigger
 from penstock.storage.commands import control, feed, schedules
 from tests.storage.kit import START, Kit
@@ -28,7 +28,7 @@ def test_a_tick_makes_a_job_and_moves_the_schedule_on(kit: Kit) -> None:
 
     row = kit.run(schedules.get("nightly"))
     job = kit.job(draft.id)
-    assert answer == Ticked("made", draft.id)
+    assert answer == TickResult("made", draft.id)
     assert (row.last_scheduled_at, row.schedule.next_run_at) == (to_datetime(START), START + DAY)
     assert (job.status, job.schedule_id, job.scheduled_for) == (Status.SCHEDULED, "nightly", to_datetime(START))
     assert kit.events(draft.id) == ["job.enqueued"]
@@ -62,7 +62,7 @@ def test_a_schedule_that_was_changed_paused_disabled_or_removed_meanwhile_does_n
     kit.run(schedules.save(_schedule("disabled", enabled=False), by="ann"))
 
     for key in ("changed", "paused", "disabled", "removed"):
-        assert kit.run(schedules.tick(Tick(key, 1, START, None), kit.draft(), Overlap.ALLOW)) == Ticked("taken")
+        assert kit.run(schedules.tick(Tick(key, 1, START, None), kit.draft(), Overlap.ALLOW)) == TickResult("taken")
 
     assert _jobs(kit) == []
     assert query(kit.store, "SELECT * FROM {s}tick") == []
@@ -85,7 +85,7 @@ def test_without_a_draft_the_instant_is_passed_over(kit: Kit) -> None:
 
     answer = kit.run(schedules.tick(Tick("nightly", 1, START, START + DAY, passed_over=3), None, Overlap.ALLOW))
 
-    assert answer == Ticked("missed")
+    assert answer == TickResult("missed")
     assert _jobs(kit) == []
     assert kit.run(schedules.get("nightly")).last_scheduled_at == to_datetime(START)
     assert query(kit.store, "SELECT kind, subject, data FROM {s}event") == [
@@ -130,7 +130,7 @@ def test_a_skipped_tick_is_told_and_kept_on_record(kit: Kit) -> None:
     _declare(kit)
     kit.create(schedule="nightly")
 
-    assert _tick(kit, overlap=Overlap.SKIP) == Ticked("skipped")
+    assert _tick(kit, overlap=Overlap.SKIP) == TickResult("skipped")
 
     assert query(kit.store, "SELECT subject, data FROM {s}event WHERE kind = 'schedule.skipped'") == [
         ("nightly", f'{{"scheduledFor": "{iso(to_datetime(START))}", "passedOver": 0, "overlap": "skip"}}')
@@ -184,7 +184,7 @@ def test_a_tick_whose_draft_is_unique_names_the_job_that_is_there(kit: Kit) -> N
 
     answer = kit.run(schedules.tick(Tick("nightly", 1, START, None), kit.draft(unique="u"), Overlap.ALLOW))
 
-    assert answer == Ticked("made", there)
+    assert answer == TickResult("made", there)
     assert kit.run(schedules.ticks("nightly"))[0]["jobId"] == there
 
 
@@ -240,8 +240,9 @@ def test_many_schedules_tick_in_one_transaction_each_as_it_would_by_itself(kit: 
     answers = kit.run(schedules.tick_all(turns))
 
     assert answers == [
-        Ticked("made", late.id), Ticked("taken"), Ticked("skipped"), Ticked("made", own.id), Ticked("taken"),
-        Ticked("missed"), Ticked("made", there),
+        TickResult("made", late.id), TickResult("taken"), TickResult("skipped"), TickResult("made", own.id),
+        TickResult("taken"),
+        TickResult("missed"), TickResult("made", there),
     ]  # fmt: skip
     told = [(each.type, each.subject) for each in kit.run(feed.read(begun)).events if each.subject is not None]
     assert told == [("schedule.missed", "late"), ("schedule.skipped", "busy"), ("schedule.missed", "gone over")]
@@ -266,8 +267,8 @@ def test_when_one_job_of_many_ticks_cannot_be_created_no_schedule_moves(kit: Kit
     assert kit.run(schedules.ticks("first")) == [] == _jobs(kit)
 
 
-def _turn(key: str, draft: Draft | None, overlap: Overlap = Overlap.ALLOW, passed_over: int = 0) -> Ticking:
-    return Ticking(Tick(key, 1, START, START + DAY, passed_over), draft, overlap)
+def _turn(key: str, draft: Draft | None, overlap: Overlap = Overlap.ALLOW, passed_over: int = 0) -> TickRequest:
+    return TickRequest(Tick(key, 1, START, START + DAY, passed_over), draft, overlap)
 
 
 def _schedule(key: str = "nightly", **facts: Any) -> Schedule:
@@ -278,7 +279,7 @@ def _declare(kit: Kit, key: str = "nightly", **facts: Any) -> None:
     kit.run(schedules.save(_schedule(key, **facts), by="ann"))
 
 
-def _tick(kit: Kit, instant: int = START, overlap: Overlap = Overlap.ALLOW) -> Ticked:
+def _tick(kit: Kit, instant: int = START, overlap: Overlap = Overlap.ALLOW) -> TickResult:
     return kit.run(schedules.tick(Tick("nightly", 1, instant, instant + DAY), kit.draft(), overlap))
 
 

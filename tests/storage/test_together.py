@@ -18,7 +18,7 @@ from penstock.domain.errors import Conflict, IdempotencyConflict, InvalidInput, 
 from penstock.domain.job import Created, Draft
 from penstock.domain.plan import Plan
 from penstock.storage.commands import definition_controls, jobs
-from penstock.storage.postgres.insert_batching import Threads
+from penstock.storage.postgres.insert_batching import ThreadBatches
 from penstock.storage.postgres.store import PostgresStore
 from tests.services import PostgresServer
 from tests.storage.conftest import open_store
@@ -87,7 +87,7 @@ def ended(child: int) -> list[int]:
     return [status] if found else []
 
 
-# Threads
+# ThreadBatches
 
 
 def test_creates_that_wait_for_each_other_share_a_transaction_and_each_gets_its_own_job(kit: Kit) -> None:
@@ -238,7 +238,7 @@ def test_who_waits_behind_a_leader_that_is_interrupted_is_served_by_itself() -> 
             raise Interrupt
         return [plan.joint.item]
 
-    line = Threads()
+    line = ThreadBatches()
     with line.leading():
         plans = [jobs.create([Draft(str(n), 1, "work", "{}", 1, 1)]) for n in range(2)]
         futures = [begin(lambda plan=plan: line.run(plan, None, alone)) for plan in plans]  # type: ignore[misc]

@@ -66,7 +66,7 @@ def test_retiring_twice_changes_nothing(kit: Kit) -> None:
     assert actions(kit) == ["definition.retire"]
 
 
-@pytest.mark.parametrize("way", ["create_alike", "with a key", "in a batch"])
+@pytest.mark.parametrize("way", ["create_uniform", "with a key", "in a batch"])
 def test_no_way_of_creating_jobs_passes_a_retired_definition(kit: Kit, way: str) -> None:
     kit.define()
     options: dict[str, Any] = {"idempotency_key": "k"} if way == "with a key" else {}

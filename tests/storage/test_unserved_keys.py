@@ -30,8 +30,8 @@ class Versions:
         return self._kit.worker(lanes=tuple(self.lanes[version] for version in versions))
 
     def sweep(self) -> None:
-        if self._kit.run(jobs.keys_kept()):
-            assert self._kit.run(jobs.give_way()) is None
+        if self._kit.run(jobs.has_unserved_admitted()):
+            assert self._kit.run(jobs.block_unserved()) is None
 
     def blocked(self, *made: str) -> list[bool]:
         return [self._kit.job(job_id).blocked for job_id in made]
@@ -74,7 +74,7 @@ def test_a_job_that_gave_way_is_admitted_at_its_rank_when_a_worker_can_run_it(ki
 
     versions.worker(2)
     versions.sweep()
-    assert not kit.run(jobs.keys_kept())
+    assert not kit.run(jobs.has_unserved_admitted())
     kit.settle(claimed)
 
     assert versions.blocked(new, *old[1:]) == [False, True, True]
@@ -104,8 +104,8 @@ def test_nothing_gives_way_while_no_version_is_served(kit: Kit) -> None:
     kit.worker(lanes=(kit.define("other"),))
     new, old = versions.create(2), versions.create(1)
 
-    assert not kit.run(jobs.keys_kept())
-    kit.run(jobs.give_way())
+    assert not kit.run(jobs.has_unserved_admitted())
+    kit.run(jobs.block_unserved())
 
     assert versions.blocked(new, old) == [False, True]
 
@@ -166,9 +166,9 @@ def test_a_sweep_goes_on_behind_the_keys_it_has_looked_at(kit: Kit) -> None:
     new = [versions.create(2, key) for key in ("anna", "bert", "carla")]
     old = [versions.create(1, key) for key in ("anna", "bert", "carla")]
 
-    assert kit.run(jobs.give_way(2)) == "work|bert"
+    assert kit.run(jobs.block_unserved(2)) == "work|bert"
     assert versions.blocked(*new, *old) == [True, True, False, False, False, True]
-    assert kit.run(jobs.give_way(2, "work|bert")) is None
+    assert kit.run(jobs.block_unserved(2, "work|bert")) is None
 
     assert versions.blocked(*new, *old) == [True, True, True, False, False, False]
 
@@ -212,5 +212,5 @@ def test_keys_whose_lanes_are_all_served_have_nothing_to_give(kit: Kit) -> None:
     for version in (2, 1):
         versions.create(version)
 
-    assert not kit.run(jobs.keys_kept())
+    assert not kit.run(jobs.has_unserved_admitted())
     assert kit.run(admin.unserved()) == []

@@ -253,8 +253,8 @@ def test_an_endpoint_is_told_of_nothing_that_was_before_it_or_while_it_was_disab
 def test_while_nobody_asks_the_cursor_goes_to_the_tip_and_nothing_is_read(kit: Kit) -> None:
     for _ in range(5):
         kit.job_in(Status.CANCELLED)
-    assert not kit.run(webhooks.prospect()).asked
-    assert kit.run(webhooks.spread(1)) == kit.run(webhooks.spread(1))
+    assert not kit.run(webhooks.delivery_outlook()).asked
+    assert kit.run(webhooks.create_deliveries(1)) == kit.run(webhooks.create_deliveries(1))
     assert (
         query(kit.store, "SELECT cursor FROM {s}webhook_feed") == [(kit.run(feed.tip()),)]
         or kit.store.dialect == "postgres"
@@ -264,13 +264,13 @@ def test_while_nobody_asks_the_cursor_goes_to_the_tip_and_nothing_is_read(kit: K
 
 
 def test_asking_is_seen_of_endpoints_and_of_jobs(kit: Kit) -> None:
-    assert not kit.run(webhooks.prospect()).asked
+    assert not kit.run(webhooks.delivery_outlook()).asked
     endpoint(kit)
-    assert kit.run(webhooks.prospect()).asked
+    assert kit.run(webhooks.delivery_outlook()).asked
     kit.run(webhooks.save_endpoint(EndpointDraft("first", URL, enabled=False), by="bob"))
-    assert not kit.run(webhooks.prospect()).asked
+    assert not kit.run(webhooks.delivery_outlook()).asked
     kit.create(webhook_url=URL)
-    assert kit.run(webhooks.prospect()).asked
+    assert kit.run(webhooks.delivery_outlook()).asked
 
 
 def test_a_page_that_is_read_twice_makes_no_second_delivery(kit: Kit) -> None:
@@ -295,13 +295,13 @@ def test_a_cursor_whose_events_are_gone_begins_again_and_says_so(kit: Kit) -> No
     kit.run(feed.prune(14 * DAY))
     late = kit.job_in(Status.CANCELLED)
 
-    first = kit.run(webhooks.spread())
+    first = kit.run(webhooks.create_deliveries())
 
     assert old != query(kit.store, "SELECT cursor FROM {s}webhook_feed")
     assert first.restarted
     assert [job_id for _, _, job_id in told(kit)][-1] == late
     assert len(told(kit)) == 2
-    assert not kit.run(webhooks.spread()).restarted
+    assert not kit.run(webhooks.create_deliveries()).restarted
 
 
 def test_a_job_that_is_gone_before_it_was_told_of_makes_no_delivery_but_its_deletion(kit: Kit) -> None:

@@ -23,7 +23,7 @@ from penstock.domain.ports.store import Store
 from penstock.domain.states import Status, Trigger
 from penstock.domain.worker import WorkerInfo
 from penstock.storage import ports
-from penstock.storage.sqlite.memory import Guest
+from penstock.storage.sqlite.memory import SharedMemoryStore
 from penstock.worker.claim_requests import ClaimRequests
 from penstock.worker.claimed_job import ClaimedJob
 from penstock.worker.live_config import LiveConfig
@@ -37,7 +37,7 @@ _REST = 1.0
 _LEASE = 10**15
 
 
-class VirtualStore(Guest):
+class VirtualStore(SharedMemoryStore):
     """A store with a given present, which answers without a wait."""
 
     def __init__(self, host: Store, now: int) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.instant import SECOND
-from penstock.domain.job import Claimed, Place
+from penstock.domain.job import Claimed, QueuePosition
 from penstock.storage import ports
 from penstock.storage.postgres.store import PostgresStore
 from penstock.worker import claim_positions
@@ -36,10 +36,10 @@ def test_after_a_slow_one_the_next_go_on_behind_it_for_a_second() -> None:
     mark.start(10.0)
     mark.note([*_jobs(1, 5, 6), *_jobs(2, 7)], full=True, took=0.2, from_front=True)
 
-    assert mark.start(10.3) == {1: Place(6, "1-6"), 2: Place(7, "2-7")}
+    assert mark.start(10.3) == {1: QueuePosition(6, "1-6"), 2: QueuePosition(7, "2-7")}
 
     mark.note(_jobs(1, 8), full=True, took=0.001, from_front=False)
-    assert mark.start(10.6) == {1: Place(8, "1-8"), 2: Place(7, "2-7")}
+    assert mark.start(10.6) == {1: QueuePosition(8, "1-8"), 2: QueuePosition(7, "2-7")}
     assert mark.start(11.0) == {}
 
 
@@ -100,7 +100,10 @@ def test_after_many_the_last_places_and_the_front_take_turns() -> None:
 
     places = recent.start(1001.0)
 
-    assert places == {1: Place(10**9 + 599 - 5 * SECOND, first), 2: Place(2 * 10**9 - 5 * SECOND, first)}
+    assert places == {
+        1: QueuePosition(10**9 + 599 - 5 * SECOND, first),
+        2: QueuePosition(2 * 10**9 - 5 * SECOND, first),
+    }
     assert recent.skipped_front
     assert recent.start(1001.1) == {}
     recent.note_front([], full=False)

@@ -158,7 +158,7 @@ def test_a_worker_ticks_and_says_so_beside_rows_that_cannot_be_read(stage: Stage
 # --- housekeeping
 
 
-PARTS = ["fold", "apply_defaults", "retire", "tidy", "forget_attempts", "prune"]
+PARTS = ["fold", "apply_defaults", "retire", "tidy", "prune_attempts", "prune"]
 
 
 def test_housekeeping_goes_on_when_one_part_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

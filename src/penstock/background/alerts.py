@@ -51,7 +51,7 @@ class Alerts:
     async def once(self) -> None:
         """Look once, now."""
         self._looked_at = time.monotonic()
-        news = await self._store.arun(self._admin.keep_alerts(await self._look()))
+        news = await self._store.arun(self._admin.save_alerts(await self._look()))
         for each in news.raised:
             (log.error if each.severity == CRITICAL else log.warning)("alert raised: %s: %s", each.id, each.message)
         for each in news.cleared:

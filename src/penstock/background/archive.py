@@ -14,7 +14,7 @@ from pathlib import Path
 
 from penstock.domain.errors import StoreError
 from penstock.domain.job_json import attempt_text, event_text, iso, job_text, log_text, phase_text, review_text, spliced
-from penstock.domain.maintenance import Remains
+from penstock.domain.maintenance import ArchivedJob
 from penstock.domain.secrets.policy import SecretPolicy
 
 _LOOK_BACK = 65_536
@@ -27,7 +27,7 @@ class Archive:
         self.folder: Path = Path(folder).absolute()
         self._secrets = secrets or SecretPolicy()
 
-    def keep(self, remains: Sequence[Remains], now: datetime | None = None) -> Path:
+    def keep(self, remains: Sequence[ArchivedJob], now: datetime | None = None) -> Path:
         """Write a line for each job and flush it to the disk; the file that it went to."""
         now = now or datetime.now(UTC)
         text = "".join(f"{self.line(each, now)}\n" for each in remains)
@@ -41,7 +41,7 @@ class Archive:
             ) from error
         return path
 
-    def line(self, remains: Remains, now: datetime) -> str:
+    def line(self, remains: ArchivedJob, now: datetime) -> str:
         """One job with all its rows; secret parameters are masked."""
         job, fields = remains.job, remains.secret_fields
         params = "null" if fields is None else self._secrets.mask(fields, job.params_text)

@@ -94,7 +94,7 @@ class Housekeeper:
 
     async def _forget_attempts(self) -> bool:
         """Whether there may be more."""
-        after = await self._store.arun(self._admin.forget_attempts(after=self._forgot_after))
+        after = await self._store.arun(self._admin.prune_attempts(after=self._forgot_after))
         self._forgot_after = after or ""
         return after is not None
 
@@ -108,11 +108,11 @@ class Housekeeper:
         return gone, gone >= _ARCHIVED_AT_ONCE or len(swept.stale) >= _BATCH
 
     async def _archive_some(self, archive: Archive) -> int:
-        remains = await self._store.arun(self._admin.take_remains(_ARCHIVED_AT_ONCE))
+        remains = await self._store.arun(self._admin.take_for_archive(_ARCHIVED_AT_ONCE))
         if not remains:
             return 0
         await asyncio.to_thread(archive.keep, remains)
-        gone = await self._store.arun(self._admin.delete_remains({each.job.id: each.mark for each in remains}))
+        gone = await self._store.arun(self._admin.delete_archived({each.job.id: each.mark for each in remains}))
         return len(gone)
 
     async def _part(self, name: str, work: Awaitable[T]) -> T | None:

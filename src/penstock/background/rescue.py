@@ -55,7 +55,7 @@ class Rescuer:
         if not self._fit():
             return min(self._every, 0.25)
         more = False
-        if await self._store.arun(self._jobs.forsaken(GRACE)) and self._fit():
+        if await self._store.arun(self._jobs.has_expired_workers(GRACE)) and self._fit():
             more = await self._reclaim()
         if self._clock() - self._gave_way_at >= _GIVE_WAY_EVERY:
             await self._give_way()
@@ -68,9 +68,9 @@ class Rescuer:
 
     async def _give_way(self) -> None:
         """Give concurrency keys that are kept by jobs without a worker to jobs that workers can run."""
-        after: str | None = "" if await self._store.arun(self._jobs.keys_kept()) else None
+        after: str | None = "" if await self._store.arun(self._jobs.has_unserved_admitted()) else None
         while after is not None:
-            after = await self._store.arun(self._jobs.give_way(after=after))
+            after = await self._store.arun(self._jobs.block_unserved(after=after))
         self._gave_way_at = self._clock()
 
     async def _reclaim(self) -> bool:

@@ -20,8 +20,8 @@ from penstock.domain.ports.admin import AdminPort
 from penstock.domain.ports.schedules import SchedulesPort
 from penstock.domain.ports.store import Store
 from penstock.domain.schedule import due_ticks
-from penstock.domain.schedule.due_ticks import Turn
-from penstock.domain.schedule.schedule import Schedule, ScheduleRow, Ticking
+from penstock.domain.schedule.due_ticks import PlannedTick
+from penstock.domain.schedule.schedule import Schedule, ScheduleRow, TickRequest
 from penstock.runtime.pace import ALONE, Pace
 from penstock.runtime.service import log
 
@@ -56,7 +56,7 @@ class DueSchedule:
     """A schedule that is due, with its ticks."""
 
     row: ScheduleRow
-    turns: list[Turn]
+    turns: list[PlannedTick]
     goes_on: bool = True
     """False once another process was first, or once it has failed."""
 
@@ -133,7 +133,7 @@ class Scheduler:
             await self._make([(entry, ticking) for entry, ticking in prepared if ticking is not None], now)
         return any(entry.goes_on and len(entry.turns) > _MOST_TURNS for entry in entries)
 
-    def _turns(self, row: ScheduleRow, present: int) -> list[Turn]:
+    def _turns(self, row: ScheduleRow, present: int) -> list[PlannedTick]:
         try:
             if row.error is not None:
                 raise _unreadable(row.error)
@@ -142,7 +142,7 @@ class Scheduler:
             self._wait_for_retry(row, error)
             return []
 
-    async def _prepare(self, entry: DueSchedule, place: int) -> Ticking | None:
+    async def _prepare(self, entry: DueSchedule, place: int) -> TickRequest | None:
         """Prepare a tick of a schedule; None when that fails."""
         turn, schedule = entry.turns[place], entry.row.schedule
         try:
@@ -152,9 +152,9 @@ class Scheduler:
         except Exception as error:
             self._stop(entry, error)
             return None
-        return Ticking(turn.tick, draft, schedule.overlap)
+        return TickRequest(turn.tick, draft, schedule.overlap)
 
-    async def _make(self, turns: list[tuple[DueSchedule, Ticking]], now: int | None) -> None:
+    async def _make(self, turns: list[tuple[DueSchedule, TickRequest]], now: int | None) -> None:
         """Tick several schedules in one transaction; if one of them fails, each in its own transaction."""
         if not turns:
             return

@@ -15,7 +15,7 @@ from penstock.domain.ports.store import Store
 from penstock.domain.ports.webhooks import WebhooksPort
 from penstock.domain.secrets.policy import SecretPolicy
 from penstock.domain.webhook import signature
-from penstock.domain.webhook.endpoint import GLOBAL, OF_JOB, WAITING, Answer, Parcel, judge
+from penstock.domain.webhook.endpoint import GLOBAL, OF_JOB, WAITING, Answer, DeliveryTask, decide_delivery
 from penstock.domain.webhook.settings import WebhookSettings
 from penstock.runtime.pace import ALONE, Pace
 from penstock.runtime.service import Service, log
@@ -64,11 +64,11 @@ class WebhookDispatcher:
         return service
 
     async def tick(self) -> float:
-        prospect = await self._store.arun(self._port.prospect())
+        prospect = await self._store.arun(self._port.delivery_outlook())
         more = False
         if prospect.asked or self.settings.global_url is not None or self._skips_now():
             more = await self._make_deliveries()
-            prospect = await self._store.arun(self._port.prospect())
+            prospect = await self._store.arun(self._port.delivery_outlook())
         took = await self._send() if prospect.due_at is not None and prospect.due_at <= prospect.now else 0
         if more or (took and self._room > 0):
             return 0.0
@@ -109,7 +109,7 @@ class WebhookDispatcher:
         """Make deliveries from new events; True when there are more."""
         for _ in range(_MOST_PAGES):
             done = await self._store.arun(
-                self._port.spread(_PAGE, global_url=self.settings.global_url, mask=self._mask)
+                self._port.create_deliveries(_PAGE, global_url=self.settings.global_url, mask=self._mask)
             )
             if done.restarted:
                 log.warning("webhooks: events were deleted before they were read; going on with those that are left")
@@ -138,11 +138,11 @@ class WebhookDispatcher:
             log.error("webhooks: a delivery could not be settled and will be sent again: %r", error)
         self._wake()
 
-    async def _deliver(self, parcel: Parcel) -> None:
+    async def _deliver(self, parcel: DeliveryTask) -> None:
         body = parcel.body.encode()
         headers = signature.headers(self._secrets(parcel), parcel.id, int(time.time()), body)
         answer = await self._sender.send(parcel.url, body, headers)
-        verdict = judge(
+        verdict = decide_delivery(
             answer, parcel.round, self.settings.retries, failures=parcel.failures,
             most_failures=self.settings.breaker_failures, pause=self.settings.breaker_pause, random=random.random(),
             now=datetime.now(UTC),
@@ -158,7 +158,7 @@ class WebhookDispatcher:
         elif verdict.status == WAITING or answer.status_code is None:
             log.info("webhooks: delivery %s, try %d: %s", parcel.id, parcel.round, _result_of(answer))
 
-    def _secrets(self, parcel: Parcel) -> tuple[str, ...]:
+    def _secrets(self, parcel: DeliveryTask) -> tuple[str, ...]:
         secret = self.settings.global_secret
         if parcel.endpoint == OF_JOB:
             try:

@@ -15,7 +15,7 @@ from penstock.domain.definition import DEFAULT_PRIORITY, Definition, Routed, che
 from penstock.domain.errors import Hint, InvalidInput, refuse_unknown
 from penstock.domain.ids import parse_id, parse_uuid
 from penstock.domain.instant import Duration, from_datetime, microseconds
-from penstock.domain.job import Alike, Draft, Job
+from penstock.domain.job import Draft, Job, UniformDrafts
 from penstock.domain.job_list import JobFilter
 from penstock.domain.states import Status
 from penstock.domain.trace_context import kept_trace
@@ -61,7 +61,7 @@ def drafts(
     ]:
         one = draft(first, routes[key, version], ids[0], **facts)
         if one.is_plain:
-            return Alike(one, ids, [each.params for each in orders])
+            return UniformDrafts(one, ids, [each.params for each in orders])
     return [
         draft(each, routes[each.key, each.version], job_id, **facts) for each, job_id in zip(orders, ids, strict=True)
     ]

@@ -58,7 +58,7 @@ class AlertNews:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class AlertFacts:
     """What alerts are made from; `stats` are those of the window that the thresholds name."""
 
     stats: Stats
@@ -79,7 +79,7 @@ class Facts:
     """How many seconds an attempt of each definition may take; None: any number."""
 
 
-def alerts(facts: Facts) -> list[Alert]:
+def alerts(facts: AlertFacts) -> list[Alert]:
     """All that holds now, the critical first."""
     found = [
         *_unreadable(facts), *_disabled(facts), *_paused(facts), *_unserved(facts), *_workers(facts), *_failing(facts),
@@ -88,25 +88,25 @@ def alerts(facts: Facts) -> list[Alert]:
     return sorted(found, key=lambda each: (each.severity != CRITICAL, each.kind, each.subject))
 
 
-def _unreadable(facts: Facts) -> Iterator[Alert]:
+def _unreadable(facts: AlertFacts) -> Iterator[Alert]:
     if facts.config_error is not None:
         text = f"The stored worker configuration cannot be used, and the last good one holds: {facts.config_error}"
         yield Alert("worker_config", ALL, text, CRITICAL)
 
 
-def _disabled(facts: Facts) -> Iterator[Alert]:
+def _disabled(facts: AlertFacts) -> Iterator[Alert]:
     if (disabled := facts.disabled) is not None:
         text = f"Workers take no jobs: {disabled.by} has disabled them in the worker configuration."
         yield Alert("worker_disabled", ALL, text, since=disabled.at)
 
 
-def _paused(facts: Facts) -> Iterator[Alert]:
+def _paused(facts: AlertFacts) -> Iterator[Alert]:
     if (pause := facts.system_pause) is not None:
         why = f": {pause.reason.rstrip('.')}" if pause.reason else ""
         yield Alert("system_paused", ALL, f"{pause.by} has paused the whole system{why}.", since=to_datetime(pause.at))
 
 
-def _unserved(facts: Facts) -> Iterator[Alert]:
+def _unserved(facts: AlertFacts) -> Iterator[Alert]:
     oldest = {each.definition_key: each.oldest_run_at for each in facts.stats.definitions}
     waiting: dict[str, list[tuple[int, int]]] = {}
     for key, version, n in facts.unserved:
@@ -117,7 +117,7 @@ def _unserved(facts: Facts) -> Iterator[Alert]:
         yield Alert("unserved", key, text, CRITICAL, oldest.get(key))
 
 
-def _workers(facts: Facts) -> Iterator[Alert]:
+def _workers(facts: AlertFacts) -> Iterator[Alert]:
     for each in facts.failing:
         # Not with the reason: it is text of the application, and alerts are sent to webhooks.
         text = (
@@ -127,7 +127,7 @@ def _workers(facts: Facts) -> Iterator[Alert]:
         yield Alert("worker_failing", each.id, text, CRITICAL)
 
 
-def _failing(facts: Facts) -> Iterator[Alert]:
+def _failing(facts: AlertFacts) -> Iterator[Alert]:
     limit = facts.thresholds
     for each in facts.stats.definitions:
         rate, ended = each.flow.failure_rate, each.flow.succeeded + each.flow.failed
@@ -137,7 +137,7 @@ def _failing(facts: Facts) -> Iterator[Alert]:
             yield Alert("failure_rate", each.definition_key, text, CRITICAL)
 
 
-def _missed(facts: Facts) -> Iterator[Alert]:
+def _missed(facts: AlertFacts) -> Iterator[Alert]:
     for row in facts.schedules:
         due = row.schedule.next_run_at
         if due is None or row.error or not row.schedule.enabled or _stands(row.pause, facts.stats.at):
@@ -148,7 +148,7 @@ def _missed(facts: Facts) -> Iterator[Alert]:
             yield Alert("schedule_missed", row.schedule.key, text, CRITICAL, since)
 
 
-def _deep(facts: Facts) -> Iterator[Alert]:
+def _deep(facts: AlertFacts) -> Iterator[Alert]:
     most = facts.thresholds.depth
     for each in facts.stats.definitions:
         if each.depth > most:
@@ -158,7 +158,7 @@ def _deep(facts: Facts) -> Iterator[Alert]:
         yield Alert("depth", ALL, f"{facts.stats.depth} jobs stand in the queue.")
 
 
-def _stuck(facts: Facts) -> Iterator[Alert]:
+def _stuck(facts: AlertFacts) -> Iterator[Alert]:
     """Longer than usual, or silent for so long after it has said how far it is."""
     in_window = {each.definition_key: each.durations for each in facts.stats.definitions}
     stuck = facts.thresholds.stuck
@@ -176,14 +176,14 @@ def _stuck(facts: Facts) -> Iterator[Alert]:
             yield Alert("silent", job.job_id, text, since=job.heard_at)
 
 
-def _most_without_history(facts: Facts, definition: str) -> float:
+def _most_without_history(facts: AlertFacts, definition: str) -> float:
     """The threshold alone, or the timeout where that is shorter: some time after it the attempt should have ended."""
     timeout = facts.timeouts.get(definition)
     stuck = facts.thresholds.stuck
     return stuck if timeout is None else min(stuck, timeout + LATE.total_seconds())
 
 
-def _endpoints(facts: Facts) -> Iterator[Alert]:
+def _endpoints(facts: AlertFacts) -> Iterator[Alert]:
     """An endpoint that was given up, or that is left alone because it failed again and again."""
     for each in facts.endpoints:
         if not each.enabled and each.disabled_reason is not None:

@@ -89,7 +89,7 @@ class Attempt:
         return payload.value_of(self.result_text)
 
 
-def earlier(attempts: Sequence[Attempt]) -> int:
+def count_pruned(attempts: Sequence[Attempt]) -> int:
     """How many attempts before these are no longer kept: each fence was one."""
     return attempts[0].fence - 1 if attempts else 0
 
@@ -116,7 +116,7 @@ class Phase:
     def completed_at(self) -> datetime | None:
         return self.finished_at if self.status == "completed" else None
 
-    def told_by(self, job: Job, phases: int) -> Phase:
+    def with_progress_of(self, job: Job, phases: int) -> Phase:
         """The same with how far it has come: while it runs, that is kept for the job as a whole."""
         if self.status != "running" or job.progress is None:
             return self

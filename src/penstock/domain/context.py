@@ -148,7 +148,7 @@ class Context(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class RequestingJob:
     """The job whose code asks its worker for something; which jobs the code reaches follows from it."""
 
     job_id: str
@@ -160,7 +160,7 @@ class Asker:
     """Its trace context, as the store keeps it."""
 
 
-class Errands(Protocol):
+class JobRequests(Protocol):
     """What code inside a job has its worker do, because a job never opens the store."""
 
     def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]: ...
@@ -170,10 +170,10 @@ class Errands(Protocol):
     def cancel(self, job_id: str) -> Status: ...
 
 
-class ErrandsByJob(Protocol):
+class JobRequestsByJob(Protocol):
     """Does errands for every job of a worker."""
 
-    def of(self, asker: Asker) -> Errands:
+    def of(self, asker: RequestingJob) -> JobRequests:
         """The errands that this job may have done."""
         ...
 
@@ -181,11 +181,11 @@ class ErrandsByJob(Protocol):
 _LONGEST_NOTE = 2000
 
 
-class Verdict(Exception):
+class ControlException(Exception):
     """The kin of `Retry`, `Fail`, `Snooze` and `NeedsReview`: a handler's own word about its attempt."""
 
 
-class Retry(Verdict):
+class Retry(ControlException):
     """Try again, `after` so much time instead of what the definition's backoff says; it counts as a failure."""
 
     def __init__(self, message: str = "The handler asked for another attempt.", *, after: Duration | None = None):
@@ -194,7 +194,7 @@ class Retry(Verdict):
         self.after: int | None = None if after is None else microseconds(after, "Retry(after=)")
 
 
-class Fail(Verdict):
+class Fail(ControlException):
     """Give up: no further attempt, however many are left."""
 
     def __init__(self, message: str = "The handler gave up."):
@@ -202,7 +202,7 @@ class Fail(Verdict):
         self.message = message
 
 
-class Snooze(Verdict):
+class Snooze(ControlException):
     """Not now: come back after `delay`. It costs no attempt."""
 
     def __init__(self, delay: Duration, message: str = ""):
@@ -210,7 +210,7 @@ class Snooze(Verdict):
         self.delay: int = microseconds(delay, "Snooze(delay)")
 
 
-class NeedsReview(Verdict):
+class NeedsReview(ControlException):
     """A person has to look at this; `data` is the result of the phase if they approve and change nothing."""
 
     def __init__(self, note: str = "", data: Any = None):

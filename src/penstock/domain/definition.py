@@ -239,7 +239,7 @@ FOR_ATTEMPTS = ("backoff", "timeout", "log_level")
 _RANGES = {"priority": (0, HIGHEST_PRIORITY), "max_attempts": (1, 1000), "timeout": (0, 2**53)}
 
 
-def check(key: str, name: str, value: object) -> None:
+def check_override(key: str, name: str, value: object) -> None:
     """Refuse what cannot be wanted of a definition."""
     if name == "backoff":
         try:
@@ -256,7 +256,7 @@ def check(key: str, name: str, value: object) -> None:
         raise InvalidInput(f"{key}: {name} must be an integer from {least} to {most}, not {value!r:.80}.")
 
 
-def in_force(definition: Definition, overrides: Mapping[str, Any]) -> Definition:
+def with_overrides(definition: Definition, overrides: Mapping[str, Any]) -> Definition:
     """A definition as an attempt that begins now shall see it."""
     found: dict[str, Any] = {}
     if "backoff" in overrides:

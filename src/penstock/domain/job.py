@@ -56,7 +56,7 @@ class Draft:
         return not (self.idempotency_key or self.unique or self.concurrency_key or self.tags)
 
 
-class Alike(Sequence[Draft]):
+class UniformDrafts(Sequence[Draft]):
     """Drafts that differ in their ids and parameters only: the first, and the ids and parameters of all."""
 
     __slots__ = ("first", "ids", "params")
@@ -73,11 +73,11 @@ class Alike(Sequence[Draft]):
     def __getitem__(self, index: int) -> Draft: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Alike: ...
+    def __getitem__(self, index: slice) -> UniformDrafts: ...
 
-    def __getitem__(self, index: int | slice) -> Draft | Alike:
+    def __getitem__(self, index: int | slice) -> Draft | UniformDrafts:
         if isinstance(index, slice):
-            return Alike(self.first, self.ids[index], self.params[index])
+            return UniformDrafts(self.first, self.ids[index], self.params[index])
         return replace(self.first, id=self.ids[index], params=self.params[index])
 
 
@@ -111,14 +111,14 @@ class Claimed(NamedTuple):
     concurrency_key: str | None = None
 
 
-class Place(NamedTuple):
+class QueuePosition(NamedTuple):
     """Where a job stands in the queue of its lane: who is claimed first has the smaller one."""
 
     rank: int
     job_id: str
 
 
-FRONT = Place(-(2**63), "00000000-0000-0000-0000-000000000000")
+FIRST_POSITION = QueuePosition(-(2**63), "00000000-0000-0000-0000-000000000000")
 """In front of everybody."""
 
 

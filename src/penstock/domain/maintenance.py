@@ -16,7 +16,7 @@ from penstock.domain.schedule.schedule import ScheduleRow
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class RetentionBatch:
     """What one batch of retention did."""
 
     stale: list[str]
@@ -24,7 +24,7 @@ class Sweep:
 
 
 @dataclass(frozen=True, slots=True)
-class Remains:
+class ArchivedJob:
     """All that there is of a job that retention is about to delete."""
 
     job: Job
@@ -40,7 +40,7 @@ class Remains:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsound:
+class BrokenRule:
     """A rule between the rows of the store that does not hold."""
 
     rule: str
@@ -76,7 +76,7 @@ def _ahead(row: ScheduleRow, now: int) -> int | None:
         return mark
     if schedule.next_run_at <= latest:
         return None
-    expected = due_ticks.following(schedule, latest)
+    expected = due_ticks.next_tick_after(schedule, latest)
     return schedule.next_run_at if expected is None or schedule.next_run_at > expected else None
 
 

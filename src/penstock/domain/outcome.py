@@ -74,7 +74,7 @@ RETURNED_NOTHING = Outcome(Trigger.SUCCEED, Cause.RETURNED, result="null")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AttemptCounters:
     """What must be known of a job to decide what an outcome means for it."""
 
     attempt: int
@@ -99,7 +99,9 @@ class Settlement(NamedTuple):
     """The worker knows of nothing that follows from a success: the job has no hooks and no concurrency key."""
 
 
-def decide(job_id: str, fence: int, outcome: Outcome, job: Standing, policy: RetryPolicy, random: float) -> Settlement:
+def decide(
+    job_id: str, fence: int, outcome: Outcome, job: AttemptCounters, policy: RetryPolicy, random: float
+) -> Settlement:
     """What follows from `outcome` for a running job; a cancelling one ends as cancelled whatever this says."""
     match outcome.trigger:
         case Trigger.SUCCEED:
@@ -118,7 +120,9 @@ def decide(job_id: str, fence: int, outcome: Outcome, job: Standing, policy: Ret
             raise ValueError(f"{other} is not an ending of an attempt")
 
 
-def _fail(job_id: str, fence: int, outcome: Outcome, job: Standing, policy: RetryPolicy, random: float) -> Settlement:
+def _fail(
+    job_id: str, fence: int, outcome: Outcome, job: AttemptCounters, policy: RetryPolicy, random: float
+) -> Settlement:
     if not outcome.retryable or job.attempt >= job.max_attempts:
         return Settlement(job_id, fence, outcome, Status.FAILED)
     delay = outcome.delay
@@ -127,7 +131,9 @@ def _fail(job_id: str, fence: int, outcome: Outcome, job: Standing, policy: Retr
     return Settlement(job_id, fence, outcome, Status.SCHEDULED, delay=delay)
 
 
-def _lose(job_id: str, fence: int, outcome: Outcome, job: Standing, policy: RetryPolicy, random: float) -> Settlement:
+def _lose(
+    job_id: str, fence: int, outcome: Outcome, job: AttemptCounters, policy: RetryPolicy, random: float
+) -> Settlement:
     lost = job.lost + 1
     if lost >= MAX_LOSSES:
         return Settlement(job_id, fence, _last_loss(outcome, lost), Status.FAILED, lost=lost)

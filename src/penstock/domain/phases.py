@@ -52,7 +52,7 @@ def _now(job: Job, phase: Phase, total: int) -> Phase:
     if mine and job.outcome is Status.FAILED:
         return replace(phase, status="failed", error=job.error, finished_at=job.finished_at)
     if mine and job.status in _WORKED_ON:
-        return phase.told_by(job, total)
+        return phase.with_progress_of(job, total)
     # Its attempt is over, and another one begins it again.
     return _pending(job, phase.name, phase.position)
 
@@ -90,7 +90,7 @@ def _tries(job: Job, attempt: Attempt, names: Sequence[str]) -> list[Phase]:
         # Attempts at a job of one phase keep none: the attempt itself says how that went.
         kept = (_begun(attempt, names[0]),)
     last = attempt.fence == job.fence
-    return [_ended(attempt, each.told_by(job, len(names)) if last else each) for each in kept]
+    return [_ended(attempt, each.with_progress_of(job, len(names)) if last else each) for each in kept]
 
 
 def _begun(attempt: Attempt, name: str) -> Phase:

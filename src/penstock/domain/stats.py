@@ -23,7 +23,7 @@ LOST = 126
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
+class DurationHistogram:
     """A histogram: how many fell into each bucket, and how many seconds they were together."""
 
     counts: Sequence[int] = field(default=(0,) * (len(BOUNDS) + 1))
@@ -62,18 +62,18 @@ class Lengths:
         return found
 
 
-def lengths(letters: Mapping[int, int], total: float) -> Lengths:
+def histogram_of(letters: Mapping[int, int], total: float) -> DurationHistogram:
     """A histogram from how many letters of each code there are; lost attempts are no part of it."""
-    return Lengths(tuple(letters.get(FIRST + place, 0) for place in range(len(BOUNDS) + 1)), total)
+    return DurationHistogram(tuple(letters.get(FIRST + place, 0) for place in range(len(BOUNDS) + 1)), total)
 
 
-def together(several: Iterable[Lengths]) -> Lengths:
+def sum_histograms(several: Iterable[DurationHistogram]) -> DurationHistogram:
     """Histograms added up."""
     counts, total = [0] * (len(BOUNDS) + 1), 0.0
     for each in several:
         counts = [a + b for a, b in zip(counts, each.counts, strict=True)]
         total += each.total
-    return Lengths(tuple(counts), total)
+    return DurationHistogram(tuple(counts), total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,14 +223,14 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Ever:
+class LifetimeStats:
     """What happened to one definition since the store began."""
 
     definition: str
     flow: Flow
-    waits: Lengths
+    waits: DurationHistogram
     """How long its jobs stood in the queue before they were claimed."""
-    runs: Lengths
+    runs: DurationHistogram
     """How long its attempts took, however they ended; lost ones are not among them."""
 
 
@@ -239,12 +239,12 @@ class Totals:
     """The figures that only rise, and those of this moment that belong to them."""
 
     at: datetime
-    ever: Sequence[Ever]
+    ever: Sequence[LifetimeStats]
     ready: Sequence[Ready]
     hooks_waiting: int
     deliveries_waiting: int
 
 
-def durations(found: Lengths) -> Durations | None:
+def durations(found: DurationHistogram) -> Durations | None:
     """Average and 95th percentile of what was measured; None when nothing was."""
     return Durations(found.average, found.quantile(0.95), found.n) if found.n else None

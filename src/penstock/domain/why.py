@@ -31,7 +31,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True)
-class Full:
+class FullLimit:
     """A limit that has no room: how many it lets run, how many hold it now, and some of these."""
 
     limit: int
@@ -40,7 +40,7 @@ class Full:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class JobFacts:
     """What a store knows of a job and of what stands around it."""
 
     definition: str
@@ -64,15 +64,15 @@ class Facts:
     """The versions of its definition that live workers have loaded."""
     failing: Sequence[str] = ()
     """Live workers that cannot start their application; any of them might run it."""
-    concurrency: Full | None = None
+    concurrency: FullLimit | None = None
     key: str | None = None
-    key_slots: Full | None = None
+    key_slots: FullLimit | None = None
     next_token: int | None = None
     """When its rate lets it start; None: now."""
     ahead: int = 0
 
 
-def reasons(facts: Facts) -> list[Reason]:
+def reasons(facts: JobFacts) -> list[Reason]:
     """All that keeps a waiting job from running; for any other the one thing that it does."""
     if facts.status not in PENDING:
         return [_standing(facts)]
@@ -80,7 +80,7 @@ def reasons(facts: Facts) -> list[Reason]:
     return found or [_behind(facts)]
 
 
-def _standing(facts: Facts) -> Reason:
+def _standing(facts: JobFacts) -> Reason:
     match facts.status:
         case Status.RUNNING if facts.started_at is None:
             text = f"Worker {facts.worker} has claimed it and will start it when it has a slot."
@@ -97,7 +97,7 @@ def _standing(facts: Facts) -> Reason:
             return Reason("ended", f"It ended{_since(facts.finished_at, at='at')}: {ending}.")
 
 
-def _not_yet(facts: Facts) -> list[Reason]:
+def _not_yet(facts: JobFacts) -> list[Reason]:
     if facts.status is Status.SCHEDULED and facts.due_at > facts.now:
         due = to_datetime(facts.due_at)
         if facts.put_off:
@@ -108,19 +108,19 @@ def _not_yet(facts: Facts) -> list[Reason]:
     return []
 
 
-def _rate_limited(facts: Facts, until: int) -> Reason:
+def _rate_limited(facts: JobFacts, until: int) -> Reason:
     text = f"The rate limit of {facts.definition!r} lets it start at {_time(until)} at the earliest."
     return Reason("rate_limited", text, until=to_datetime(until))
 
 
-def _disabled(facts: Facts) -> list[Reason]:
+def _disabled(facts: JobFacts) -> list[Reason]:
     if (disabled := facts.disabled) is None:
         return []
     text = f"Workers take no jobs: {disabled.by} has disabled them in the worker configuration."
     return [Reason("disabled", text, by=disabled.by)]
 
 
-def _paused(facts: Facts) -> list[Reason]:
+def _paused(facts: JobFacts) -> list[Reason]:
     found = []
     for code, what, pause in (
         ("system_paused", "The whole system", facts.system_pause),
@@ -134,14 +134,14 @@ def _paused(facts: Facts) -> list[Reason]:
     return found
 
 
-def _retired(facts: Facts) -> list[Reason]:
+def _retired(facts: JobFacts) -> list[Reason]:
     if (retired := facts.retired) is None:
         return []
     text = f"{retired.by} has retired definition {facts.definition!r} at {_time(retired.at)}: no code declares it."
     return [Reason("retired", text, by=retired.by)]
 
 
-def _unserved(facts: Facts) -> list[Reason]:
+def _unserved(facts: JobFacts) -> list[Reason]:
     if facts.served:
         return []
     there = ", ".join(map(str, facts.versions))
@@ -153,7 +153,7 @@ def _unserved(facts: Facts) -> list[Reason]:
     return [Reason("no_worker", text, by=",".join(facts.failing) or None)]
 
 
-def _full(facts: Facts) -> list[Reason]:
+def _full(facts: JobFacts) -> list[Reason]:
     found = []
     if (full := facts.concurrency) is not None:
         text = f"{facts.definition!r} may run {full.limit} at once, and {_holders(full)}."
@@ -164,14 +164,14 @@ def _full(facts: Facts) -> list[Reason]:
     return found
 
 
-def _behind(facts: Facts) -> Reason:
+def _behind(facts: JobFacts) -> Reason:
     if not facts.ahead:
         return Reason("behind", "It is next: nothing that workers serve stands before it.")
     count = f"{facts.ahead} or more jobs stand" if facts.ahead >= MOST_AHEAD else f"{facts.ahead} jobs stand"
     return Reason("behind", f"{'1 job stands' if facts.ahead == 1 else count} before it.")
 
 
-def _holders(full: Full) -> str:
+def _holders(full: FullLimit) -> str:
     if not full.holders:
         return "the next sweep will look whether there is room"
     more = full.taken - len(full.holders)
@@ -179,7 +179,7 @@ def _holders(full: Full) -> str:
     return f"these hold it: {', '.join(full.holders)}{others}"
 
 
-def _names(full: Full) -> str | None:
+def _names(full: FullLimit) -> str | None:
     return ",".join(full.holders) or None
 
 

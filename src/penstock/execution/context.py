@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from penstock.domain import payload
 from penstock.domain.attempt import Task
-from penstock.domain.context import Cancelled, Decision, Errands
+from penstock.domain.context import Cancelled, Decision, JobRequests
 from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import maybe_datetime
 from penstock.execution.handlers import Application
@@ -23,7 +23,7 @@ _LONGEST_TYPE = 100
 _OURS = ("job.", "schedule.", "worker.", "alert.", "webhook.")
 
 
-class Reporter(Errands, Protocol):
+class Reporter(JobRequests, Protocol):
     """Takes the reports of an attempt: over a line to the worker, or directly."""
 
     def progress(self, percent: float, message: str | None, phase: str) -> None: ...

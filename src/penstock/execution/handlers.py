@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from penstock.domain.context import Context, Errands
+from penstock.domain.context import Context, JobRequests
 from penstock.domain.definition import Definition
 from penstock.domain.errors import InvalidInput
 from penstock.domain.schedule.schedule import Schedule
@@ -88,7 +88,7 @@ class Application(Protocol):
     @property
     def address(self) -> Mapping[str, Any] | None: ...
 
-    def enter_job(self, errands: Errands) -> None: ...
+    def enter_job(self, errands: JobRequests) -> None: ...
 
     def leave_job(self) -> None: ...
 

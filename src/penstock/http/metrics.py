@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from penstock.domain.alerts import Alert
 from penstock.domain.states import Status
-from penstock.domain.stats import Flow, Lengths, Totals
+from penstock.domain.stats import DurationHistogram, Flow, Totals
 from penstock.domain.worker import WorkerRow
 from penstock.runtime import durations
 
@@ -113,7 +113,7 @@ def _counter(name: str, text: str, totals: Totals, value: Callable[[Flow], int])
     return counter
 
 
-def _buckets(found: Lengths) -> list[tuple[str, float]]:
+def _buckets(found: DurationHistogram) -> list[tuple[str, float]]:
     return [(_bound(bound), n) for bound, n in found.cumulative()]
 
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from penstock.domain.context import Errands
+from penstock.domain.context import JobRequests
 from penstock.domain.errors import LeaseLost, PenstockError
 from penstock.isolation.wire import MAX_ANSWER, Frame, job_to_json, pack
 from penstock.runtime.service import log
@@ -62,7 +62,7 @@ class ChildRequests:
                 await loop.sock_sendall(self._line, pack(answer, MAX_ANSWER))
 
 
-async def run_errand(errands: Errands, ask: Frame) -> Any:
+async def run_errand(errands: JobRequests, ask: Frame) -> Any:
     """Carry out a request that any child may make."""
     match ask["ask"]:
         case "create":

@@ -16,7 +16,7 @@ from penstock.config.project_file import load
 from penstock.config.worker_settings import WorkerSettings
 from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import SECOND, Duration, microseconds
-from penstock.domain.job import Claimed, Job, Place
+from penstock.domain.job import Claimed, Job, QueuePosition
 from penstock.domain.plan import Plan
 from penstock.domain.ports.jobs import JobsPort
 from penstock.domain.secrets.policy import SecretPolicy
@@ -185,7 +185,7 @@ class _OneJobPort:
         *,
         limited: Sequence[int] = (),
         start: bool = True,
-        behind: Mapping[int, Place] = {},
+        after: Mapping[int, QueuePosition] = {},
     ) -> Plan[list[Claimed]]:
         if limit < 1 or self.claimed():
             return self._jobs.claim(worker, (), 0)

@@ -26,7 +26,7 @@ from penstock.launch.reload import CodeLoader, CodeWatch, FileStamps
 from penstock.launch.services import TimedWork
 from penstock.launch.sources import Source
 from penstock.operations.job_requests import StoreErrands
-from penstock.queues.database import DatabaseQueue, RungQueue
+from penstock.queues.database import DatabaseQueue, QueueWithDoorbell
 from penstock.runtime.service import log
 from penstock.storage import ports
 from penstock.worker.live_config import stored_config
@@ -215,7 +215,7 @@ class WorkerHost:
         if not app.has_own_queue:
             return app.queue
         _ = app.queue  # An adapter that cannot be made is an error at the start.
-        return RungQueue(app.guarded_queue, DatabaseQueue(app._bell), self._has_room)
+        return QueueWithDoorbell(app.guarded_queue, DatabaseQueue(app._bell), self._has_room)
 
     def _has_room(self) -> bool:
         return (

@@ -79,7 +79,7 @@ def soundness(store: Store) -> list[Finding]:
     # It reads everything, which may take longer than a statement of everyday may.
     patient = store.reserve(_PATIENCE)
     try:
-        broken = patient.run(admin.soundness())
+        broken = patient.run(admin.check_integrity())
     finally:
         patient.close()
     hint = "Please report this; keep a copy made with `penstock db backup`."

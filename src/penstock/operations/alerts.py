@@ -7,8 +7,8 @@ from typing import Any
 
 from penstock.definitions import enqueue_options as given
 from penstock.domain import alerts as rules
-from penstock.domain.alerts import Alert, Facts, StoredAlert
-from penstock.domain.definition import DefinitionRow, in_force
+from penstock.domain.alerts import Alert, AlertFacts, StoredAlert
+from penstock.domain.definition import DefinitionRow, with_overrides
 from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import SECOND
 from penstock.domain.stats import Durations, Running, Stats
@@ -43,7 +43,7 @@ class Alerting(Figures):
 
     def _alert_history(self, cleared: bool | None, limit: int, before: int | None) -> Talk[list[StoredAlert]]:
         place = None if before is None else given.integer(before, "before")
-        found: list[StoredAlert] = yield admin.kept_alerts(
+        found: list[StoredAlert] = yield admin.list_alerts(
             cleared=cleared, limit=given.integer(limit, "limit"), before=place
         )
         return found
@@ -62,7 +62,7 @@ class Alerting(Figures):
         running: list[Running] = yield admin.longest_running()
         history, timeouts = yield from self._known_of(running, stats)
         return rules.alerts(
-            Facts(
+            AlertFacts(
                 stats=stats,
                 thresholds=config.alerts,
                 config_error=problem,
@@ -89,6 +89,6 @@ class Alerting(Figures):
         rows: list[DefinitionRow] = yield admin.definitions()
         timeouts: dict[str, float | None] = {}
         for each in sorted(rows, key=lambda row: row.definition.version):
-            timeout = in_force(each.definition, each.overrides).timeout
+            timeout = with_overrides(each.definition, each.overrides).timeout
             timeouts[each.definition.key] = None if timeout is None else timeout / SECOND
         return history, timeouts

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.app import Penstock
 from penstock.definitions.orders import Order
-from penstock.domain.context import Asker
+from penstock.domain.context import RequestingJob
 from penstock.domain.errors import Forbidden, InvalidDefinition, NotFound
 from penstock.domain.job import Created, Job
 from penstock.domain.secrets.policy import SecretPolicy
@@ -28,7 +28,7 @@ class StoreErrands:
         self._app = app
         self._secrets = secrets or SecretPolicy()
 
-    def of(self, asker: Asker) -> JobErrands:
+    def of(self, asker: RequestingJob) -> JobErrands:
         return JobErrands(self._app, self._secrets, asker)
 
 
@@ -39,7 +39,7 @@ class JobErrands:
     reference. It also reads jobs that were there already when it asked for the same ones by key.
     """
 
-    def __init__(self, app: Penstock, secrets: SecretPolicy, asker: Asker) -> None:
+    def __init__(self, app: Penstock, secrets: SecretPolicy, asker: RequestingJob) -> None:
         self._app = app
         self._secrets = secrets
         self._asker = asker

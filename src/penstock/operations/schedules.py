@@ -403,9 +403,9 @@ class Scheduling(Conversation):
 def _with_next(made: Schedule, stored: ScheduleRow | None, now: int) -> Schedule:
     """The schedule with its next tick; one that is stored and cannot be read any more does not count."""
     try:
-        return due_ticks.declared(made, stored, now)
+        return due_ticks.with_next_tick(made, stored, now)
     except InvalidSchedule:
-        return replace(made, next_run_at=due_ticks.following(made, now))
+        return replace(made, next_run_at=due_ticks.next_tick_after(made, now))
 
 
 def _ended(schedule: Schedule) -> Schedule:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from penstock.config.store_address import Address, address_of
-from penstock.domain.context import Errands
+from penstock.domain.context import JobRequests
 from penstock.domain.errors import Conflict, PenstockError
 from penstock.domain.plan import Plan
 from penstock.domain.ports.queue import Queue
@@ -75,7 +75,7 @@ class Conversation:
         self._guard: GuardedQueue | None = None
         self._opened: Store | None = None
         self._made: dict[str, Any] = {}
-        self._errands: Errands | None = None
+        self._errands: JobRequests | None = None
 
     @property
     def store(self) -> Store:
@@ -128,7 +128,7 @@ class Conversation:
                 await self._made[name].aclose()
         await asyncio.to_thread(self.close)
 
-    def enter_job(self, errands: Errands) -> None:
+    def enter_job(self, errands: JobRequests) -> None:
         """From now on this process runs a job: calls go to its worker, from any thread, and never to the store."""
         self._errands = errands
 

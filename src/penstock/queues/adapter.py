@@ -14,7 +14,7 @@ from typing import Any
 from penstock.domain.errors import InvalidInput
 from penstock.domain.ports.queue import Message, Queue
 
-_VERBS = ("publish", "receive", "acknowledge", "hears", "aclose")
+_VERBS = ("publish", "receive", "acknowledge", "is_listening", "aclose")
 
 
 def check_name(target: str) -> str:
@@ -64,7 +64,7 @@ _AGAIN = 1.0
 _WORDS = {
     "publish": "publish; workers find the jobs when they look next",
     "receive": "receive; the worker looks for jobs all the same",
-    "hears": "say whether it listens",
+    "is_listening": "say whether it listens",
     "acknowledge": "acknowledge; messages may come again",
 }
 
@@ -97,11 +97,11 @@ class GuardedQueue:
         self._work("receive")
         return messages
 
-    def hears(self) -> bool:
+    def is_listening(self) -> bool:
         try:
-            return self._queue().hears()
+            return self._queue().is_listening()
         except Exception as error:
-            self._fail("hears", error)
+            self._fail("is_listening", error)
             return False
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:

@@ -12,7 +12,7 @@ from penstock.domain.ports.store import Doorbell
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
+class WakeUp:
     """Jobs were created; which ones, the claim will tell."""
 
     job_id: str | None = None
@@ -29,10 +29,10 @@ class DatabaseQueue:
             self._bell.ring()
 
     async def receive(self, timeout: float) -> Sequence[Message]:
-        return [Wake()] if await self._bell.wait(timeout) else []
+        return [WakeUp()] if await self._bell.wait(timeout) else []
 
-    def hears(self) -> bool:
-        return self._bell.hears()
+    def is_listening(self) -> bool:
+        return self._bell.is_listening()
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
         """Nothing to do: a wake-up is gone once it is heard."""
@@ -47,7 +47,7 @@ class DatabaseQueue:
 _FULL_PAUSE = 0.1
 
 
-class RungQueue:
+class QueueWithDoorbell:
     """Receives messages of a queue and rings of the doorbell.
 
     Cancels and changed limits concern every worker, and a queue gives a message to one of them: only the doorbell
@@ -87,13 +87,13 @@ class RungQueue:
             received += rings.result()
         return received
 
-    def hears(self) -> bool:
+    def is_listening(self) -> bool:
         """Not for sure: a message may have reached a worker that has no code for its job."""
         return False
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
         self._unacknowledged = False
-        await self._queue.acknowledge([each for each in messages if not isinstance(each, Wake)])
+        await self._queue.acknowledge([each for each in messages if not isinstance(each, WakeUp)])
 
     async def aclose(self) -> None:
         await self._cancel()

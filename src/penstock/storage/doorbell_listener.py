@@ -22,7 +22,7 @@ class Listener(ABC):
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
         self._heard = asyncio.Event()
-        self._hears = False
+        self._is_listening = False
 
     @abstractmethod
     async def listen(self, heard: Callable[[], None]) -> None:
@@ -38,8 +38,8 @@ class Listener(ABC):
         heard.clear()
         return True
 
-    def hears(self) -> bool:
-        return self._hears
+    def is_listening(self) -> bool:
+        return self._is_listening
 
     def close(self) -> None:
         self._stop()
@@ -68,7 +68,7 @@ class Listener(ABC):
         def ring() -> None:
             nonlocal pause
             pause = _FIRST_PAUSE
-            self._hears = True
+            self._is_listening = True
             heard.set()
 
         while True:
@@ -78,6 +78,6 @@ class Listener(ABC):
                 # Nobody relies on the bell, so a database that is away is no reason for more than this.
                 _log.debug("The doorbell broke down, and tries again in %.1f s: %s", pause, error)
             finally:
-                self._hears = False
+                self._is_listening = False
             await asyncio.sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 2)

@@ -11,7 +11,7 @@ from threading import Lock, get_ident
 from types import FrameType
 
 
-class Ongoing:
+class OngoingCalls:
     """The calls that are under way, one for each thread."""
 
     def __init__(self) -> None:

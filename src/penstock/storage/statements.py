@@ -49,7 +49,7 @@ _STATE = re.compile(rf"\{{({'|'.join(_CODES)})\}}")
 
 FILES = (
     "creation", "jobs", "limits", "workers", "hooks", "control", "schedules", "feed", "admin", "lists", "why",
-    "webhooks", "access", "audit", "stats", "retention", "soundness", "alerts", "marks", "undeclared",
+    "webhooks", "access", "audit", "stats", "retention", "integrity", "alerts", "clock_marks", "undeclared",
 )  # fmt: skip
 _PLACES = {"along": ("along_", "past_span", "filter_job_id"), "among": ("among_",)}
 """How parts are named that have a place of their own, where a statement has that; the others stand in {filters}."""

@@ -12,7 +12,7 @@ from penstock.domain.plan import Plan
 from penstock.storage.interruption import Waker
 
 
-class Line:
+class WriteQueue:
     """Callers of one process in the order in which they came."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.app import Penstock
 from penstock.domain.attempt import Task
-from penstock.domain.context import Errands, ErrandsByJob
+from penstock.domain.context import JobRequests, JobRequestsByJob
 from penstock.domain.definition import Definition
 from penstock.domain.job import Claimed, Created, Job
 from penstock.domain.outcome import Cause, Failure, Outcome
@@ -71,7 +71,7 @@ class Runner:
         app: Penstock,
         store: Store,
         worker: str,
-        errands: ErrandsByJob,
+        errands: JobRequestsByJob,
         crashes: Crashes,
         settings: Mapping[str, Any],
         loop: asyncio.Runner,
@@ -153,7 +153,7 @@ class Runner:
 class OwnErrands:
     """Creates jobs for a job, as its children and with a key by which a later attempt finds them again."""
 
-    def __init__(self, task: Task, errands: Errands) -> None:
+    def __init__(self, task: Task, errands: JobRequests) -> None:
         self.phase = "run"
         self._task = task
         self._errands = errands
@@ -209,7 +209,7 @@ class AttemptReporter(OwnErrands):
 class HookReporter(OwnErrands):
     """Receives reports of a hook; only its log lines are kept, in the log of this process."""
 
-    def __init__(self, what: str, task: Task, errands: Errands, secrets: Scrubber) -> None:
+    def __init__(self, what: str, task: Task, errands: JobRequests, secrets: Scrubber) -> None:
         super().__init__(task, errands)
         self._what = what
         self._secrets = secrets

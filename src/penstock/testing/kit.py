@@ -25,7 +25,7 @@ from penstock.execution.handlers import Handle
 from penstock.operations.job_requests import StoreErrands
 from penstock.storage import ports
 from penstock.storage.sqlite.clock import ManualClock
-from penstock.storage.sqlite.memory import Guest
+from penstock.storage.sqlite.memory import SharedMemoryStore
 from penstock.storage.sqlite.store import SqliteStore
 from penstock.testing.attempts import Crashes, Runner, When
 from penstock.testing.enqueued import Wanted
@@ -167,7 +167,7 @@ class TestApp:
         store = SqliteStore(":memory:", clock=self._clock)
         self._stack.callback(store.close)
         # Closing the application meanwhile must not close the store: its data is in memory.
-        self._stack.enter_context(self.app._on_store(Guest(store)))
+        self._stack.enter_context(self.app._on_store(SharedMemoryStore(store)))
         self._worker = IdSource(lambda: time.time_ns() // 1_000_000, os.urandom).new_id()
         info = WorkerInfo(id=self._worker, name="test kit", host="", pid=os.getpid(), lanes=())
         store.run(ports.jobs.register_worker(info, _LEASE))

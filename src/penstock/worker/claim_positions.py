@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.domain.instant import SECOND
-from penstock.domain.job import FRONT, Claimed, Place
+from penstock.domain.job import FIRST_POSITION, Claimed, QueuePosition
 
 _SLOW = 0.025
 """A claim from the front of the queue that takes longer is not repeated each time."""
@@ -36,7 +36,7 @@ class RecentClaims:
     position of new jobs, starts them, and then claims from the front for jobs that are more urgent.
     """
 
-    places: dict[int, Place] = field(default_factory=dict)
+    places: dict[int, QueuePosition] = field(default_factory=dict)
     claimed: int = 0
     since: float = 0.0
     empty: bool = False
@@ -44,7 +44,7 @@ class RecentClaims:
     skipped_front: bool = False
     """Whether the last claim began at the position of new jobs; the next one begins at the front."""
 
-    def start(self, now: float) -> Mapping[int, Place]:
+    def start(self, now: float) -> Mapping[int, QueuePosition]:
         """Where to begin; empty: at the front."""
         if now - self.since > _CLEARED_AFTER:
             self.claimed, self.since = 0, now
@@ -54,7 +54,7 @@ class RecentClaims:
     def note(self, claimed: list[Claimed]) -> None:
         self.claimed += len(claimed)
         for last in {each.lane: each for each in claimed}.values():
-            self.places[last.lane] = Place(last.rank - _NEAR, FRONT.job_id)
+            self.places[last.lane] = QueuePosition(last.rank - _NEAR, FIRST_POSITION.job_id)
 
     def note_front(self, claimed: list[Claimed], *, full: bool) -> None:
         """What a claim from the front has brought."""
@@ -71,13 +71,13 @@ class ClaimPosition:
     each lane, for a second.
     """
 
-    places: dict[int, Place] = field(default_factory=dict)
+    places: dict[int, QueuePosition] = field(default_factory=dict)
     looked_at: float = 0.0
     slow: bool = False
     quickest: float = 1.0
     """Seconds for each job of the quickest claim from the front."""
 
-    def start(self, now: float) -> Mapping[int, Place]:
+    def start(self, now: float) -> Mapping[int, QueuePosition]:
         """Where to begin; empty: at the front."""
         if not self.slow or now - self.looked_at >= _FRONT_EVERY:
             self.places, self.looked_at = {}, now
@@ -94,4 +94,4 @@ class ClaimPosition:
             self.slow = False
         elif self.slow:
             for last in {each.lane: each for each in claimed}.values():
-                self.places[last.lane] = Place(last.rank, last.job_id)
+                self.places[last.lane] = QueuePosition(last.rank, last.job_id)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from penstock.domain.job import Claimed, Held, Place
+from penstock.domain.job import Claimed, Held, QueuePosition
 from penstock.domain.ports.jobs import JobsPort
 from penstock.domain.ports.store import Store
 from penstock.runtime.durations import DurationHistogram
@@ -35,14 +35,14 @@ class ClaimRequests:
         self._positions: dict[Pool, ClaimPosition] = {}
         # SQLite clears an entry away with the change that takes it out of the index.
         self._recent: dict[Pool, RecentClaims] | None = {} if store.dialect == "postgres" else None
-        self._passed_over: dict[int, Place] = {}
+        self._passed_over: dict[int, QueuePosition] = {}
         self._passed_until = 0.0
         self.durations: DurationHistogram = DurationHistogram()
 
     def pass_over(self, jobs: Iterable[Claimed]) -> None:
         """Leave these jobs, and those that rank ahead of them, to other workers for some seconds."""
         for each in jobs:
-            place = Place(each.rank, each.job_id)
+            place = QueuePosition(each.rank, each.job_id)
             self._passed_over[each.lane] = max(self._passed_over.get(each.lane, place), place)
             self._passed_until = self._clock() + _PASSED_OVER
 
@@ -97,7 +97,7 @@ class ClaimRequests:
         lanes: Sequence[int],
         limit: int,
         limited: Sequence[int],
-        behind: Mapping[int, Place],
+        behind: Mapping[int, QueuePosition],
         *,
         start: bool,
     ) -> list[Claimed]:
@@ -108,7 +108,7 @@ class ClaimRequests:
             behind = {**behind, **passed}
         with self.durations.timed():
             return await self._store.arun(
-                self._jobs.claim(worker, lanes, limit, limited=limited, start=start, behind=behind)
+                self._jobs.claim(worker, lanes, limit, limited=limited, start=start, after=behind)
             )
 
     async def release_unheld(self, worker: str, held: Sequence[Held]) -> None:

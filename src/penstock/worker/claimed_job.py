@@ -11,12 +11,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from penstock.domain.attempt import LogLine, Task
-from penstock.domain.context import Asker, Errands, ErrandsByJob
+from penstock.domain.context import JobRequests, JobRequestsByJob, RequestingJob
 from penstock.domain.definition import Definition
 from penstock.domain.errors import LeaseLost
 from penstock.domain.instant import SECOND
 from penstock.domain.job import Claimed, Held
-from penstock.domain.outcome import RETURNED_NOTHING, Cause, Outcome, Settlement, Standing, decide
+from penstock.domain.outcome import RETURNED_NOTHING, AttemptCounters, Cause, Outcome, Settlement, decide
 from penstock.domain.ports.admin import AdminPort
 from penstock.domain.ports.jobs import JobsPort
 from penstock.domain.ports.store import Store
@@ -53,7 +53,7 @@ class JobDependencies:
     jobs: JobsPort
     admin: AdminPort
     recorder: Recorder
-    errands: ErrandsByJob
+    errands: JobRequestsByJob
     settings: Mapping[str, Any]
     """What operators have set for handlers."""
     secrets: DeclaredSecrets
@@ -94,7 +94,7 @@ class ClaimedJob:
         """Whether the secrets should be found in a thread, see `find_secrets`."""
         self._dependencies = dependencies
         self._secrets: Scrubber | None = None
-        self._errands: Errands | None = None
+        self._errands: JobRequests | None = None
         self._reached: tuple[float, str | None] = (0.0, None)
         """The last progress of the present phase: percent of the job, and message."""
 
@@ -103,10 +103,12 @@ class ClaimedJob:
         return Held(self.claimed.job_id, self.claimed.fence, self.worker)
 
     @property
-    def errands(self) -> Errands:
+    def errands(self) -> JobRequests:
         if self._errands is None:
             claimed, definition = self.claimed, self.definition
-            asker = Asker(claimed.job_id, definition.key, self._reference, definition.reach, claimed.traceparent)
+            asker = RequestingJob(
+                claimed.job_id, definition.key, self._reference, definition.reach, claimed.traceparent
+            )
             self._errands = self._dependencies.errands.of(asker)
         return self._errands
 
@@ -279,7 +281,7 @@ class ClaimedJob:
             lone = claimed.concurrency_key is None and not self.definition.hooks
             settlement = _settlement((claimed.job_id, claimed.fence, outcome, _SUCCEEDED, 0, 0, 0, claimed.lane, lone))
         else:
-            standing = Standing(claimed.attempt, claimed.max_attempts, claimed.lost)
+            standing = AttemptCounters(claimed.attempt, claimed.max_attempts, claimed.lost)
             settlement = decide(claimed.job_id, claimed.fence, outcome, standing, self.definition.backoff, random)
         if log.isEnabledFor(logging.INFO):
             self._log_ending(settlement)

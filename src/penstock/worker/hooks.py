@@ -10,7 +10,7 @@ from typing import Any
 
 from penstock.domain import event as kinds
 from penstock.domain.attempt import Task
-from penstock.domain.context import Asker, Errands, ErrandsByJob
+from penstock.domain.context import JobRequests, JobRequestsByJob, RequestingJob
 from penstock.domain.definition import Definition
 from penstock.domain.job import Job
 from penstock.domain.ports.admin import AdminPort
@@ -53,7 +53,7 @@ class Hooks:
         admin: AdminPort,
         zygote: Callable[[], ZygoteProcess],
         environment: JobEnvironment,
-        errands: ErrandsByJob,
+        errands: JobRequestsByJob,
         timeout: float,
         in_force: Callable[[int, Definition], Definition],
     ) -> None:
@@ -148,7 +148,7 @@ class Hooks:
 class _HookProcess:
     """The process of one hook: answers its requests and logs its output until it has ended."""
 
-    def __init__(self, hook: str, zygote: ZygoteProcess, fork: Fork, errands: Errands, secrets: Scrubber) -> None:
+    def __init__(self, hook: str, zygote: ZygoteProcess, fork: Fork, errands: JobRequests, secrets: Scrubber) -> None:
         self._hook = hook
         self._zygote = zygote
         self._fork = fork
@@ -206,9 +206,9 @@ async def _ended(zygote: ZygoteProcess, fork: Fork, seconds: float | None = None
     return None if zygote.alive else Exit(lost=True)
 
 
-def asker_of(task: Task, definition: Definition) -> Asker:
+def asker_of(task: Task, definition: Definition) -> RequestingJob:
     trace = kept_trace(task.traceparent, task.tracestate)
-    return Asker(task.job_id, definition.key, task.reference, definition.reach, trace)
+    return RequestingJob(task.job_id, definition.key, task.reference, definition.reach, trace)
 
 
 def start_task(task: Task) -> Task:

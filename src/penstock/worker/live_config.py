@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from penstock.config.worker_settings import LIVE, WorkerSettings, configured
-from penstock.domain.definition import Definition, DefinitionRow, in_force
+from penstock.domain.definition import Definition, DefinitionRow, with_overrides
 from penstock.domain.errors import InvalidInput, StoreUnavailable
 from penstock.domain.instant import SECOND
 from penstock.domain.ports.admin import AdminPort
@@ -64,7 +64,7 @@ class LiveConfig:
         if definition.cancel_grace == _PLAIN.cancel_grace != grace:
             definition = replace(definition, cancel_grace=grace)
         overrides = self._overrides.get(lane)
-        return definition if overrides is None else in_force(definition, overrides)
+        return definition if overrides is None else with_overrides(definition, overrides)
 
     def all_in_force(self, lanes: Set[int], definitions: Mapping[int, Definition]) -> dict[int, Definition]:
         """The same for those of several lanes that have a definition."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import takewhile
 
 from penstock.config.worker_settings import WorkerSettings
-from penstock.domain.job import FRONT, Claimed, Held
+from penstock.domain.job import FIRST_POSITION, Claimed, Held
 from penstock.worker.claimed_job import ClaimedJob
 
 _LAST_CHANCE = 2
@@ -22,7 +22,7 @@ _MOST_AT_ONCE = 500
 _ASK_LIMITED = 0.2
 """Seconds after which limited definitions that had no job to give are asked again."""
 
-_FIRST_RANK = FRONT.rank
+_FIRST_RANK = FIRST_POSITION.rank
 
 
 class Pool:

@@ -25,7 +25,7 @@ class QueueMessages:
     @property
     def are_pushed(self) -> bool:
         """Whether the queue announces new jobs, so that a worker can poll less often."""
-        return self._queue.hears()
+        return self._queue.is_listening()
 
     def take(self) -> list[Message]:
         """The messages that are not acknowledged yet."""

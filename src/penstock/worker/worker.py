@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from penstock.config.worker_settings import WorkerSettings
-from penstock.domain.context import ErrandsByJob
+from penstock.domain.context import JobRequestsByJob
 from penstock.domain.job import Held
 from penstock.domain.ports.admin import AdminPort
 from penstock.domain.ports.jobs import JobsPort
@@ -61,7 +61,7 @@ class Worker:
         queue: Queue,
         jobs: JobsPort,
         admin: AdminPort,
-        errands: ErrandsByJob,
+        errands: JobRequestsByJob,
         background: Callable[[Worker], BackgroundServices],
         *,
         settings: WorkerSettings | None = None,

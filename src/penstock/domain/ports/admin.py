@@ -12,7 +12,7 @@ from penstock.domain.definition import Definition, DefinitionRow, Pause
 from penstock.domain.instant import MINUTE
 from penstock.domain.job import Job
 from penstock.domain.job_list import Count, JobFilter, Page
-from penstock.domain.maintenance import Remains, Sweep, Unsound
+from penstock.domain.maintenance import ArchivedJob, BrokenRule, RetentionBatch
 from penstock.domain.plan import Plan
 from penstock.domain.states import Status
 from penstock.domain.stats import Durations, ErrorPage, Running, Stats, Totals
@@ -41,13 +41,13 @@ class FiguresPort(Protocol):
         """Return counters since the store was created, ready jobs and outbox sizes, for metrics."""
         ...
 
-    def keep_alerts(self, holding: Sequence[Alert]) -> Plan[AlertNews]:
+    def save_alerts(self, holding: Sequence[Alert]) -> Plan[AlertNews]:
         """Save the alerts that are active now: raise new ones and clear the others, each once and with an event.
 
         Several processes may report the same alerts."""
         ...
 
-    def kept_alerts(
+    def list_alerts(
         self, *, cleared: bool | None = None, limit: int = 100, before: int | None = None
     ) -> Plan[list[StoredAlert]]:
         """Return raised alerts, the newest first; with `cleared`, only cleared ones or only active ones.
@@ -73,23 +73,23 @@ class RetentionPort(Protocol):
         They hold for jobs that end from now on. Return how many definitions changed."""
         ...
 
-    def retire(self, limit: int = 1000, *, delete: bool = True) -> Plan[Sweep]:
+    def retire(self, limit: int = 1000, *, delete: bool = True) -> Plan[RetentionBatch]:
         """Run one batch of retention: announce expired ended jobs as stale, and delete those announced before.
 
         Without `delete` they are only announced."""
         ...
 
-    def take_remains(self, limit: int = 50, hold: int = MINUTE) -> Plan[list[Remains]]:
+    def take_for_archive(self, limit: int = 50, hold: int = MINUTE) -> Plan[list[ArchivedJob]]:
         """Return all records of the jobs that retention would delete next, for an archive.
 
         For `hold` microseconds no other caller gets them; after it they are given out again if they still exist."""
         ...
 
-    def delete_remains(self, marks: Mapping[str, int]) -> Plan[list[str]]:
-        """Delete jobs that `take_remains` returned, by id and `mark`; return their ids. Changed jobs are kept."""
+    def delete_archived(self, marks: Mapping[str, int]) -> Plan[list[str]]:
+        """Delete jobs that `take_for_archive` returned, by id and `mark`; return their ids. Changed jobs are kept."""
         ...
 
-    def forget_attempts(self, limit: int = 20, after: str = "") -> Plan[str | None]:
+    def prune_attempts(self, limit: int = 20, after: str = "") -> Plan[str | None]:
         """Delete all but the last 100 ended attempts, with their log lines, of up to `limit` jobs after `after`.
 
         Return the last job, to continue after it; None when there are no more. The running attempt, phases and reviews
@@ -103,7 +103,7 @@ class RetentionPort(Protocol):
         that were revoked or expired long ago, and old deliveries."""
         ...
 
-    def soundness(self, limit: int = 10) -> Plan[list[Unsound]]:
+    def check_integrity(self, limit: int = 10) -> Plan[list[BrokenRule]]:
         """Return the rules between rows that are broken, each with up to `limit` rows; it reads every row."""
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from penstock.domain.attempt import LogLine, Phase
-from penstock.domain.job import Claimed, Created, Draft, Held, Place
+from penstock.domain.job import Claimed, Created, Draft, Held, QueuePosition
 from penstock.domain.outcome import Settlement
 from penstock.domain.plan import Plan
 from penstock.domain.worker import Duty, HeartbeatAnswer, HookCall, Reclaimed, SettleReport, WorkerInfo
@@ -25,11 +25,11 @@ class KeysPort(Protocol):
         back, also move rate buckets, and the jobs that they delayed, back with it."""
         ...
 
-    def keys_kept(self) -> Plan[bool]:
-        """Return whether `give_way` may have work."""
+    def has_unserved_admitted(self) -> Plan[bool]:
+        """Return whether `block_unserved` may have work."""
         ...
 
-    def give_way(self, limit: int = 1000, after: str = "") -> Plan[str | None]:
+    def block_unserved(self, limit: int = 1000, after: str = "") -> Plan[str | None]:
         """Free slots of concurrency keys that jobs without a worker take.
 
         Eligible are admitted jobs that are queued in a lane that no live worker serves, while a live worker serves
@@ -73,13 +73,13 @@ class JobsPort(KeysPort, Protocol):
         *,
         limited: Sequence[int] = (),
         start: bool = True,
-        behind: Mapping[int, Place] = {},
+        after: Mapping[int, QueuePosition] = {},
     ) -> Plan[list[Claimed]]:
         """Give a worker up to `limit` queued jobs of `lanes`, in rank order: fence + 1, attempt + 1.
 
         Eligible is a job that is queued and not blocked, whose definition is neither paused nor at its limit, while
         the system is not paused. Definitions with a concurrency or rate limit are claimed only when their lanes are in
-        `limited` too. In a lane that `behind` names, only jobs after that place are eligible.
+        `limited` too. In a lane that `after` names, only jobs after that place are eligible.
 
         `start` records the attempts as started, except those of jobs that were lost before: these run alone, and
         `start()` records them. A worker whose lease has ended: `LeaseLost`. Never more than `limit`; fewer does not
@@ -174,7 +174,7 @@ class JobsPort(KeysPort, Protocol):
         """Requeue jobs that name the worker but that it does not hold, because the answer to a claim was lost."""
         ...
 
-    def forsaken(self, grace: int) -> Plan[bool]:
+    def has_expired_workers(self, grace: int) -> Plan[bool]:
         """Return whether `reclaim` may have work."""
         ...
 

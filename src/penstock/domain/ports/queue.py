@@ -26,7 +26,7 @@ class Queue(Protocol):
         """Wait for messages, or until the timeout (empty). Messages that arrive together are returned together."""
         ...
 
-    def hears(self) -> bool:
+    def is_listening(self) -> bool:
         """Return whether a message that is sent now would be received; if not, workers poll often."""
         ...
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from penstock.domain.definition import Pause
 from penstock.domain.job import Draft
 from penstock.domain.plan import Plan
-from penstock.domain.schedule.schedule import Schedule, ScheduleRow, Tick, Ticked, Ticking
+from penstock.domain.schedule.schedule import Schedule, ScheduleRow, Tick, TickRequest, TickResult
 
 
 class SchedulesPort(Protocol):
@@ -46,7 +46,7 @@ class SchedulesPort(Protocol):
         """Return when the next enabled, unpaused schedule ticks; skip those in `without` (key and revision)."""
         ...
 
-    def tick(self, tick: Tick, draft: Draft | None, overlap: str) -> Plan[Ticked]:
+    def tick(self, tick: Tick, draft: Draft | None, overlap: str) -> Plan[TickResult]:
         """Make one tick: advance the schedule and create its job in one transaction.
 
         Guarded by the schedule's revision and by its `last_scheduled_at`, which must be before the instant; otherwise
@@ -55,7 +55,7 @@ class SchedulesPort(Protocol):
         over (event `schedule.missed`)."""
         ...
 
-    def tick_all(self, turns: Sequence[Ticking]) -> Plan[list[Ticked]]:
+    def tick_all(self, turns: Sequence[TickRequest]) -> Plan[list[TickResult]]:
         """Make the ticks of many schedules, one each, in one transaction; answer in the same order."""
         ...
 

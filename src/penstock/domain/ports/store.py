@@ -37,7 +37,7 @@ class Doorbell(Protocol):
         """Wait for a ring, or until the timeout. True: it rang, or a ring may have been lost."""
         ...
 
-    def hears(self) -> bool:
+    def is_listening(self) -> bool:
         """Return whether it listens now."""
         ...
 

@@ -7,15 +7,15 @@ from typing import Protocol
 from penstock.domain.plan import Plan
 from penstock.domain.webhook.endpoint import (
     Answer,
+    DeliveryDecision,
     DeliveryDetail,
+    DeliveryOutlook,
     DeliveryPage,
+    DeliveryTask,
     Endpoint,
     EndpointDraft,
+    FanoutReport,
     Mask,
-    Parcel,
-    Prospect,
-    Spread,
-    Verdict,
 )
 
 
@@ -49,11 +49,13 @@ class WebhooksPort(Protocol):
         A second call with the same secret changes nothing."""
         ...
 
-    def prospect(self) -> Plan[Prospect]:
+    def delivery_outlook(self) -> Plan[DeliveryOutlook]:
         """Return whether an enabled endpoint or a job's own URL asks for events, and when a delivery is due."""
         ...
 
-    def spread(self, limit: int = 100, *, global_url: str | None = None, mask: Mask | None = None) -> Plan[Spread]:
+    def create_deliveries(
+        self, limit: int = 100, *, global_url: str | None = None, mask: Mask | None = None
+    ) -> Plan[FanoutReport]:
         """Read up to `limit` events of the feed and create their deliveries, each (endpoint, event) once.
 
         The cursor moves in the same transaction; of several concurrent calls only one works. When no endpoint asks for
@@ -61,7 +63,7 @@ class WebhooksPort(Protocol):
         none."""
         ...
 
-    def take_deliveries(self, owner: str, limit: int, lease: int, per_endpoint: int = 2) -> Plan[list[Parcel]]:
+    def take_deliveries(self, owner: str, limit: int, lease: int, per_endpoint: int = 2) -> Plan[list[DeliveryTask]]:
         """Take due deliveries for `lease` microseconds.
 
         A delivery that is not settled in time is given to another caller, who sends it with the same id. A receiver
@@ -70,7 +72,7 @@ class WebhooksPort(Protocol):
         ...
 
     def settle_delivery(
-        self, delivery_id: str, number: int, answer: Answer, verdict: Verdict, *, give_up: int = 0
+        self, delivery_id: str, number: int, answer: Answer, verdict: DeliveryDecision, *, give_up: int = 0
     ) -> Plan[bool]:  # fmt: skip
         """Record how try `number` ended. False: the delivery was taken over or has ended, and nothing is written.
 

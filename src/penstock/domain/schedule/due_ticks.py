@@ -12,7 +12,7 @@ from penstock.domain import payload
 from penstock.domain.definition import check_key, check_priority
 from penstock.domain.errors import InvalidInput, InvalidSchedule
 from penstock.domain.instant import SECOND, from_datetime, to_datetime
-from penstock.domain.schedule.recurrence import Rhythm, length, rhythm
+from penstock.domain.schedule.recurrence import Recurrence, length, recurrence
 from penstock.domain.schedule.schedule import Missed, Schedule, ScheduleRow, Tick
 
 GRACE = 30 * SECOND
@@ -24,39 +24,39 @@ _OWNERS = ("code", "operator")
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PlannedTick:
     """A tick for the store: made into a job, or passed over."""
 
     tick: Tick
     make: bool
 
 
-def following(schedule: Schedule, after: int) -> int | None:
+def next_tick_after(schedule: Schedule, after: int) -> int | None:
     """The schedule's first instant strictly after another; None: there is none to come."""
-    return _rhythm(schedule).next(after)
+    return _recurrence(schedule).next(after)
 
 
-def declared(schedule: Schedule, stored: ScheduleRow | None, now: int) -> Schedule:
+def with_next_tick(schedule: Schedule, stored: ScheduleRow | None, now: int) -> Schedule:
     """The schedule as it is to be saved, with its next tick.
 
     A tick that has come and was not made yet stays, so that a restart loses none; a change of the rhythm, or a
     schedule that was disabled, begins anew.
     """
-    times = _rhythm(schedule)
+    times = _recurrence(schedule)
     if stored is None:
         return replace(schedule, next_run_at=times.next(now))
     waiting = stored.schedule.next_run_at
-    if waiting is not None and waiting <= now and stored.schedule.enabled and _rhythm(stored.schedule) == times:
+    if waiting is not None and waiting <= now and stored.schedule.enabled and _recurrence(stored.schedule) == times:
         return replace(schedule, next_run_at=waiting)
     return replace(schedule, next_run_at=times.next(max(now, _mark(stored))))
 
 
-def plan_unpaused(row: ScheduleRow, now: int, grace: int = GRACE) -> list[Turn]:
+def plan_unpaused(row: ScheduleRow, now: int, grace: int = GRACE) -> list[PlannedTick]:
     """The ticks that are due, in order, each to be made or passed over; the last one leads to the future.
 
     The work does not grow with the number of ticks that are passed over: they are counted, not visited.
     """
-    schedule, times = row.schedule, _rhythm(row.schedule)
+    schedule, times = row.schedule, _recurrence(row.schedule)
     first = schedule.next_run_at
     if first is not None and first <= _mark(row):
         first = times.next(_mark(row))
@@ -75,7 +75,7 @@ def plan_unpaused(row: ScheduleRow, now: int, grace: int = GRACE) -> list[Turn]:
     passed_over = _before(times, first, made[0])
     follow = [*made[1:], times.next(newest)]
     return [
-        Turn(
+        PlannedTick(
             Tick(schedule.key, row.revision, instant, after, passed_over if number == 0 else 0),
             make=bool(chosen),
         )
@@ -102,7 +102,7 @@ def check(schedule: Schedule) -> None:
             check_priority(schedule.priority, "The job")
         if not isinstance(payload.decode(schedule.params_text), dict):
             raise InvalidSchedule("params must be a JSON object.", hint="Write {} for none.")
-        gap = _rhythm(schedule).shortest_gap()
+        gap = _recurrence(schedule).shortest_gap()
         _check_numbers(schedule, gap)
     except InvalidInput as error:
         raise InvalidSchedule(f"Schedule {schedule.key!r}: {error.message}", hint=error.hint) from error
@@ -125,8 +125,8 @@ def _check_numbers(schedule: Schedule, gap: int | None) -> None:
         raise InvalidSchedule(f"owner is 'code' or 'operator', not {schedule.owner!r}.")
 
 
-def _rhythm(schedule: Schedule) -> Rhythm:
-    return rhythm(schedule.kind, schedule.expression, schedule.timezone)
+def _recurrence(schedule: Schedule) -> Recurrence:
+    return recurrence(schedule.kind, schedule.expression, schedule.timezone)
 
 
 def _mark(row: ScheduleRow) -> int:
@@ -138,7 +138,7 @@ def _oldest(schedule: Schedule, now: int) -> int:
     return 0 if schedule.missed_window is None else now - schedule.missed_window
 
 
-def _newest(times: Rhythm, first: int, newest: int, most: int, oldest: int) -> list[int]:
+def _newest(times: Recurrence, first: int, newest: int, most: int, oldest: int) -> list[int]:
     """Up to `most` instants that end with `newest`, none before `oldest` or `first`, ascending."""
     chosen: list[int] = []
     instant: int | None = newest
@@ -149,19 +149,19 @@ def _newest(times: Rhythm, first: int, newest: int, most: int, oldest: int) -> l
     return chosen[::-1]
 
 
-def _before(times: Rhythm, first: int, instant: int) -> int:
+def _before(times: Recurrence, first: int, instant: int) -> int:
     """How many due instants there are before one of them."""
     return 0 if instant == first else 1 + times.count(first, instant - 1)
 
 
-def passed_over(row: ScheduleRow, until: int) -> Turn | None:
+def passed_over(row: ScheduleRow, until: int) -> PlannedTick | None:
     """One turn that leaves out all that is due up to an instant; None when there is nothing."""
     newest_alone = replace(row.schedule, missed=Missed.LATEST, missed_window=None)
     turns = plan_unpaused(replace(row, schedule=newest_alone), until, grace=-1)
-    return Turn(turns[0].tick, make=False) if turns else None
+    return PlannedTick(turns[0].tick, make=False) if turns else None
 
 
-def plan(row: ScheduleRow, now: int) -> list[Turn]:
+def plan(row: ScheduleRow, now: int) -> list[PlannedTick]:
     """What is due of a schedule that runs; what fell into a pause that ended by itself is passed over first."""
     turn = None if row.pause is None or row.pause.until is None else passed_over(row, min(now, row.pause.until))
     if turn is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from penstock.domain.errors import InvalidInput
 from penstock.domain.instant import DAY, HOUR, LATEST, MINUTE, SECOND, to_datetime
-from penstock.domain.schedule.recurrence import length, rhythm
+from penstock.domain.schedule.recurrence import length, recurrence
 from penstock.domain.schedule.schedule import Schedule
 from penstock.domain.schedule.zones import zone
 
@@ -37,7 +37,7 @@ def preview(schedule: Schedule, now: int, number: int = 5) -> Preview:
     """The next ticks after `now`, up to 100; fewer when the schedule ends before."""
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MOST_FIRES:
         raise InvalidInput(f"A preview shows 1 to {MOST_FIRES} ticks, not {number!r}.")
-    times = rhythm(schedule.kind, schedule.expression, schedule.timezone)
+    times = recurrence(schedule.kind, schedule.expression, schedule.timezone)
     fires: list[Fire] = []
     instant = times.next(now)
     while instant is not None and instant <= LATEST and len(fires) < number:

@@ -25,7 +25,7 @@ _INTERVAL = re.compile(
 _LONGEST_TEXT = 100
 
 
-class Rhythm(Protocol):
+class Recurrence(Protocol):
     """The instants of a schedule, in microseconds since 1970."""
 
     def next(self, after: int) -> int | None:
@@ -124,7 +124,7 @@ class WallClock:
         return f"{self.cron.sentence()}, {self.zone.key} time."
 
 
-def rhythm(kind: Kind, expression: str, timezone: str = "UTC") -> Rhythm:
+def recurrence(kind: Kind, expression: str, timezone: str = "UTC") -> Recurrence:
     """The rhythm that an expression of that kind means, or `InvalidSchedule`."""
     place = zone(timezone)
     if kind is Kind.CRON:

@@ -106,7 +106,7 @@ class Tick:
     """How many earlier instants are skipped by making this one."""
 
 
-class Ticking(NamedTuple):
+class TickRequest(NamedTuple):
     """A tick with the job that it shall become, and what an unfinished job of its schedule means for it."""
 
     tick: Tick
@@ -116,7 +116,7 @@ class Ticking(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ticked:
+class TickResult:
     """What became of a tick: `made`, `skipped` (overlap), `missed` (passed over), `taken` (somebody was first)."""
 
     verdict: str

@@ -143,7 +143,7 @@ class DeliveryPage:
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class DeliveryTask:
     """A delivery that a sender has just got, with all it takes to send it."""
 
     id: str
@@ -174,7 +174,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DeliveryDecision:
     """What follows from an answer."""
 
     status: str
@@ -189,7 +189,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Prospect:
+class DeliveryOutlook:
     """Whether anybody asks to be told, and when the next delivery is due."""
 
     asked: bool
@@ -198,7 +198,7 @@ class Prospect:
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class FanoutReport:
     """What came of one look at the feed."""
 
     made: int
@@ -253,29 +253,29 @@ def body(message: str, event: Event, job: Job | None, params: str | None = None,
     return job_json.spliced(facts, {"data": data})
 
 
-def judge(
+def decide_delivery(
     answer: Answer, number: int, retries: Sequence[float], *, failures: int = 0, most_failures: int = 5,
     pause: float = 30.0, random: float = 0.5, now: datetime | None = None,
-) -> Verdict:  # fmt: skip
+) -> DeliveryDecision:  # fmt: skip
     """What follows from the answer to try `number`; `failures` are those of the receiver before it."""
     code = answer.status_code
     if answer.error is None and code is not None:
         if 200 <= code < 300:
-            return Verdict(DELIVERED)
+            return DeliveryDecision(DELIVERED)
         if code == 410:
-            return Verdict(FAILED, disable=True)
+            return DeliveryDecision(FAILED, disable=True)
         if code not in (408, 429) and code < 500:
-            return Verdict(FAILED)
+            return DeliveryDecision(FAILED)
     if answer.hopeless:
-        return Verdict(FAILED)
+        return DeliveryDecision(FAILED)
     unwell = failures + 1
     rest = min(_LONGEST_PAUSE, pause * 2.0 ** min(unwell - most_failures, 10)) if unwell >= most_failures else 0.0
     if number > len(retries):
-        return Verdict(FAILED, unwell=True, pause=rest)
+        return DeliveryDecision(FAILED, unwell=True, pause=rest)
     delay = retries[number - 1] * (0.9 + 0.2 * random)
     if code in (429, 503):
         delay = max(delay, retry_after(answer.retry_after, now))
-    return Verdict(WAITING, delay=delay, unwell=True, pause=rest)
+    return DeliveryDecision(WAITING, delay=delay, unwell=True, pause=rest)
 
 
 def retry_after(text: str | None, now: datetime | None) -> float:

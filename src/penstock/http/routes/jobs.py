@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from penstock.definitions.orders import Order
 from penstock.domain.access import Role
-from penstock.domain.attempt import earlier
+from penstock.domain.attempt import count_pruned
 from penstock.domain.errors import Conflict, Hint, InvalidInput
 from penstock.domain.job import Created
 from penstock.domain.job_json import attempt_text, created_text, listed, log_text, reason_text, spliced
@@ -234,7 +234,7 @@ async def delete_job(call: Call, jobId: str) -> Response:
 async def list_attempts(call: Call, jobId: str) -> Response:
     """List the ended attempts at a job that are kept, the first one first."""
     found = await call.app.aattempts(jobId)
-    return json_text(listed("attempts", [attempt_text(each) for each in found], earlier=earlier(found)))
+    return json_text(listed("attempts", [attempt_text(each) for each in found], earlier=count_pruned(found)))
 
 
 @endpoint(router, "GET", "/v1/jobs/{jobId}/logs", role=Role.VIEWER, answer=shapes.LogList, errors=("not_found",))

@@ -11,12 +11,12 @@ from penstock.domain.worker import WorkerRow
 from penstock.domain.worker_config import Setting
 from penstock.storage.commands import audit as changes
 from penstock.storage.commands import rows
-from penstock.storage.commands.alerts import keep_alerts as keep_alerts
-from penstock.storage.commands.alerts import kept_alerts as kept_alerts
+from penstock.storage.commands.alerts import list_alerts as list_alerts
+from penstock.storage.commands.alerts import save_alerts as save_alerts
 from penstock.storage.commands.audit import audit as audit
 from penstock.storage.commands.listing import count as count
 from penstock.storage.commands.listing import page as page
-from penstock.storage.commands.maintenance import soundness as soundness
+from penstock.storage.commands.maintenance import check_integrity as check_integrity
 from penstock.storage.commands.reading import attempts as attempts
 from penstock.storage.commands.reading import get as get
 from penstock.storage.commands.reading import logs as logs
@@ -25,10 +25,10 @@ from penstock.storage.commands.registration import definition as definition
 from penstock.storage.commands.registration import definitions as definitions
 from penstock.storage.commands.registration import register as register
 from penstock.storage.commands.retention import apply_defaults as apply_defaults
-from penstock.storage.commands.retention import delete_remains as delete_remains
-from penstock.storage.commands.retention import forget_attempts as forget_attempts
+from penstock.storage.commands.retention import delete_archived as delete_archived
+from penstock.storage.commands.retention import prune_attempts as prune_attempts
 from penstock.storage.commands.retention import retire as retire
-from penstock.storage.commands.retention import take_remains as take_remains
+from penstock.storage.commands.retention import take_for_archive as take_for_archive
 from penstock.storage.commands.retention import tidy as tidy
 from penstock.storage.commands.rows import Row
 from penstock.storage.commands.rows import setting as _setting

@@ -17,9 +17,9 @@ MOST = 500
 
 
 @writes
-def keep_alerts(holding: Sequence[Alert]) -> Steps[AlertNews]:
+def save_alerts(holding: Sequence[Alert]) -> Steps[AlertNews]:
     now_holding = {(each.kind, each.subject): each for each in holding}
-    standing = {(kind, subject) for kind, subject in (yield Statement("standing_alerts"))}
+    standing = {(kind, subject) for kind, subject in (yield Statement("active_alerts"))}
     raised: list[Alert] = []
     cleared: list[Alert] = []
     if fresh := [now_holding[pair] for pair in sorted(now_holding.keys() - standing)]:
@@ -39,7 +39,7 @@ def keep_alerts(holding: Sequence[Alert]) -> Steps[AlertNews]:
 
 
 @reads
-def kept_alerts(
+def list_alerts(
     *, cleared: bool | None = None, limit: int = 100, before: int | None = None
 ) -> Steps[list[StoredAlert]]:
     if not 1 <= limit <= MOST:

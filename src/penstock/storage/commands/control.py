@@ -121,7 +121,7 @@ def retry(
     again = [job for job in found if allowed(job.status, Trigger.RETRY)]
     if not again:
         return _told(job_ids, found, [])
-    yield from undeclared.check_open((job.lane for job in again), "no job of it can be retried")
+    yield from undeclared.check_declared((job.lane for job in again), "no job of it can be retried")
     yield from _check_unique(again)
     position = _BEHIND_ALL_PHASES if from_position is None else from_position
     yield Statement("forget_phases", {"position": position}, columns={"id": [job.job_id for job in again]})

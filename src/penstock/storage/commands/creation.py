@@ -9,7 +9,7 @@ from itertools import repeat
 from operator import attrgetter
 
 from penstock.domain.errors import Conflict, Hint, IdempotencyConflict, NotFound, StoreUnavailable
-from penstock.domain.job import Alike, Created, Draft
+from penstock.domain.job import Created, Draft, UniformDrafts
 from penstock.domain.plan import Statement, Steps, writes_jointly
 from penstock.domain.states import BY_CODE, Status
 from penstock.storage.commands import definition_text as forms
@@ -66,12 +66,12 @@ def _insert_one(draft: Draft) -> Steps[Created]:
     return answers[draft.id]
 
 
-def _insert_alike(drafts: Alike) -> Steps[list[Created]]:
+def _insert_alike(drafts: UniformDrafts) -> Steps[list[Created]]:
     """Create jobs that stand for themselves and differ in their ids and parameters only."""
     values = {**dict(zip(_ONCE, _SAID_ONCE(drafts.first), strict=True)), "n": len(drafts)}
     columns = {"id": drafts.ids, "params": drafts.params}
     # It makes all or, when they are there already or refused, none; what is asked below only reads.
-    ((count, code, ids),) = yield Statement("create_alike", values, columns=columns, alone=True)
+    ((count, code, ids),) = yield Statement("create_uniform", values, columns=columns, alone=True)
     status = BY_CODE[code]
     if count == len(drafts):
         return list(map(_created, zip(drafts.ids, repeat(status), repeat(True))))
@@ -84,16 +84,16 @@ def _insert_alike(drafts: Alike) -> Steps[list[Created]]:
     return [answers[each.id] for each in drafts]
 
 
-def _alike(drafts: Sequence[Draft]) -> Alike | None:
+def _alike(drafts: Sequence[Draft]) -> UniformDrafts | None:
     """Plain drafts that have everything in common but their ids and parameters, when they are."""
     first = drafts[0]
     if not first.is_plain:
         return None
-    if not isinstance(drafts, Alike):
+    if not isinstance(drafts, UniformDrafts):
         said = _SAID_ONCE(first)
         if any(_SAID_ONCE(each) != said or not each.is_plain for each in drafts):
             return None
-        drafts = Alike(first, [each.id for each in drafts], [each.params for each in drafts])
+        drafts = UniformDrafts(first, [each.id for each in drafts], [each.params for each in drafts])
     return drafts if len(set(drafts.ids)) == len(drafts) else None
 
 

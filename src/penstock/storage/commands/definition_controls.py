@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.domain.definition import FOR_ATTEMPTS, FOR_JOBS, Definition, Pause, check
+from penstock.domain.definition import FOR_ATTEMPTS, FOR_JOBS, Definition, Pause, check_override
 from penstock.domain.errors import InvalidInput, NotFound
 from penstock.domain.instant import DAY, SECOND
 from penstock.domain.plan import Statement, Steps, writes
@@ -58,7 +58,7 @@ def override(key: str, overrides: Mapping[str, object], *, by: str) -> Steps[Non
     changed = {**wanted, **{name: overrides.get(name) for name in FOR_JOBS}, "overrides": json.dumps(dict(overrides))}
     yield from save(key, control, changed, "definition.override", by)
     if limits_of_keys(wanted) != limits_of_keys(control):
-        yield from limits.touch(limit_key for (limit_key,) in (yield Statement("held_back_keys", {"key": key})))
+        yield from limits.touch(limit_key for (limit_key,) in (yield Statement("blocked_keys_of", {"key": key})))
 
 
 def hold_definition(key: str) -> Steps[dict[str, Any]]:
@@ -128,7 +128,7 @@ def _check(key: str, overrides: Mapping[str, object]) -> None:
         if name not in _OVERRIDABLE:
             raise InvalidInput(f"{key}: {name!r} cannot be overridden.", hint=f"These can: {', '.join(_OVERRIDABLE)}.")
         if name not in _LIMITS:
-            check(key, name, value)
+            check_override(key, name, value)
             continue
         if name == "rate_per_key":
             if not isinstance(value, bool):

@@ -19,7 +19,7 @@ from penstock.domain.job import Job
 from penstock.domain.phases import ONLY, all_phases
 from penstock.domain.plan import Statement, Steps, writes
 from penstock.domain.secrets.policy import SecretPolicy
-from penstock.domain.webhook.endpoint import DEFAULT_EVENTS, GLOBAL, OF_JOB, Mask, Spread, body, message_id, wants
+from penstock.domain.webhook.endpoint import DEFAULT_EVENTS, GLOBAL, OF_JOB, FanoutReport, Mask, body, message_id, wants
 from penstock.domain.webhook.url import origin
 from penstock.storage.commands import feed
 from penstock.storage.commands.jobs import phases_of
@@ -44,19 +44,21 @@ class _Asking:
 
 
 @writes
-def spread(limit: int = 100, *, global_url: str | None = None, mask: Mask | None = None) -> Steps[Spread]:
+def create_deliveries(
+    limit: int = 100, *, global_url: str | None = None, mask: Mask | None = None
+) -> Steps[FanoutReport]:
     """Without a `mask`, names that are usual for secrets are masked, and the definitions' secret fields."""
     held = yield Statement("hold_webhook_feed")
     if not held:
-        return Spread(0, more=False)
+        return FanoutReport(0, more=False)
     ((cursor, moved_at, since),) = held
     # The tip first: whoever begins to ask after it has events behind it.
     tip = yield from feed.tip().steps()
-    ((by_endpoint, by_job, _, now),) = yield Statement("webhook_prospect")
+    ((by_endpoint, by_job, _, now),) = yield Statement("delivery_outlook")
     if not (by_endpoint or by_job or global_url):
         if cursor != tip:
             yield Statement("move_webhook_feed", {"cursor": tip, "since": since})
-        return Spread(0, more=False)
+        return FanoutReport(0, more=False)
     news, restarted = yield from _news(cursor, limit)
     if restarted:
         since = max(since, moved_at - MINUTE)
@@ -68,7 +70,7 @@ def spread(limit: int = 100, *, global_url: str | None = None, mask: Mask | None
     # Where nothing happened there is nothing to write down, but for retention, which must see that this reader lives.
     if cursor is None or news.events or news.more or restarted or now - moved_at > HOUR:
         yield Statement("move_webhook_feed", {"cursor": news.cursor, "since": since})
-    return Spread(made, news.more, restarted)
+    return FanoutReport(made, news.more, restarted)
 
 
 def _news(cursor: str | None, limit: int) -> Steps[tuple[News, bool]]:
@@ -88,7 +90,7 @@ def _news(cursor: str | None, limit: int) -> Steps[tuple[News, bool]]:
 def _deliver(events: Sequence[Event], global_url: str | None, mask: Mask) -> Steps[int]:
     asking = [
         _Asking(endpoint, url, json.loads(asked), json.loads(definitions), since)
-        for endpoint, url, asked, definitions, since in (yield Statement("asking_endpoints"))
+        for endpoint, url, asked, definitions, since in (yield Statement("subscribed_endpoints"))
     ]
     if global_url is not None:
         asking.append(_Asking(GLOBAL, global_url))

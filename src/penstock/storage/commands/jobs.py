@@ -9,16 +9,16 @@ from uuid import UUID
 from penstock.domain import event as kinds
 from penstock.domain.attempt import LogLine, Phase
 from penstock.domain.errors import Conflict, LeaseLost
-from penstock.domain.job import FRONT, Claimed, Held, Place
+from penstock.domain.job import FIRST_POSITION, Claimed, Held, QueuePosition
 from penstock.domain.outcome import Settlement
 from penstock.domain.plan import Rows, Statement, Steps, reads, writes, writes_once
 from penstock.domain.worker import Duty, HeartbeatAnswer, SettleReport, WorkerInfo
 from penstock.storage.commands import endings, limits, rows
 from penstock.storage.commands.creation import create as create
 from penstock.storage.commands.hooks import take_hooks as take_hooks
-from penstock.storage.commands.limits import give_way as give_way
-from penstock.storage.commands.limits import keys_kept as keys_kept
-from penstock.storage.commands.rescue import forsaken as forsaken
+from penstock.storage.commands.limits import block_unserved as block_unserved
+from penstock.storage.commands.limits import has_unserved_admitted as has_unserved_admitted
+from penstock.storage.commands.rescue import has_expired_workers as has_expired_workers
 from penstock.storage.commands.rescue import reclaim as reclaim
 from penstock.storage.commands.rescue import release_unheld as release_unheld
 
@@ -58,21 +58,21 @@ def claim(
     *,
     limited: Sequence[int] = (),
     start: bool = True,
-    behind: Mapping[int, Place] = {},
+    after: Mapping[int, QueuePosition] = {},
 ) -> Steps[list[Claimed]]:
     if not lanes or limit < 1:
         return []
     values = {"worker": worker, "limit": limit, "start": start}
     if len(lanes) == 1 and not limited:
-        place = behind.get(lanes[0], FRONT)
-        values |= {"lane": lanes[0], "behind_rank": place.rank, "behind_id": place.job_id}
+        place = after.get(lanes[0], FIRST_POSITION)
+        values |= {"lane": lanes[0], "after_rank": place.rank, "after_id": place.job_id}
         taken = yield Statement("claim_lane", values, alone=True)
         _refuse_the_dead(worker, taken)
     else:
-        quotas = yield from limits.quotas(lanes, limited, limit, behind)
-        taken = yield Statement("claim", values, columns=quotas.columns(behind), alone=not limited)
+        quotas = yield from limits.claim_quotas(lanes, limited, limit, after)
+        taken = yield Statement("claim", values, columns=quotas.columns(after), alone=not limited)
         _refuse_the_dead(worker, taken)
-        yield from limits.spend(quotas, taken)
+        yield from limits.spend_tokens(quotas, taken)
     return rows.claimed(taken)
 
 
@@ -83,16 +83,16 @@ def claim_job(worker: str, job_id: str, lanes: Sequence[int], *, start: bool = T
         return []
     lane, rank = ready[0]
     # Limits look at the first job from a place on: the place before this one.
-    behind = {lane: Place(rank, str(UUID(int=UUID(job_id).int - 1)))}
-    quotas = yield from limits.quotas([lane], [lane], 1, behind)
-    columns = quotas.columns(behind)
+    after = {lane: QueuePosition(rank, str(UUID(int=UUID(job_id).int - 1)))}
+    quotas = yield from limits.claim_quotas([lane], [lane], 1, after)
+    columns = quotas.columns(after)
     if not columns["lane"]:
         return []
     values = {"worker": worker, "id": job_id, "start": start, "limit": 1}
     values |= {"granted": columns["granted"][0], "paid": columns["paid"][0]}
     taken = yield Statement("claim_job", values)
     _refuse_the_dead(worker, taken)
-    yield from limits.spend(quotas, taken)
+    yield from limits.spend_tokens(quotas, taken)
     return rows.claimed(taken)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from penstock.domain.job import FRONT, Draft, Place
+from penstock.domain.job import FIRST_POSITION, Draft, QueuePosition
 from penstock.domain.plan import Plan, Rows, Statement, Steps, reads, writes
 from penstock.storage.commands import limits
 
@@ -57,7 +57,7 @@ class Grant:
 
 
 @dataclass(slots=True)
-class Quotas:
+class ClaimQuotas:
     """How many jobs each lane may give in this claim."""
 
     free: list[int]
@@ -65,7 +65,7 @@ class Quotas:
     now: int = 0
     grants: list[Grant] = field(default_factory=list)
 
-    def columns(self, behind: Mapping[int, Place]) -> dict[str, Sequence[object]]:
+    def columns(self, after: Mapping[int, QueuePosition]) -> dict[str, Sequence[object]]:
         """The lanes of the claim statement, each from its place on; none when nothing may be claimed."""
         shares = [(lane, self.quota, False, False) for lane in self.free]
         for grant in self.grants:
@@ -76,13 +76,13 @@ class Quotas:
             "quota": [quota for _, quota, _, _ in shares],
             "granted": [granted for _, _, granted, _ in shares],
             "paid": [paid for *_, paid in shares],
-            "behind_rank": [behind.get(lane, FRONT).rank for lane, *_ in shares],
-            "behind_id": [behind.get(lane, FRONT).job_id for lane, *_ in shares],
+            "after_rank": [after.get(lane, FIRST_POSITION).rank for lane, *_ in shares],
+            "after_id": [after.get(lane, FIRST_POSITION).job_id for lane, *_ in shares],
         }
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Ripe:
+class QueuedJob:
     """A queued job that is held until its turn is decided."""
 
     rank: int
@@ -129,12 +129,14 @@ def admit(keys: Sequence[str]) -> Steps[Plan[Any] | None]:
     return admit(left) if left else None
 
 
-def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int, behind: Mapping[int, Place]) -> Steps[Quotas]:
+def claim_quotas(
+    lanes: Sequence[int], limited: Sequence[int], limit: int, after: Mapping[int, QueuePosition]
+) -> Steps[ClaimQuotas]:
     """How much each lane may give from its place on; definitions with limits are held and counted first.
 
     Lanes without a grant are asked all the same: the claim passes over those whose definition has a limit.
     """
-    answer = Quotas(list(lanes), quota=limit)
+    answer = ClaimQuotas(list(lanes), quota=limit)
     asked = [lane for lane in limited if lane in set(lanes)]
     held = (yield Statement("lock_limited", columns={"lane": asked})) if asked else []
     if not held:
@@ -158,13 +160,13 @@ def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int, behind: Map
                 allowance = min(allowance, bucket[1].tokens(now))
         shares = {by_key[key][0]: allowance}
         keys: Buckets | None = None
-        ripe: list[Ripe] | None = None
+        ripe: list[QueuedJob] | None = None
         if rate_count and per_key:
             keys = {}
             rate = Bucket(rate_count, rate_period, 0)
-            ripe = yield from _choose_by_key(by_key[key], min(limit, allowance), behind, rate, keys, now)
+            ripe = yield from _choose_by_key(by_key[key], min(limit, allowance), after, rate, keys, now)
         elif len(by_key[key]) > 1:
-            ripe = yield from _ripest(by_key[key], min(limit, allowance), behind)
+            ripe = yield from _ripest(by_key[key], min(limit, allowance), after)
         if ripe is not None:
             shares = dict.fromkeys(by_key[key], 0) | Counter(each.lane for each in ripe)
         answer.grants.append(Grant(shares, bucket, keys))
@@ -173,7 +175,7 @@ def quotas(lanes: Sequence[int], limited: Sequence[int], limit: int, behind: Map
     return answer
 
 
-def spend(answer: Quotas, taken: Rows) -> Steps[None]:
+def spend_tokens(answer: ClaimQuotas, taken: Rows) -> Steps[None]:
     """Take the tokens of what was claimed from the buckets; concurrency keys whose rate was spent admit the next."""
     spent: dict[str, int] = {}
     keys: list[str] = []
@@ -194,31 +196,31 @@ def spend(answer: Quotas, taken: Rows) -> Steps[None]:
     yield from touch(keys)
 
 
-def _ripest(lanes: Sequence[int], limit: int, behind: Mapping[int, Place]) -> Steps[list[Ripe]]:
+def _ripest(lanes: Sequence[int], limit: int, after: Mapping[int, QueuePosition]) -> Steps[list[QueuedJob]]:
     """The best-ranked jobs over all versions of a definition from its lanes' places on, held until claimed."""
-    found: list[Ripe] = []
+    found: list[QueuedJob] = []
     if limit > 0:
         for lane in lanes:
-            place = behind.get(lane, FRONT)
-            values = {"lane": lane, "limit": limit, "behind_rank": place.rank, "behind_id": place.job_id}
-            rows = yield Statement("peek_keyed", values)
-            found += [Ripe(rank, job_id, lane, limit_key) for job_id, rank, limit_key in rows]
+            place = after.get(lane, FIRST_POSITION)
+            values = {"lane": lane, "limit": limit, "after_rank": place.rank, "after_id": place.job_id}
+            rows = yield Statement("lock_best_queued", values)
+            found += [QueuedJob(rank, job_id, lane, limit_key) for job_id, rank, limit_key in rows]
     return sorted(found)[:limit]
 
 
 def _choose_by_key(
-    lanes: Sequence[int], wanted: int, behind: Mapping[int, Place], rate: Bucket, buckets: Buckets, now: int
-) -> Steps[list[Ripe]]:
+    lanes: Sequence[int], wanted: int, after: Mapping[int, QueuePosition], rate: Bucket, buckets: Buckets, now: int
+) -> Steps[list[QueuedJob]]:
     """The best-ranked jobs whose keys have a token; those ranked before them whose keys have none are put off.
 
     A job that is put off does not take a token: its key admits no other one before it has started. Jobs of keys whose
     buckets another transaction holds are passed over and stay in the queue.
     """
-    chosen: list[Ripe] = []
-    passed: list[Ripe] = []
+    chosen: list[QueuedJob] = []
+    passed: list[QueuedJob] = []
     for _ in range(_LOOKS if wanted > 0 else 0):
         looked_at = max(wanted, _LOOKED_AT)
-        ripe = yield from _ripest(lanes, looked_at, behind)
+        ripe = yield from _ripest(lanes, looked_at, after)
         keys = {each.limit_key for each in ripe if each.limit_key is not None} - {*buckets}
         names = {bucket_name(key, rate.count, rate.period): key for key in sorted(keys)}
         known = yield from _buckets(list(names))
@@ -237,12 +239,12 @@ def _choose_by_key(
 
 
 def _with_token(
-    ripe: Sequence[Ripe], wanted: int, buckets: Buckets, now: int
-) -> tuple[list[Ripe], list[Ripe], dict[str, int]]:
+    ripe: Sequence[QueuedJob], wanted: int, buckets: Buckets, now: int
+) -> tuple[list[QueuedJob], list[QueuedJob], dict[str, int]]:
     """The first jobs whose keys have a token; before them, jobs of held buckets, and when the others have a token."""
     left = {key: None if bucket is None else replace(bucket) for key, bucket in buckets.items()}
-    chosen: list[Ripe] = []
-    passed: list[Ripe] = []
+    chosen: list[QueuedJob] = []
+    passed: list[QueuedJob] = []
     dues: dict[str, int] = {}
     for each in ripe:
         if len(chosen) == wanted:
@@ -301,7 +303,7 @@ def _hasten(leads: Mapping[str, int]) -> Statement:
         # A key has several buckets while its rate changes.
         key = name.rpartition("@")[0]
         by_key[key] = max(lead, by_key.get(key, 0))
-    return Statement("hasten_put_off", columns={"limit_key": list(by_key), "lead": list(by_key.values())})
+    return Statement("advance_delayed", columns={"limit_key": list(by_key), "lead": list(by_key.values())})
 
 
 def served_lanes() -> Steps[set[int]]:
@@ -311,19 +313,19 @@ def served_lanes() -> Steps[set[int]]:
 
 
 @reads
-def keys_kept() -> Steps[bool]:
+def has_unserved_admitted() -> Steps[bool]:
     served = yield from served_lanes()
-    return bool(served and (yield Statement("keys_kept", {"served": sorted(served)})))
+    return bool(served and (yield Statement("has_unserved_admitted", {"served": sorted(served)})))
 
 
 @writes
-def give_way(limit: int = 1000, after: str = "") -> Steps[str | None]:
+def block_unserved(limit: int = 1000, after: str = "") -> Steps[str | None]:
     served = sorted((yield from served_lanes()))
     if not served:
         return None
     if not after:
         yield Statement("note_unserved", {"served": served})
     keys = [key for (key,) in (yield Statement("blocked_keys", {"limit": limit, "after": after}))]
-    gave = (yield Statement("give_way", {"served": served}, columns={"limit_key": keys})) if keys else []
+    gave = (yield Statement("block_unserved", {"served": served}, columns={"limit_key": keys})) if keys else []
     yield from limits.touch(key for (key,) in gave)
     return keys[-1] if len(keys) == limit else None

@@ -75,13 +75,13 @@ _DIRECTED = {"_by_status", "_by_lane"}
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class ListPlan:
     """What to walk along: which variant of the statement, under which conditions, with which values."""
 
     variant: str
     parts: tuple[str, ...]
     values: dict[str, object]
-    other: Way | None = None
+    other: ListPlan | None = None
     """Another way, for when this one would have to go very far."""
 
     @property
@@ -105,7 +105,7 @@ class Way:
         return self.variant == "_by_end" and not fits.issuperset(self.parts)
 
 
-def way(
+def plan_list(
     which: JobFilter,
     order: str | None,
     after: str = BEFORE_ALL,
@@ -113,7 +113,7 @@ def way(
     *,
     down: bool = False,
     moves: bool = False,
-) -> Steps[Way]:
+) -> Steps[ListPlan]:
     """`order` is what a list is sorted by, None for a count; ids lie between `after` and `before`.
 
     `down`: the newest, the last or the most urgent come first. `moves`: these ids are given again for each part of a
@@ -147,7 +147,7 @@ def way(
     return found
 
 
-def _along(best: str, parts: tuple[str, ...], values: dict[str, object], *, bounded: bool) -> Way:
+def _along(best: str, parts: tuple[str, ...], values: dict[str, object], *, bounded: bool) -> ListPlan:
     """The conditions and values for a walk along a source, or in an order."""
     variant, along = (_SOURCES | _RANKED).get(best, (best, {}))
     if variant == "_by_lane":
@@ -157,15 +157,15 @@ def _along(best: str, parts: tuple[str, ...], values: dict[str, object], *, boun
     kept = tuple(part for each in parts for part in along.get(each, (_CHECKS.get(each, each),)))
     if bounded:
         kept += (_bounds(variant, kept),)
-    return Way(variant, kept, values)
+    return ListPlan(variant, kept, values)
 
 
-def _among(best: str, parts: tuple[str, ...], values: dict[str, object], *, bounded: bool) -> Way:
+def _among(best: str, parts: tuple[str, ...], values: dict[str, object], *, bounded: bool) -> ListPlan:
     """The same for gathering all that a source has."""
     of_one = best == "reference_type" and "filter_reference_id" in parts
     gathered = _GATHERED["reference_id" if of_one else best]
     kept = tuple(part for each in parts for part in gathered.get(each, (_CHECKS.get(each, each),)))
-    return Way("_among", (*kept, "past_span_aside") if bounded else kept, values)
+    return ListPlan("_among", (*kept, "past_span_aside") if bounded else kept, values)
 
 
 def _bounds(variant: str, parts: tuple[str, ...]) -> str:

@@ -19,7 +19,7 @@ from penstock.domain.job import Job
 from penstock.domain.job_list import Count, JobFilter, Page
 from penstock.domain.plan import Rows, Statement, Steps, reads
 from penstock.storage.commands import rows
-from penstock.storage.commands.list_planner import AFTER_ALL, BEFORE_ALL, SIDE_BY_SIDE, Way, way
+from penstock.storage.commands.list_planner import AFTER_ALL, BEFORE_ALL, SIDE_BY_SIDE, ListPlan, plan_list
 from penstock.storage.commands.search import search
 
 MOST = 500
@@ -59,7 +59,7 @@ def count(which: JobFilter, cap: int = 10_000) -> Steps[Count]:
     if which.searches:
         found = yield from search(which, cap)
         return Count(len(found.ids), capped=found.last is not None)
-    along = yield from way(which, None)
+    along = yield from plan_list(which, None)
     look = _look(along, cap)
     counted = Statement(f"count_jobs{along.variant}", {**along.values, "look": look}, parts=along.parts)
     ((found, looked_at),) = yield counted
@@ -79,7 +79,7 @@ def page(which: JobFilter, *, limit: int = 50, sort: str = "-createdAt", cursor:
     place = None if cursor is None else _position(cursor, sort)
     if which.searches:
         return (yield from _searched(which, limit, sort, by, place))
-    along = yield from way(which, by.field, *_bounds(by, place), down=by.way == "down")
+    along = yield from plan_list(which, by.field, *_bounds(by, place), down=by.way == "down")
     more: dict[str, object] = {"limit": limit + 1}
     parts: tuple[str, ...] = ("filter_finished",) if by.field == "finishedAt" and along.variant != "_by_end" else ()
     if place is not None and by.field != "createdAt":
@@ -109,12 +109,12 @@ def _searched(which: JobFilter, limit: int, sort: str, by: _Sort, place: tuple[i
     cursor = None if found.last is None else _cursor(sort, None, found.last)
     if not found.ids:
         return Page([], cursor, found.searched)
-    along = yield from way(JobFilter(job_id=tuple(found.ids)), by.field)
+    along = yield from plan_list(JobFilter(job_id=tuple(found.ids)), by.field)
     read = yield _reading(along, by, (), {"limit": limit})
     return Page([rows.job(row) for row in read], cursor, found.searched)
 
 
-def _look(along: Way, cap: int) -> int:
+def _look(along: ListPlan, cap: int) -> int:
     """How many jobs a count looks at, so that it ends in time although hardly any of them may fit."""
     if along.looks_up:
         return max(cap * 3 // 10, min(cap, LOOKED_UP)) + 1
@@ -123,12 +123,12 @@ def _look(along: Way, cap: int) -> int:
     return look * SIDE_BY_SIDE if along.variant == "" and along.parts else look
 
 
-def _reading(along: Way, by: _Sort, parts: tuple[str, ...], more: Mapping[str, object]) -> Statement:
+def _reading(along: ListPlan, by: _Sort, parts: tuple[str, ...], more: Mapping[str, object]) -> Statement:
     order = by.order(along.walks)
     return Statement(along.reading(by.way), {**along.values, **more}, parts=along.parts + parts, order=order)
 
 
-def _in_spans(along: Way, by: _Sort, parts: tuple[str, ...], more: Mapping[str, object]) -> Steps[Rows]:
+def _in_spans(along: ListPlan, by: _Sort, parts: tuple[str, ...], more: Mapping[str, object]) -> Steps[Rows]:
     """The ends of jobs span by span, each longer than the last, until a page is full.
 
     Every lane and outcome is walked until it gives a page, and most of that is thrown away: without a span each would

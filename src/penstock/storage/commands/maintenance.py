@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.domain.instant import maybe_datetime, to_datetime
-from penstock.domain.maintenance import ClockMark, Unsound, schedule_marks
+from penstock.domain.maintenance import BrokenRule, ClockMark, schedule_marks
 from penstock.domain.plan import Statement, Steps, reads, writes
 from penstock.domain.schedule import due_ticks
 from penstock.storage.commands import audit, limits, schedules
@@ -62,7 +62,7 @@ def _reset(mark: ClockMark, now: int, by: str) -> Steps[None]:
     if stored is None or not schedule_marks([stored], now):
         return
     ((newest,),) = yield Statement("newest_tick", {"key": mark.name})
-    following = due_ticks.following(stored.schedule, now if newest is None else newest)
+    following = due_ticks.next_tick_after(stored.schedule, now if newest is None else newest)
     yield Statement("reset_schedule", {"key": mark.name, "mark": newest, "next_run_at": following})
     before = {"lastScheduledAt": _text(stored.last_scheduled_at), "nextRunAt": _instant(stored.schedule.next_run_at)}
     after = {"lastScheduledAt": _instant(newest), "nextRunAt": _instant(following)}
@@ -83,11 +83,11 @@ def rules() -> list[str]:
 
 
 @reads
-def soundness(limit: int = 10) -> Steps[list[Unsound]]:
+def check_integrity(limit: int = 10) -> Steps[list[BrokenRule]]:
     """The rules that do not hold, each with up to `limit` rows that break it."""
-    broken: list[Unsound] = []
+    broken: list[BrokenRule] = []
     for rule in rules():
         rows = yield Statement(rule, {"limit": limit})
         if rows:
-            broken.append(Unsound(read("postgres")[rule].sentence, tuple(str(name) for (name,) in rows)))
+            broken.append(BrokenRule(read("postgres")[rule].sentence, tuple(str(name) for (name,) in rows)))
     return broken

@@ -42,7 +42,7 @@ def with_tries(found: Sequence[Attempt]) -> Steps[list[Attempt]]:
     """Attempts, each with what is on record of the phases that it began."""
     tries: dict[tuple[str, int], list[Phase]] = defaultdict(list)
     ids = list(dict.fromkeys(each.job_id for each in found))
-    for phase in map(rows.phase, (yield Statement("tries_of", columns={"id": ids})) if ids else ()):
+    for phase in map(rows.phase, (yield Statement("attempt_phases", columns={"id": ids})) if ids else ()):
         tries[phase.job_id, phase.fence].append(phase)
     return [replace(each, phases=tuple(tries[each.job_id, each.fence])) for each in found]
 

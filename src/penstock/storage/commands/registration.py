@@ -28,8 +28,8 @@ def register(definitions: Sequence[Definition]) -> Steps[dict[tuple[str, int], i
         return {}
     yield Statement("register_controls", columns={"key": list(newest)})
     held = yield Statement("hold_controls", columns={"key": list(newest)})
-    yield from undeclared.come_back(list(newest))
-    times = yield from lifetimes([each for _, each in ordered])
+    yield from undeclared.return_declared(list(newest))
+    times = yield from retention_periods([each for _, each in ordered])
     yield Statement(
         "register_definitions",
         columns={
@@ -94,7 +94,7 @@ def _take_over(held: Iterable[Row], newest: Mapping[str, Definition]) -> Steps[N
     yield Statement("save_limits", columns={"key": list(changed), **columns})
     yield Statement("bump_controls", {"by": "code"})
     for key in freed:
-        yield from limits.touch(limit_key for (limit_key,) in (yield Statement("held_back_keys", {"key": key})))
+        yield from limits.touch(limit_key for (limit_key,) in (yield Statement("blocked_keys_of", {"key": key})))
 
 
 def _is_hooked(definition: Definition) -> bool:
@@ -144,7 +144,7 @@ _PLAIN = Definition(key="plain")
 """What a definition has that says nothing."""
 
 
-def lifetimes(definitions: Sequence[Definition]) -> Steps[dict[str, list[int]] | None]:
+def retention_periods(definitions: Sequence[Definition]) -> Steps[dict[str, list[int]] | None]:
     """The columns `stale_after` and `delete_after` of these definitions; None: the configuration cannot be read."""
     found = yield Statement("find_setting", {"name": worker_config.SETTING})
     try:

@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Sequence
 
 from penstock.domain import event as kinds
-from penstock.domain.definition import in_force
+from penstock.domain.definition import with_overrides
 from penstock.domain.job import Held
-from penstock.domain.outcome import Cause, Failure, Outcome, Settlement, Standing, decide
+from penstock.domain.outcome import AttemptCounters, Cause, Failure, Outcome, Settlement, decide
 from penstock.domain.plan import Rows, Statement, Steps, reads, writes
 from penstock.domain.retry import Backoff, RetryPolicy
 from penstock.domain.states import Status, Trigger
@@ -37,8 +37,8 @@ def release_unheld(worker: str, held: Sequence[Held]) -> Steps[list[str]]:
 
 
 @reads
-def forsaken(grace: int) -> Steps[bool]:
-    return bool((yield Statement("forsaken", {"grace": grace})))
+def has_expired_workers(grace: int) -> Steps[bool]:
+    return bool((yield Statement("has_expired_workers", {"grace": grace})))
 
 
 @writes
@@ -96,14 +96,14 @@ def _policies(found: Rows) -> Steps[dict[int, RetryPolicy]]:
 def _backoff(body: str, overrides: str) -> RetryPolicy:
     """When to try again; where the definition cannot be read, as by default: its jobs must be freed all the same."""
     try:
-        return in_force(definition_text.from_text(body), json.loads(overrides)).backoff
+        return with_overrides(definition_text.from_text(body), json.loads(overrides)).backoff
     except Exception:
         return Backoff()
 
 
 def _lose(row: rows.Row, policies: dict[int, RetryPolicy], random: float) -> Settlement:
     job_id, fence, attempt, max_attempts, lost, _, lane = row
-    return decide(job_id, fence, _LOST, Standing(attempt, max_attempts, lost), policies[lane], random)
+    return decide(job_id, fence, _LOST, AttemptCounters(attempt, max_attempts, lost), policies[lane], random)
 
 
 def _release(row: rows.Row) -> Settlement:

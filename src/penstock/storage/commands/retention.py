@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from penstock.domain.attempt import Attempt, Phase, Review, StoredLog
 from penstock.domain.event import Event
 from penstock.domain.instant import MINUTE
-from penstock.domain.maintenance import Remains, Sweep
+from penstock.domain.maintenance import ArchivedJob, RetentionBatch
 from penstock.domain.phases import ONLY, with_phases
 from penstock.domain.plan import Rows, Statement, Steps, writes
 from penstock.storage.commands import rows, undeclared
 from penstock.storage.commands.reading import get, with_tries
-from penstock.storage.commands.registration import definitions, lifetimes
+from penstock.storage.commands.registration import definitions, retention_periods
 
 T = TypeVar("T")
 
@@ -31,14 +31,14 @@ _BY_AGE = (
 @writes
 def apply_defaults() -> Steps[int]:
     known = [row for row in (yield from definitions().steps()) if row.error is None]
-    times = yield from lifetimes([row.definition for row in known])
+    times = yield from retention_periods([row.definition for row in known])
     if not known or times is None:
         return 0
     return len((yield Statement("save_retention", columns={"lane": [row.lane for row in known], **times})))
 
 
 @writes
-def retire(limit: int = 1000, *, delete: bool = True) -> Steps[Sweep]:
+def retire(limit: int = 1000, *, delete: bool = True) -> Steps[RetentionBatch]:
     held = yield Statement("hold_retired" if delete else "hold_stale", {"limit": limit})
     stale = [job_id for job_id, announced in held if not announced]
     doomed = [job_id for job_id, announced in held if announced]
@@ -47,12 +47,12 @@ def retire(limit: int = 1000, *, delete: bool = True) -> Steps[Sweep]:
         yield Statement("announce_stale", columns={"id": stale})
     if doomed:
         deleted = [job_id for job_id, *_ in (yield Statement("delete_jobs", columns={"id": doomed}))]
-    return Sweep(stale, deleted)
+    return RetentionBatch(stale, deleted)
 
 
 @writes
-def take_remains(limit: int = 50, hold: int = MINUTE) -> Steps[list[Remains]]:
-    marks: dict[str, int] = dict((yield Statement("take_doomed", {"limit": limit, "hold": hold})))
+def take_for_archive(limit: int = 50, hold: int = MINUTE) -> Steps[list[ArchivedJob]]:
+    marks: dict[str, int] = dict((yield Statement("take_for_archive", {"limit": limit, "hold": hold})))
     if not marks:
         return []
     found = yield from get(sorted(marks)).steps()
@@ -68,7 +68,7 @@ def take_remains(limit: int = 50, hold: int = MINUTE) -> Steps[list[Remains]]:
     logs: Mapping[str, Sequence[StoredLog]] = yield from _by_job("logs_of", ids, lambda row: rows.log(row[1:]))
     events: Mapping[str, Sequence[Event]] = yield from _by_job("events_of", ids, rows.stored_event, key=3)
     return [
-        Remains(
+        ArchivedJob(
             job=job,
             mark=marks[job.id],
             secret_fields=definition.secret_fields if definition else None,
@@ -84,7 +84,7 @@ def take_remains(limit: int = 50, hold: int = MINUTE) -> Steps[list[Remains]]:
 
 
 @writes
-def delete_remains(marks: Mapping[str, int]) -> Steps[list[str]]:
+def delete_archived(marks: Mapping[str, int]) -> Steps[list[str]]:
     if not marks:
         return []
     columns: dict[str, Sequence[Any]] = {"id": list(marks), "updated_at": list(marks.values())}
@@ -95,14 +95,14 @@ def delete_remains(marks: Mapping[str, int]) -> Steps[list[str]]:
 
 
 @writes
-def forget_attempts(limit: int = 20, after: str = "") -> Steps[str | None]:
+def prune_attempts(limit: int = 20, after: str = "") -> Steps[str | None]:
     seen = yield Statement("long_histories", {"after": after or _BEFORE_ALL_IDS, "limit": _LOOKED_AT})
     old = {job_id: upto for job_id, upto, some in seen if some}
     taken = list(old)[:limit]
     if not taken:
         return seen[-1][0] if len(seen) == _LOOKED_AT else None
     columns: dict[str, Sequence[Any]] = {"id": taken, "upto": [old[each] for each in taken]}
-    unfinished = {job_id for job_id, more in (yield Statement("forget_attempts", columns=columns)) if more}
+    unfinished = {job_id for job_id, more in (yield Statement("prune_attempts", columns=columns)) if more}
     done = after
     for job_id in taken:
         if job_id in unfinished:

@@ -16,7 +16,16 @@ from penstock.domain.instant import maybe_datetime, to_datetime
 from penstock.domain.job import Draft
 from penstock.domain.job_json import iso
 from penstock.domain.plan import Statement, Steps, reads, writes, writes_once
-from penstock.domain.schedule.schedule import Kind, Missed, Overlap, Schedule, ScheduleRow, Tick, Ticked, Ticking
+from penstock.domain.schedule.schedule import (
+    Kind,
+    Missed,
+    Overlap,
+    Schedule,
+    ScheduleRow,
+    Tick,
+    TickRequest,
+    TickResult,
+)
 from penstock.domain.secrets.policy import mask_params
 from penstock.storage.commands import audit, definition_text, jobs, rows
 
@@ -109,19 +118,19 @@ def next_tick(without: Mapping[str, int] = MappingProxyType({})) -> Steps[int | 
 
 
 @writes_once
-def tick(tick: Tick, draft: Draft | None, overlap: str) -> Steps[Ticked]:
-    (ticked,) = yield from tick_all([Ticking(tick, draft, overlap)]).steps()
+def tick(tick: Tick, draft: Draft | None, overlap: str) -> Steps[TickResult]:
+    (ticked,) = yield from tick_all([TickRequest(tick, draft, overlap)]).steps()
     return ticked
 
 
 @writes_once
-def tick_all(turns: Sequence[Ticking]) -> Steps[list[Ticked]]:
+def tick_all(turns: Sequence[TickRequest]) -> Steps[list[TickResult]]:
     """The verdict of an instant that is passed over is `missed`. When a job cannot be created (its definition is
     unknown or disabled), that error is raised and all schedules stand where they stood."""
     stored = yield from _hold_all([turn.tick.schedule for turn in turns])
     open_ = [turn for turn in turns if _is_next(stored.get(turn.tick.schedule), turn.tick)]
     if not open_:
-        return [Ticked("taken")] * len(turns)
+        return [TickResult("taken")] * len(turns)
     busy = yield from _overlapping(open_)
     verdicts = {turn.tick: _verdict(turn, busy) for turn in open_}
     fresh = yield from _save_ticks(open_, verdicts)
@@ -131,8 +140,8 @@ def tick_all(turns: Sequence[Ticking]) -> Steps[list[Ticked]]:
     if told:
         yield _passed_over(told, verdicts)
     made = yield from _create(turn for turn in won if verdicts[turn.tick] == "made")
-    answers = {turn.tick: Ticked(verdicts[turn.tick], made.get(turn.tick)) for turn in won}
-    return [answers.get(turn.tick, Ticked("taken")) for turn in turns]
+    answers = {turn.tick: TickResult(verdicts[turn.tick], made.get(turn.tick)) for turn in won}
+    return [answers.get(turn.tick, TickResult("taken")) for turn in turns]
 
 
 @reads
@@ -198,7 +207,7 @@ def _is_next(stored: ScheduleRow | None, tick: Tick) -> bool:
     return stored.last_scheduled_at is None or stored.last_scheduled_at < to_datetime(tick.instant)
 
 
-def _overlapping(turns: Sequence[Ticking]) -> Steps[set[str]]:
+def _overlapping(turns: Sequence[TickRequest]) -> Steps[set[str]]:
     """The schedules whose unfinished jobs keep another from being made."""
     asking = [turn for turn in turns if turn.draft is not None and turn.overlap != Overlap.ALLOW]
     if not asking:
@@ -210,13 +219,13 @@ def _overlapping(turns: Sequence[Ticking]) -> Steps[set[str]]:
     return {key for (key,) in (yield Statement("unfinished_jobs", columns=columns))}
 
 
-def _verdict(turn: Ticking, busy: Collection[str]) -> str:
+def _verdict(turn: TickRequest, busy: Collection[str]) -> str:
     if turn.draft is None:
         return "missed"
     return "skipped" if turn.tick.schedule in busy else "made"
 
 
-def _save_ticks(turns: Sequence[Ticking], verdicts: Mapping[Tick, str]) -> Steps[set[str]]:
+def _save_ticks(turns: Sequence[TickRequest], verdicts: Mapping[Tick, str]) -> Steps[set[str]]:
     """The schedules of those instants that nobody has dealt with before."""
     made = [verdicts[turn.tick] == "made" for turn in turns]
     columns: dict[str, Sequence[Any]] = {
@@ -229,7 +238,7 @@ def _save_ticks(turns: Sequence[Ticking], verdicts: Mapping[Tick, str]) -> Steps
     return {key for (key,) in (yield Statement("save_ticks", columns=columns))}
 
 
-def _create(turns: Iterable[Ticking]) -> Steps[dict[Tick, str]]:
+def _create(turns: Iterable[TickRequest]) -> Steps[dict[Tick, str]]:
     """The jobs of ticks; one may be answered by a job that was there."""
     drafts = {
         turn.tick: dataclasses.replace(turn.draft, schedule=turn.tick.schedule, scheduled_for=turn.tick.instant)
@@ -246,7 +255,7 @@ def _create(turns: Iterable[Ticking]) -> Steps[dict[Tick, str]]:
     return made
 
 
-def _advance(stored: Mapping[str, ScheduleRow], turns: Sequence[Ticking]) -> Statement:
+def _advance(stored: Mapping[str, ScheduleRow], turns: Sequence[TickRequest]) -> Statement:
     after = [
         _ended_if_over(dataclasses.replace(stored[tick.schedule].schedule, next_run_at=tick.next_run_at))
         for tick, *_ in turns
@@ -260,7 +269,7 @@ def _advance(stored: Mapping[str, ScheduleRow], turns: Sequence[Ticking]) -> Sta
     return Statement("advance_schedules", columns=columns)
 
 
-def _passed_over(turns: Sequence[Ticking], verdicts: Mapping[Tick, str]) -> Statement:
+def _passed_over(turns: Sequence[TickRequest], verdicts: Mapping[Tick, str]) -> Statement:
     """The events of instants for which there is no job."""
     return rows.events(
         [

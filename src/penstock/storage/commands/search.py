@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from penstock.domain.job_list import JobFilter
 from penstock.domain.plan import Rows, Statement, Steps
-from penstock.storage.commands.list_planner import AFTER_ALL, BEFORE_ALL, Way, way
+from penstock.storage.commands.list_planner import AFTER_ALL, BEFORE_ALL, ListPlan, plan_list
 
 MOST = 10_000
 """As many jobs one search looks through."""
@@ -64,7 +64,7 @@ class Found:
 def search(which: JobFilter, limit: int, place: str | None = None, *, down: bool = True) -> Steps[Found]:
     """The first `limit` jobs after `place` that fit, in order of creation; `down`: the newest come first."""
     after, before = (BEFORE_ALL, place or AFTER_ALL) if down else (place or BEFORE_ALL, AFTER_ALL)
-    along = yield from way(which, "createdAt", after, before, down=down, moves=True)
+    along = yield from plan_list(which, "createdAt", after, before, down=down, moves=True)
     wanted = {
         "error": None if which.error is None else _small(which.error),
         "params": None if which.params is None else json.dumps(dict(which.params)),
@@ -73,7 +73,7 @@ def search(which: JobFilter, limit: int, place: str | None = None, *, down: bool
     return (yield from walk(along, wanted, Found(limit), "down" if down else "up"))
 
 
-def _along(along: Way, wanted: dict[str, str | None], found: Found, direction: str) -> Steps[Found]:
+def _along(along: ListPlan, wanted: dict[str, str | None], found: Found, direction: str) -> Steps[Found]:
     """Pass jobs in their order."""
     edge = "before" if direction == "down" else "after"
     while not found.is_over:
@@ -86,21 +86,21 @@ def _along(along: Way, wanted: dict[str, str | None], found: Found, direction: s
     return found
 
 
-def _through_gathered(along: Way, wanted: dict[str, str | None], found: Found, direction: str) -> Steps[Found]:
+def _through_gathered(along: ListPlan, wanted: dict[str, str | None], found: Found, direction: str) -> Steps[Found]:
     """Gather the ids once, and pass the jobs that have them."""
     gathered = [job_id for (job_id,) in (yield _reading(along, "answer_ids", direction, {"limit": MOST + 1}))]
     for start in range(0, len(gathered), PART):
         if found.is_over:
             return found
         ids = gathered[start : start + PART]
-        of_these = Way("", ("filter_job_id",), {**along.values, "filter_job_id": ids})
+        of_these = ListPlan("", ("filter_job_id",), {**along.values, "filter_job_id": ids})
         found.look((yield _reading(of_these, "answer_searched", direction, {**wanted, "limit": PART})))
     if not found.is_over and len(gathered) <= MOST:
         found.last = None
     return found
 
 
-def _reading(along: Way, answer: str, direction: str, more: dict[str, object]) -> Statement:
+def _reading(along: ListPlan, answer: str, direction: str, more: dict[str, object]) -> Statement:
     order = f"order_{'walked' if along.walks else 'created'}_{direction}"
     return Statement(along.reading(direction), {**along.values, **more}, parts=(*along.parts, answer), order=order)
 

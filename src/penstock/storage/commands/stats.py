@@ -20,20 +20,20 @@ from penstock.domain.states import BY_CODE, Status
 from penstock.domain.stats import (
     LOST,
     DefinitionStats,
+    DurationHistogram,
     Durations,
     ErrorGroup,
     ErrorPage,
-    Ever,
     Flow,
-    Lengths,
+    LifetimeStats,
     MinuteStats,
     Ready,
     Running,
     Stats,
     Totals,
     durations,
-    lengths,
-    together,
+    histogram_of,
+    sum_histograms,
 )
 from penstock.storage.commands.rows import Row
 
@@ -131,8 +131,8 @@ def stats(since: int | None = None) -> Steps[Stats]:
             for key in keys
         ],
         minutes=[MinuteStats(to_datetime(span * MINUTE), each.flow) for span, each in sorted(series.items())],
-        durations=durations(together(each.runs for each in seen.values())),
-        waits=durations(together(each.waits for each in seen.values())),
+        durations=durations(sum_histograms(each.runs for each in seen.values())),
+        waits=durations(sum_histograms(each.waits for each in seen.values())),
         step=grain * 60,
     )  # fmt: skip
 
@@ -146,7 +146,7 @@ def totals() -> Steps[Totals]:
     ((hooks, deliveries),) = yield Statement("outbox_depths", {"cap": DEEPEST})
     return Totals(
         at=to_datetime(now),
-        ever=[Ever(key, each.flow, each.waits, each.all_runs) for key, each in sorted(seen.items())],
+        ever=[LifetimeStats(key, each.flow, each.waits, each.all_runs) for key, each in sorted(seen.items())],
         ready=[Ready(*each, depths.get(each, 0), maybe_datetime(oldest.get(each))) for each in sorted(depths | oldest)],
         hooks_waiting=hooks,
         deliveries_waiting=deliveries,
@@ -189,20 +189,20 @@ class _Seen:
         return Flow(**facts, retried=self._arrived.get(_RETRIED, 0), lost=self._arrived.get(_LOST, 0))
 
     @property
-    def waits(self) -> Lengths:
+    def waits(self) -> DurationHistogram:
         return self._lengths(Status.RUNNING)
 
     @property
-    def runs(self) -> Lengths:
+    def runs(self) -> DurationHistogram:
         """Of those that succeeded."""
         return self._lengths(Status.SUCCEEDED)
 
     @property
-    def all_runs(self) -> Lengths:
-        return together(map(self._lengths, _ENDINGS))
+    def all_runs(self) -> DurationHistogram:
+        return sum_histograms(map(self._lengths, _ENDINGS))
 
-    def _lengths(self, status: Status) -> Lengths:
-        return lengths(self._letters[status.code], self._took.get(status.code, 0) / SECOND)
+    def _lengths(self, status: Status) -> DurationHistogram:
+        return histogram_of(self._letters[status.code], self._took.get(status.code, 0) / SECOND)
 
 
 def _spans(first: int) -> dict[str, int]:

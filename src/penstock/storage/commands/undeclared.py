@@ -71,7 +71,7 @@ def remove_definition(key: str, *, version: int | None = None, by: str) -> Steps
         yield audit.entry(by, "definition.remove", key, {"version": version})
 
 
-def come_back(keys: Sequence[str]) -> Steps[None]:
+def return_declared(keys: Sequence[str]) -> Steps[None]:
     """Code declares these definitions, whose keys are held: they are retired no longer."""
     back = [key for (key,) in (yield Statement("return_retired", columns={"key": keys}))]
     if back:
@@ -79,7 +79,7 @@ def come_back(keys: Sequence[str]) -> Steps[None]:
         yield audit.entries(_CODE, "definition.return", [(key, None, None) for key in sorted(back)])
 
 
-def check_open(lanes: Iterable[int], wish: str) -> Steps[None]:
+def check_declared(lanes: Iterable[int], wish: str) -> Steps[None]:
     """Raise when one of these definitions is retired or removed; none of them is until the transaction ends."""
     wanted = {"lanes": sorted(set(lanes))}
     yield Statement("hold_keys_of_lanes", wanted)

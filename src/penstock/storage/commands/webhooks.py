@@ -20,20 +20,20 @@ from penstock.domain.webhook.endpoint import (
     WAITING,
     Answer,
     Delivery,
+    DeliveryDecision,
     DeliveryDetail,
+    DeliveryOutlook,
     DeliveryPage,
+    DeliveryTask,
     Endpoint,
     EndpointDraft,
-    Parcel,
-    Prospect,
     Try,
-    Verdict,
     body,
     message_id,
 )
 from penstock.domain.webhook.url import without_path
 from penstock.storage.commands import audit, rows
-from penstock.storage.commands.delivery_fanout import spread as spread
+from penstock.storage.commands.delivery_fanout import create_deliveries as create_deliveries
 
 LEAST_FAILURES = 10
 """Failed tries in a row before an endpoint is disabled."""
@@ -65,7 +65,7 @@ def save_endpoint(
     else:
         yield Statement("replace_endpoint", values)
         if draft.enabled and (not stored.enabled or draft.url != stored.url):
-            yield Statement("forgive_receiver", {"key": draft.id})
+            yield Statement("reset_receiver", {"key": draft.id})
         yield audit.entry(by, "webhook.replace", draft.id, _told(stored), _told(draft))
     return (yield from _read(draft.id))
 
@@ -84,7 +84,7 @@ def endpoint(endpoint_id: str) -> Steps[Endpoint]:
 def remove_endpoint(endpoint_id: str, *, by: str) -> Steps[None]:
     stored = yield from _hold(endpoint_id)
     yield Statement("remove_endpoint", {"id": endpoint_id})
-    yield Statement("give_up_deliveries", {"id": endpoint_id, "error": "The endpoint was removed."})
+    yield Statement("fail_deliveries", {"id": endpoint_id, "error": "The endpoint was removed."})
     yield audit.entry(by, "webhook.remove", endpoint_id, _told(stored))
 
 
@@ -97,32 +97,34 @@ def rotate_secret(endpoint_id: str, secret: str, *, overlap: int, by: str) -> St
 
 
 @reads
-def prospect() -> Steps[Prospect]:
-    ((by_endpoint, by_job, due_at, now),) = yield Statement("webhook_prospect")
-    return Prospect(bool(by_endpoint or by_job), due_at, now)
+def delivery_outlook() -> Steps[DeliveryOutlook]:
+    ((by_endpoint, by_job, due_at, now),) = yield Statement("delivery_outlook")
+    return DeliveryOutlook(bool(by_endpoint or by_job), due_at, now)
 
 
 @writes_once
-def take_deliveries(owner: str, limit: int, lease: int, per_endpoint: int = 2) -> Steps[list[Parcel]]:
+def take_deliveries(owner: str, limit: int, lease: int, per_endpoint: int = 2) -> Steps[list[DeliveryTask]]:
     if limit < 1:
         return []
     chosen: list[int] = []
     for key, tried_again in (yield Statement("hold_receivers", {"limit": limit})):
         most = 1 if tried_again else per_endpoint
         # Read behind the lock: what others took before is seen, so that there are never more at once than allowed.
-        ripe = yield Statement("ripe_deliveries", {"key": key, "most": most, "room": limit - len(chosen)})
+        ripe = yield Statement("due_deliveries", {"key": key, "most": most, "room": limit - len(chosen)})
         chosen += [seq for (seq,) in ripe]
         if len(chosen) >= limit:
             break
     if not chosen:
         return []
     taken = yield Statement("take_deliveries", {"owner": owner, "lease": lease}, columns={"seq": chosen})
-    return [Parcel(*facts, secrets=tuple(each for each in (secret, old) if each)) for *facts, secret, old in taken]
+    return [
+        DeliveryTask(*facts, secrets=tuple(each for each in (secret, old) if each)) for *facts, secret, old in taken
+    ]
 
 
 @writes
 def settle_delivery(
-    delivery_id: str, number: int, answer: Answer, verdict: Verdict, *, give_up: int = 0
+    delivery_id: str, number: int, answer: Answer, verdict: DeliveryDecision, *, give_up: int = 0
 ) -> Steps[bool]:  # fmt: skip
     """A second settlement of the same try is refused like any other that comes too late."""
     values = {
@@ -216,7 +218,7 @@ def _disable(endpoint_id: str, reason: str) -> Steps[None]:
 
 
 def _tell(
-    job_id: str, delivery_id: str, endpoint_id: str, kind: str, tries: int, answer: Answer, verdict: Verdict
+    job_id: str, delivery_id: str, endpoint_id: str, kind: str, tries: int, answer: Answer, verdict: DeliveryDecision
 ) -> Steps[None]:
     """The end of a delivery is an event of its job; of a job that is gone nothing more is told."""
     if not (yield Statement("find_jobs", columns={"id": [job_id]})):

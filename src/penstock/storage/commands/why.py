@@ -10,7 +10,7 @@ from penstock.domain.errors import NotFound
 from penstock.domain.ids import is_id
 from penstock.domain.plan import Statement, Steps, reads
 from penstock.domain.states import BY_CODE, PENDING, Status
-from penstock.domain.why import MOST_AHEAD, MOST_HOLDERS, Facts, Full, Reason, reasons
+from penstock.domain.why import MOST_AHEAD, MOST_HOLDERS, FullLimit, JobFacts, Reason, reasons
 from penstock.domain.worker_config import SETTING, disabled_in
 from penstock.storage.commands import limits, rows
 from penstock.storage.commands.limits import served_lanes
@@ -51,10 +51,10 @@ def system_pause() -> Steps[Pause | None]:
     return _pause(found[0][:4], found[0][4]) if found else None
 
 
-def _facts(row: dict[str, Any]) -> Facts:
+def _facts(row: dict[str, Any]) -> JobFacts:
     """What the job's own row and its definition's say."""
     stored, now = BY_CODE[row["stored"]], row["now"]
-    return Facts(
+    return JobFacts(
         definition=row["key"], version=row["version"], status=BY_CODE[row["status"]], now=now, due_at=row["due_at"],
         outcome=stored if stored.terminal else None, worker=row["worker"], started_at=row["started_at"],
         finished_at=row["finished_at"], cancel_at=row["cancel_at"], put_off=bool(row["rate_paid"]),
@@ -64,7 +64,7 @@ def _facts(row: dict[str, Any]) -> Facts:
     )  # fmt: skip
 
 
-def _around(job_id: str, row: dict[str, Any], facts: Facts) -> Steps[Facts]:
+def _around(job_id: str, row: dict[str, Any], facts: JobFacts) -> Steps[JobFacts]:
     """What else keeps a waiting job: workers, limits, and what stands before it."""
     served = yield from served_lanes()
     lanes: dict[int, int] = dict((yield Statement("key_lanes", {"key": row["key"]})))
@@ -89,23 +89,23 @@ def _failing() -> Steps[tuple[str, ...]]:
     return tuple(each.id for each in workers if each.cannot_load)
 
 
-def _concurrency(row: dict[str, Any]) -> Steps[Full | None]:
+def _concurrency(row: dict[str, Any]) -> Steps[FullLimit | None]:
     if not row["concurrency"]:
         return None
     found = yield Statement("running_of", {"key": row["key"], "limit": row["concurrency"]})
     if len(found) < row["concurrency"]:
         return None
-    return Full(row["concurrency"], len(found), [holder for (holder,) in found[:MOST_HOLDERS]])
+    return FullLimit(row["concurrency"], len(found), [holder for (holder,) in found[:MOST_HOLDERS]])
 
 
-def _key_slots(row: dict[str, Any]) -> Steps[Full | None]:
+def _key_slots(row: dict[str, Any]) -> Steps[FullLimit | None]:
     if not row["blocked"]:
         return None
     found = yield Statement("admitted_of", {"limit_key": row["limit_key"], "limit": max(1, row["key_concurrency"])})
     if row["rate_count"] and row["rate_per_key"] and found and not 0 < row["key_concurrency"] <= len(found):
         # The rate admits one job after the other.
         return None
-    return Full(row["key_concurrency"], len(found), [holder for (holder,) in found[:MOST_HOLDERS]])
+    return FullLimit(row["key_concurrency"], len(found), [holder for (holder,) in found[:MOST_HOLDERS]])
 
 
 def _next_token(row: dict[str, Any]) -> Steps[int | None]:

@@ -25,7 +25,7 @@ _BEGIN, _END, _UNDO = ("SAVEPOINT penstock", "RELEASE SAVEPOINT penstock", "ROLL
 _TAKEN = "Give a psycopg 3 connection, or a SQLAlchemy connection or session of postgresql+psycopg://."
 
 
-class Foreign:
+class CallerConnection:
     """A caller's sync connection: psycopg 3, or SQLAlchemy on it."""
 
     def __init__(self, connection: Any) -> None:
@@ -83,7 +83,7 @@ class Foreign:
         self._execute(_END)
 
 
-class ForeignAsync:
+class AsyncCallerConnection:
     """A caller's async connection: psycopg 3, or SQLAlchemy on it."""
 
     def __init__(self, driver: Any, alchemy: Any) -> None:
@@ -103,7 +103,7 @@ class ForeignAsync:
         return cls((await alchemy.get_raw_connection()).driver_connection, alchemy)
 
     async def run(self, plan: Plan[T], bind: Callable[[Statement], Bound], told: Bound) -> T:
-        """As `Foreign.run`, without blocking the event loop."""
+        """As `CallerConnection.run`, without blocking the event loop."""
         async with self._all_or_nothing(plan):
             answer = await self._drive(plan, bind)
         if plan.writes:

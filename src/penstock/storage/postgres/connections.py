@@ -26,8 +26,8 @@ from penstock.storage.postgres.errors import connection_broke
 from penstock.storage.postgres.session import AsyncConnection, Connection, session_of
 
 
-class Idle(deque[Any]):
-    """Idle connections of a pool.
+class IdleConnections(deque[Any]):
+    """IdleConnections connections of a pool.
 
     A session prepares a statement when it carries it out for the first time, which takes as long as many jobs do. So a
     plan gets a connection that has carried it out before, the one used last of these, or else one that knows the
@@ -58,7 +58,7 @@ class Idle(deque[Any]):
         return found
 
 
-class Lent:
+class PooledConnection:
     """One for a thread."""
 
     __slots__ = ("_connection", "_plan", "_pool")
@@ -89,7 +89,7 @@ class Lent:
             self._pool.drain()
 
 
-class LentAsync:
+class AsyncPooledConnection:
     """One for a task."""
 
     __slots__ = ("_connection", "_plan", "_pool")
@@ -124,7 +124,7 @@ def _is_first_to_break(pool: Any, connection: Connection | AsyncConnection, erro
     """Whether a connection broke that is as old as those in the pool: they were not replaced since it was opened."""
     if not isinstance(error, Exception) or not connection_broke(error):
         return False
-    idle: Idle = pool._pool
+    idle: IdleConnections = pool._pool
     if session_of(connection).begun_at <= idle.replaced_at:
         return False
     idle.replaced_at = time.monotonic()

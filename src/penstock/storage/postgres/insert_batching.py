@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from penstock.domain.errors import StoreUnavailable
 from penstock.domain.plan import Joint, Plan
 from penstock.storage.interruption import Waker
-from penstock.storage.write_queue import Line, Task
+from penstock.storage.write_queue import Task, WriteQueue
 
 T = TypeVar("T")
 Alone = Callable[[Plan[Any], int | None], Any]
@@ -28,7 +28,7 @@ _MOST = 100
 """So many jobs with the largest parameters still fit into a statement."""
 
 
-class Threads(Line):
+class ThreadBatches(WriteQueue):
     """Joins what the threads of a process ask for: one of them leads, and has it done for all who wait."""
 
     def run(self, plan: Plan[T], now: int | None, alone: Alone) -> T:
@@ -54,7 +54,7 @@ class Threads(Line):
                 task.finish()
 
 
-class Coroutines:
+class TaskBatches:
     """Joins what the tasks of one event loop ask for; a task of its own serves those who wait."""
 
     def __init__(self) -> None:

@@ -24,14 +24,20 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from penstock.domain.errors import InvalidInput, StoreError, StoreUnavailable
 from penstock.domain.plan import Plan, Rows, Statement
 from penstock.storage import migrations
-from penstock.storage.interruption import Ongoing
+from penstock.storage.interruption import OngoingCalls
 from penstock.storage.migrations import newest
 from penstock.storage.postgres import schema as postgres_schema
-from penstock.storage.postgres.caller_transactions import Foreign, ForeignAsync
-from penstock.storage.postgres.connections import Idle, Lent, LentAsync, acut_at, cut_at
+from penstock.storage.postgres.caller_transactions import AsyncCallerConnection, CallerConnection
+from penstock.storage.postgres.connections import (
+    AsyncPooledConnection,
+    IdleConnections,
+    PooledConnection,
+    acut_at,
+    cut_at,
+)
 from penstock.storage.postgres.doorbell import NOTIFY, PostgresDoorbell, channel
 from penstock.storage.postgres.errors import connection_broke, is_serialization, translated
-from penstock.storage.postgres.insert_batching import Coroutines, Threads
+from penstock.storage.postgres.insert_batching import TaskBatches, ThreadBatches
 from penstock.storage.postgres.session import AsyncConnection, Connection, begin_session, bound, session_of
 from penstock.storage.statements import Catalogue
 
@@ -146,7 +152,7 @@ class PostgresStore:
         for attempt in range(_TRIES):
             progress = _Progress()
             try:
-                lent = self._opened() if apart else Lent(self._pool(), plan.name)
+                lent = self._opened() if apart else PooledConnection(self._pool(), plan.name)
                 with lent as connection, cut_at(end, connection):
                     execute = self._executor(connection, plan, now, progress, hopeful=attempt == 0)
                     answer = _drive(connection, plan, execute, progress)
@@ -186,7 +192,7 @@ class PostgresStore:
         for attempt in range(_TRIES):
             progress = _Progress()
             try:
-                async with LentAsync(await self._async_pool(), plan.name) as connection:
+                async with AsyncPooledConnection(await self._async_pool(), plan.name) as connection:
                     with acut_at(end, connection):
                         answer = await _adrive(connection, plan, self._statement(now, hopeful=attempt == 0), progress)
             except (psycopg.Error, UnicodeError) as error:
@@ -215,10 +221,10 @@ class PostgresStore:
 
     def run_on(self, connection: Any, plan: Plan[T], *, now: int | None = None) -> T:
         """Carry out a plan on the caller's own connection, inside its transaction; it is not repeated."""
-        return Foreign(connection).run(plan, self._statement(now), self._ring)
+        return CallerConnection(connection).run(plan, self._statement(now), self._ring)
 
     async def arun_on(self, connection: Any, plan: Plan[T], *, now: int | None = None) -> T:
-        return await (await ForeignAsync.of(connection)).run(plan, self._statement(now), self._ring)
+        return await (await AsyncCallerConnection.of(connection)).run(plan, self._statement(now), self._ring)
 
     def reserve(self, seconds: float) -> PostgresStore:
         """The same schema over one connection of its own, with deadlines of its own."""
@@ -276,7 +282,7 @@ class PostgresStore:
                     pool = ConnectionPool(
                         self._conninfo, open=False, configure=self._begin_session, **self._pool_settings()
                     )
-                    pool._pool = Idle()
+                    pool._pool = IdleConnections()
                     pool.open()
                     self._mine.pool = pool
         return self._mine.pool
@@ -288,7 +294,7 @@ class PostgresStore:
             pool = AsyncConnectionPool(
                 self._conninfo, open=False, configure=self._abegin_session, **self._pool_settings()
             )
-            pool._pool = Idle()
+            pool._pool = IdleConnections()
             self._mine.async_pools[loop] = pool
             await pool.open()
         return pool
@@ -327,19 +333,19 @@ class _Mine:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.ongoing = Ongoing()
+        self.ongoing = OngoingCalls()
         self.lock = threading.Lock()
         self.pool: ConnectionPool[Connection] | None = None
         self.async_pools: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncConnectionPool[AsyncConnection]]
         self.async_pools = WeakKeyDictionary()
-        self.threads = Threads()
-        self._coroutines: WeakKeyDictionary[asyncio.AbstractEventLoop, Coroutines] = WeakKeyDictionary()
+        self.threads = ThreadBatches()
+        self._coroutines: WeakKeyDictionary[asyncio.AbstractEventLoop, TaskBatches] = WeakKeyDictionary()
 
-    def coroutines(self) -> Coroutines:
+    def coroutines(self) -> TaskBatches:
         """Those of the running loop."""
         loop = asyncio.get_running_loop()
         found = self._coroutines.get(loop)
-        return self._coroutines.setdefault(loop, Coroutines()) if found is None else found
+        return self._coroutines.setdefault(loop, TaskBatches()) if found is None else found
 
 
 class _Progress:

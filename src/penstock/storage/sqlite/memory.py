@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Guest:
+class SharedMemoryStore:
     """The host itself, except that closing it closes nothing: there is no second way into a database in memory."""
 
     def __init__(self, host: Store) -> None:
@@ -46,8 +46,8 @@ class Guest:
     async def arun_on(self, connection: Any, plan: Plan[T], *, now: int | None = None) -> T:
         return await self._host.arun_on(connection, plan, now=now)
 
-    def reserve(self, seconds: float) -> Guest:
-        return Guest(self._host)
+    def reserve(self, seconds: float) -> SharedMemoryStore:
+        return SharedMemoryStore(self._host)
 
     def extend_lease(self, worker: str, lease: int, *, now: int | None = None) -> bool:
         return self._host.extend_lease(worker, lease, now=now)

@@ -23,7 +23,7 @@ from penstock.domain.errors import InvalidInput, StoreUnavailable
 from penstock.domain.plan import Plan, Rows, Statement
 from penstock.storage import forking, migrations
 from penstock.storage.forking import Gate
-from penstock.storage.interruption import Ongoing, Waker
+from penstock.storage.interruption import OngoingCalls, Waker
 from penstock.storage.migrations import newest
 from penstock.storage.sqlite import files, trigger_programs
 from penstock.storage.sqlite.caller_transactions import cursor_on, ring_at_commit
@@ -31,9 +31,9 @@ from penstock.storage.sqlite.clock import Clock, HostClock
 from penstock.storage.sqlite.doorbell import SqliteDoorbell
 from penstock.storage.sqlite.errors import translated
 from penstock.storage.sqlite.leases import LeaseFiles
-from penstock.storage.sqlite.memory import Guest
+from penstock.storage.sqlite.memory import SharedMemoryStore
 from penstock.storage.statements import Catalogue, text_of
-from penstock.storage.write_queue import Line, Task
+from penstock.storage.write_queue import Task, WriteQueue
 
 T = TypeVar("T")
 Executing = apsw.Connection | apsw.Cursor
@@ -148,10 +148,10 @@ class SqliteStore:
     async def arun_on(self, connection: Any, plan: Plan[T], *, now: int | None = None) -> T:
         return self.run_on(connection, plan, now=now)
 
-    def reserve(self, seconds: float) -> SqliteStore | Guest:
+    def reserve(self, seconds: float) -> SqliteStore | SharedMemoryStore:
         """The same file over connections of its own; what is in memory has only the ones it has."""
         if self.memory:
-            return Guest(self)
+            return SharedMemoryStore(self)
         return SqliteStore(self.path, clock=self._clock, busy_seconds=seconds)
 
     def extend_lease(self, worker: str, lease: int, *, now: int | None = None) -> bool:
@@ -350,13 +350,13 @@ class SqliteStore:
             self._mine = _Mine()
 
 
-class _Mine(Line):
+class _Mine(WriteQueue):
     """What belongs to one process: after a fork the child begins with its own."""
 
     def __init__(self) -> None:
         super().__init__()
         self.pid = os.getpid()
-        self.ongoing = Ongoing()
+        self.ongoing = OngoingCalls()
         self.flush_planned = False
         self.writer: apsw.Connection | None = None
         self.readers: list[apsw.Connection] = []

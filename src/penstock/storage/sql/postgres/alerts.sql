@@ -1,7 +1,7 @@
 -- Statements of the admin port about alerts: what somebody should look at, since when, until when.
 -- {now} is the instant given by the caller, or else the database's own clock.
 
--- name: standing_alerts
+-- name: active_alerts
 -- The alerts that were raised and not cleared.
 SELECT kind, subject FROM {schema}.alert WHERE cleared_at IS NULL ORDER BY kind, subject;
 

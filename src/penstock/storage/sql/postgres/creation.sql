@@ -71,7 +71,7 @@ counted AS (
 )
 SELECT id::text, status FROM born;
 
--- name: create_alike
+-- name: create_uniform
 -- Jobs that differ in their ids and parameters only; how many were made, in which status, and if not all, which.
 -- Those that are there already are left out; that is looked for only when it has turned out to be so.
 WITH clock AS (SELECT {now} AS now),

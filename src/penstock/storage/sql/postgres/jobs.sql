@@ -98,11 +98,11 @@ LIMIT 1;
 WITH clock AS (SELECT {now} AS now),
 alive AS MATERIALIZED ({live_worker}),
 lanes AS MATERIALIZED (
-    SELECT wanted.lane, wanted.quota, wanted.paid, wanted.behind_rank, wanted.behind_id
+    SELECT wanted.lane, wanted.quota, wanted.paid, wanted.after_rank, wanted.after_id
     FROM unnest(
         %(lane)s::integer[], %(quota)s::integer[], %(granted)s::boolean[], %(paid)s::boolean[],
-        %(behind_rank)s::bigint[], %(behind_id)s::uuid[]
-    ) AS wanted (lane, quota, granted, paid, behind_rank, behind_id)
+        %(after_rank)s::bigint[], %(after_id)s::uuid[]
+    ) AS wanted (lane, quota, granted, paid, after_rank, after_id)
     JOIN {schema}.definition ON definition.lane = wanted.lane
     JOIN {schema}.control ON control.key = definition.key
     WHERE EXISTS (SELECT FROM alive)
@@ -117,7 +117,7 @@ heads AS MATERIALIZED (
     )) END AS depth
     FROM lanes CROSS JOIN LATERAL (
         SELECT rank FROM {schema}.job WHERE job.lane = lanes.lane AND status = {queued} AND NOT blocked
-            AND (rank, id) > (lanes.behind_rank, lanes.behind_id) AND (NOT lanes.paid OR {has_token})
+            AND (rank, id) > (lanes.after_rank, lanes.after_id) AND (NOT lanes.paid OR {has_token})
         ORDER BY rank, id LIMIT 1
     ) AS head
 ),
@@ -125,7 +125,7 @@ seen AS MATERIALIZED (
     SELECT heads.lane, job.rank, job.id, depth < quota AND n = depth AS stopped FROM heads CROSS JOIN LATERAL (
         SELECT rank, id, row_number() OVER (ORDER BY rank, id) AS n FROM {schema}.job
         WHERE job.lane = heads.lane AND status = {queued} AND NOT blocked
-            AND (rank, id) > (heads.behind_rank, heads.behind_id) AND (NOT heads.paid OR {has_token})
+            AND (rank, id) > (heads.after_rank, heads.after_id) AND (NOT heads.paid OR {has_token})
         ORDER BY rank, id LIMIT heads.depth
     ) AS job
     WHERE (SELECT count(*) FROM heads) > 1
@@ -143,7 +143,7 @@ shares AS MATERIALIZED (
 taken AS MATERIALIZED (
     SELECT job.id FROM shares JOIN heads USING (lane) CROSS JOIN LATERAL (
         SELECT id FROM {schema}.job WHERE job.lane = heads.lane AND status = {queued} AND NOT blocked
-            AND (rank, id) > (heads.behind_rank, heads.behind_id) AND (NOT heads.paid OR {has_token})
+            AND (rank, id) > (heads.after_rank, heads.after_id) AND (NOT heads.paid OR {has_token})
         ORDER BY rank, id LIMIT shares.n FOR UPDATE SKIP LOCKED
     ) AS job
 ),
@@ -157,7 +157,7 @@ alive AS MATERIALIZED ({live_worker}),
 taken AS MATERIALIZED (
     SELECT id FROM {schema}.job
     WHERE lane = %(lane)s::integer AND status = {queued} AND NOT blocked
-        AND (rank, id) > (%(behind_rank)s::bigint, %(behind_id)s::uuid)
+        AND (rank, id) > (%(after_rank)s::bigint, %(after_id)s::uuid)
         AND EXISTS (SELECT FROM alive)
         AND EXISTS (
             SELECT FROM {schema}.definition JOIN {schema}.control USING (key)

@@ -121,7 +121,7 @@ WHERE (control.key_concurrency = 0 OR control.key_concurrency > (
     SELECT FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted} AND status IN {pending}
 ));
 
--- name: keys_kept
+-- name: has_unserved_admitted
 -- Whether jobs of lanes that no live worker serves may keep concurrency keys from others, or such a lane is served again.
 SELECT 1 WHERE EXISTS (SELECT FROM {schema}.unserved_lane WHERE lane = ANY(%(served)s::integer[]))
     OR ((SELECT true FROM {schema}.job WHERE blocked ORDER BY limit_key, rank, id LIMIT 1) AND EXISTS ({unserved}));
@@ -131,7 +131,7 @@ SELECT 1 WHERE EXISTS (SELECT FROM {schema}.unserved_lane WHERE lane = ANY(%(ser
 WITH served_again AS (DELETE FROM {schema}.unserved_lane WHERE lane = ANY(%(served)s::integer[]))
 INSERT INTO {schema}.unserved_lane (lane) {unserved} ORDER BY 1 ON CONFLICT DO NOTHING;
 
--- name: give_way
+-- name: block_unserved
 -- Block admitted jobs of unserved lanes again, as many as jobs of served lanes wait for their concurrency keys: the last
 -- ones first. The answer is these keys.
 WITH holder AS MATERIALIZED (
@@ -190,17 +190,17 @@ ahead AS MATERIALIZED (
 UPDATE {schema}.bucket SET full_at = full_at - lead, at = at - lead FROM ahead WHERE bucket.name = ahead.name
 RETURNING bucket.name, lead;
 
--- name: hasten_put_off
+-- name: advance_delayed
 -- Move the turns of jobs that a rate has put off forward, by concurrency key.
 UPDATE {schema}.job SET due_at = due_at - lead, rank = rank - lead
 FROM unnest(%(limit_key)s::text[], %(lead)s::bigint[]) AS input (limit_key, lead)
 WHERE job.limit_key = input.limit_key AND job.limit_key IS NOT NULL AND NOT blocked
     AND (status IN {queued_or_live} OR (status = {scheduled} AND rate_paid)) AND status = {scheduled};
 
--- name: peek_keyed
+-- name: lock_best_queued
 -- The first jobs of a lane from a place on, held, for limits that must know them before they are claimed.
 SELECT id::text, rank, limit_key FROM {schema}.job
-WHERE lane = %(lane)s AND status = {queued} AND NOT blocked AND (rank, id) > (%(behind_rank)s::bigint, %(behind_id)s::uuid)
+WHERE lane = %(lane)s AND status = {queued} AND NOT blocked AND (rank, id) > (%(after_rank)s::bigint, %(after_id)s::uuid)
 ORDER BY rank, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: pay_rates

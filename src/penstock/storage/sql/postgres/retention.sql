@@ -8,7 +8,7 @@
 -- let newest_try: NOT EXISTS (SELECT FROM {schema}.phase AS later WHERE later.job_id = phase.job_id AND later.name = phase.name AND later.fence > phase.fence)
 -- let bundled: EXISTS (SELECT FROM {schema}.event WHERE event.at = told_at.at AND jobs IS NOT NULL)
 
--- name: take_doomed
+-- name: take_for_archive
 -- Ended jobs that were announced as stale and whose time is over, the longest overdue first; nobody else gets them for
 -- a while.
 WITH chosen AS MATERIALIZED (
@@ -55,7 +55,7 @@ FROM {schema}.job WHERE id = ANY(%(id)s::uuid[]) AND done_by IS NOT NULL ORDER B
 SELECT job_id::text, name, position, status, progress, message, result, error, fence, started_at, ended_at
 FROM {schema}.phase WHERE job_id = ANY(%(id)s::uuid[]) AND NOT forgotten AND {newest_try} ORDER BY job_id, position, name;
 
--- name: tries_of
+-- name: attempt_phases
 -- What each attempt at these jobs did in the phases that it began, without their results.
 SELECT job_id::text, name, position, status, progress, message, NULL, error, fence, started_at, ended_at
 FROM {schema}.phase WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, fence, position, name;
@@ -99,7 +99,7 @@ FROM (
     WHERE fence > 100 AND id > %(after)s::uuid ORDER BY id LIMIT %(limit)s
 ) AS long ORDER BY id;
 
--- name: forget_attempts
+-- name: prune_attempts
 -- Remove the oldest attempts at these jobs up to the given ones, and the lines that they wrote, a batch of each; an event
 -- says so, and where to find the events of these attempts. With each job that was not held by another transaction,
 -- whether more may be left.

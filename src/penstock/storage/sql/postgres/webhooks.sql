@@ -42,7 +42,7 @@ WHERE id = %(id)s AND enabled RETURNING id;
 -- An endpoint is forgotten.
 DELETE FROM {schema}.webhook WHERE id = %(id)s;
 
--- name: give_up_deliveries
+-- name: fail_deliveries
 -- What waits for a receiver that is gone has failed.
 UPDATE {schema}.delivery SET status = 'failed', ended_at = {now}, owner = NULL, error = %(error)s
 WHERE receiver = %(id)s AND status = 'waiting';
@@ -53,7 +53,7 @@ UPDATE {schema}.webhook SET old_secret = secret, old_secret_until = {now} + %(ov
     updated_at = {now}, revision = revision + 1
 WHERE id = %(id)s AND secret <> %(secret)s RETURNING id;
 
--- name: webhook_prospect
+-- name: delivery_outlook
 -- Whether an endpoint or a job asks to be told of anything, when a delivery is due, and the time it is.
 SELECT EXISTS (SELECT FROM {schema}.webhook WHERE enabled),
     EXISTS (SELECT FROM {schema}.job_detail WHERE webhook_url IS NOT NULL),
@@ -67,7 +67,7 @@ SELECT cursor, moved_at, since FROM {schema}.webhook_feed FOR UPDATE SKIP LOCKED
 -- The feed was read so far for webhooks.
 UPDATE {schema}.webhook_feed SET cursor = %(cursor)s, since = %(since)s::bigint, moved_at = {now};
 
--- name: asking_endpoints
+-- name: subscribed_endpoints
 -- The endpoints that are enabled, with what they ask for and since when.
 SELECT id, url, kinds, definitions, since FROM {schema}.webhook WHERE enabled ORDER BY id;
 
@@ -104,7 +104,7 @@ WHERE (open_until IS NULL OR open_until <= (SELECT now FROM clock))
     )
 ORDER BY served_at, key LIMIT %(limit)s FOR UPDATE OF receiver SKIP LOCKED;
 
--- name: ripe_deliveries
+-- name: due_deliveries
 -- What is due for a held receiver, as far as it may have so many at once.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 SELECT seq FROM {schema}.delivery
@@ -159,7 +159,7 @@ UPDATE {schema}.receiver SET failures = CASE WHEN %(unwell)s::boolean THEN failu
     failing_tries = CASE WHEN %(delivered)s::boolean THEN 0 ELSE failing_tries + 1 END
 FROM clock WHERE key = %(key)s RETURNING now - failing_since, failing_tries;
 
--- name: forgive_receiver
+-- name: reset_receiver
 -- A receiver begins with no failure behind it.
 UPDATE {schema}.receiver SET failures = 0, open_until = NULL, failing_since = NULL, failing_tries = 0
 WHERE key = %(key)s;

@@ -38,7 +38,7 @@ SELECT {now};
 -- The live worker that has been there longest.
 SELECT min(id::text) FROM {schema}.worker WHERE ended IS NULL AND lease_until > {now};
 
--- name: forsaken
+-- name: has_expired_workers
 -- Whether a worker's lease ended longer ago than the grace, or a live job's worker has ended or was never there.
 SELECT 1 WHERE EXISTS (SELECT FROM {schema}.worker WHERE ended IS NULL AND lease_until + %(grace)s < {now})
     OR EXISTS (

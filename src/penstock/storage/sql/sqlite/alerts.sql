@@ -1,7 +1,7 @@
 -- Statements of the admin port about alerts: what somebody should look at, since when, until when.
 -- :now is the wall clock; {input} is the table of the rows handed in.
 
--- name: standing_alerts
+-- name: active_alerts
 -- The alerts that were raised and not cleared.
 SELECT kind, subject FROM alert WHERE cleared_at IS NULL ORDER BY kind, subject;
 

@@ -178,7 +178,7 @@ ON CONFLICT (name) DO UPDATE SET
 -- The newest version of a definition, whole.
 SELECT body FROM definition WHERE key = :key AND removed_at IS NULL ORDER BY version DESC LIMIT 1;
 
--- name: held_back_keys
+-- name: blocked_keys_of
 -- Concurrency keys of a definition that hold jobs back.
 SELECT DISTINCT job.limit_key FROM job JOIN definition ON definition.lane = job.lane
 WHERE job.blocked AND definition.key = :key ORDER BY 1;

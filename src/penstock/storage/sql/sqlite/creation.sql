@@ -48,7 +48,7 @@ INSERT INTO event (at, kind, job_id) SELECT :now, 'job.enqueued', :id WHERE chan
 INSERT INTO tally_delta (lane, minute, status, n) SELECT :lane, :now / 60000000, {born}, 1 WHERE changes() = 1;
 SELECT :id, {born} WHERE changes() = 1;
 
--- name: create_alike
+-- name: create_uniform
 -- Jobs that differ in their ids and parameters only; how many were made, in which status, and if not all, which.
 -- Those that are there already are looked for only when there is one that is not older than all of these.
 DELETE FROM {input} WHERE (

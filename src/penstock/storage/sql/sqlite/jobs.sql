@@ -117,7 +117,7 @@ FROM (
         FROM {input} AS input CROSS JOIN definition USING (lane) CROSS JOIN control USING (key)
         CROSS JOIN job AS first ON first.id = (
             SELECT id FROM job WHERE lane = input.lane AND status = {queued} AND NOT blocked
-                AND (rank, id) > (input.behind_rank, input.behind_id) AND (NOT input.paid OR rate_paid OR limit_key IS NULL)
+                AND (rank, id) > (input.after_rank, input.after_id) AND (NOT input.paid OR rate_paid OR limit_key IS NULL)
             ORDER BY rank, id LIMIT 1
         )
         WHERE (input.granted OR (concurrency = 0 AND rate_count = 0)) AND (pause_at IS NULL OR pause_until <= :now)
@@ -148,7 +148,7 @@ FROM (
 -- The best-ranked jobs of one lane become this worker's, as with `claim`, when its definition has no limits: there is
 -- nothing to choose between.
 {claiming}
-FROM job WHERE lane = :lane AND status = {queued} AND NOT blocked AND (rank, id) > (:behind_rank, :behind_id)
+FROM job WHERE lane = :lane AND status = {queued} AND NOT blocked AND (rank, id) > (:after_rank, :after_id)
     AND EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {leased})
     AND EXISTS (
         SELECT 1 FROM definition JOIN control USING (key) WHERE definition.lane = :lane

@@ -74,7 +74,7 @@ WHERE (control.key_concurrency = 0 OR control.key_concurrency > (
     SELECT 1 FROM job WHERE limit_key = input.limit_key AND {admitted} AND +status IN {pending}
 ));
 
--- name: keys_kept
+-- name: has_unserved_admitted
 -- Whether jobs of lanes that no live worker serves may keep concurrency keys from others, or such a lane is served again.
 SELECT 1 WHERE EXISTS (SELECT 1 FROM unserved_lane WHERE lane IN (SELECT value FROM json_each(:served)))
     OR (EXISTS (SELECT 1 FROM job WHERE blocked) AND EXISTS ({unserved}));
@@ -84,7 +84,7 @@ SELECT 1 WHERE EXISTS (SELECT 1 FROM unserved_lane WHERE lane IN (SELECT value F
 DELETE FROM unserved_lane WHERE lane IN (SELECT value FROM json_each(:served));
 INSERT OR IGNORE INTO unserved_lane (lane) {unserved};
 
--- name: give_way
+-- name: block_unserved
 -- Block admitted jobs of unserved lanes again, as many as jobs of served lanes wait for their concurrency keys: the last
 -- ones first. The answer is these keys.
 UPDATE job SET blocked = 1, rate_paid = 0 WHERE id IN (
@@ -134,16 +134,16 @@ INSERT INTO temp.ahead (name, lead) SELECT name, at - :now FROM bucket WHERE at 
 UPDATE bucket SET full_at = full_at - lead, at = at - lead FROM temp.ahead AS ahead WHERE bucket.name = ahead.name;
 SELECT name, lead FROM temp.ahead;
 
--- name: hasten_put_off
+-- name: advance_delayed
 -- Move the turns of jobs that a rate has put off forward, by concurrency key.
 UPDATE job SET due_at = due_at - lead, rank = rank - lead FROM {input} AS input
 WHERE job.limit_key = input.limit_key AND job.limit_key IS NOT NULL AND NOT blocked
     AND (status IN {queued_or_live} OR (status = {scheduled} AND rate_paid)) AND status = {scheduled};
 
--- name: peek_keyed
+-- name: lock_best_queued
 -- The first jobs of a lane from a place on, held, for limits that must know them before they are claimed.
 SELECT id, rank, limit_key FROM job
-WHERE lane = :lane AND status = {queued} AND NOT blocked AND (rank, id) > (:behind_rank, :behind_id)
+WHERE lane = :lane AND status = {queued} AND NOT blocked AND (rank, id) > (:after_rank, :after_id)
 ORDER BY rank, id LIMIT :limit;
 
 -- name: pay_rates

@@ -7,7 +7,7 @@
 -- let bundled: EXISTS (SELECT 1 FROM event WHERE event.at = told_at.at AND jobs IS NOT NULL)
 -- let some_left: EXISTS (SELECT 1 FROM attempt WHERE attempt.job_id = id AND attempt.fence <= upto) OR coalesce((SELECT fence <= upto FROM log WHERE log.job_id = id ORDER BY seq LIMIT 1), 0)
 
--- name: take_doomed
+-- name: take_for_archive
 -- Ended jobs that were announced as stale and whose time is over, the longest overdue first; nobody else gets them for
 -- a while.
 UPDATE job SET retire_at = :now + :hold WHERE id IN (
@@ -47,7 +47,7 @@ SELECT job_id, name, position, status, progress, message, result, error, fence, 
 FROM {input} AS input CROSS JOIN phase ON phase.job_id = input.id AND NOT forgotten AND {newest_try}
 ORDER BY job_id, position, name;
 
--- name: tries_of
+-- name: attempt_phases
 -- What each attempt at these jobs did in the phases that it began, without their results.
 SELECT job_id, name, position, status, progress, message, NULL, error, fence, started_at, ended_at
 FROM {input} AS input CROSS JOIN phase ON phase.job_id = input.id ORDER BY job_id, fence, position, name;
@@ -91,7 +91,7 @@ SELECT id, upto, {some_left} FROM (
     SELECT id, fence - 100 - (status IN {live}) AS upto FROM job WHERE fence > 100 AND id > :after ORDER BY id LIMIT :limit
 ) ORDER BY id;
 
--- name: forget_attempts
+-- name: prune_attempts
 -- Remove the oldest attempts at these jobs up to the given ones, and the lines that they wrote, a batch of each; an event
 -- says so, and where to find the events of these attempts. With each job, whether more are left.
 DELETE FROM temp.forgotten;

@@ -38,7 +38,7 @@ WHERE id = :id AND enabled RETURNING id;
 -- An endpoint is forgotten.
 DELETE FROM webhook WHERE id = :id;
 
--- name: give_up_deliveries
+-- name: fail_deliveries
 -- What waits for a receiver that is gone has failed.
 UPDATE delivery SET status = 'failed', ended_at = :now, owner = NULL, error = :error
 WHERE receiver = :id AND status = 'waiting';
@@ -49,7 +49,7 @@ UPDATE webhook SET old_secret = secret, old_secret_until = :now + :overlap, secr
     updated_at = :now, revision = revision + 1
 WHERE id = :id AND secret <> :secret RETURNING id;
 
--- name: webhook_prospect
+-- name: delivery_outlook
 -- Whether an endpoint or a job asks to be told of anything, when a delivery is due, and the time it is.
 SELECT EXISTS (SELECT 1 FROM webhook WHERE enabled), EXISTS (SELECT 1 FROM job_detail WHERE webhook_url IS NOT NULL),
     (SELECT due_at FROM delivery WHERE status = 'waiting' ORDER BY due_at LIMIT 1), :now;
@@ -62,7 +62,7 @@ SELECT cursor, moved_at, since FROM webhook_feed;
 -- The feed was read so far for webhooks.
 UPDATE webhook_feed SET cursor = :cursor, since = :since, moved_at = :now;
 
--- name: asking_endpoints
+-- name: subscribed_endpoints
 -- The endpoints that are enabled, with what they ask for and since when.
 SELECT id, url, kinds, definitions, since FROM webhook WHERE enabled ORDER BY id;
 
@@ -89,7 +89,7 @@ WHERE (open_until IS NULL OR open_until <= :now) AND coalesce(webhook.enabled, 1
 )
 ORDER BY served_at, key LIMIT :limit;
 
--- name: ripe_deliveries
+-- name: due_deliveries
 -- What is due for a held receiver, as far as it may have so many at once.
 SELECT seq FROM delivery WHERE receiver = :key AND status = 'waiting' AND due_at <= :now ORDER BY due_at, seq
 LIMIT max(0, min(:room, :most - (
@@ -132,7 +132,7 @@ UPDATE receiver SET failures = CASE WHEN :unwell THEN failures + 1 ELSE 0 END,
     failing_tries = CASE WHEN :delivered THEN 0 ELSE failing_tries + 1 END
 WHERE key = :key RETURNING :now - failing_since, failing_tries;
 
--- name: forgive_receiver
+-- name: reset_receiver
 -- A receiver begins with no failure behind it.
 UPDATE receiver SET failures = 0, open_until = NULL, failing_since = NULL, failing_tries = 0 WHERE key = :key;
 

@@ -35,7 +35,7 @@ SELECT :now;
 -- The live worker that has been there longest.
 SELECT min(id) FROM worker WHERE {leased};
 
--- name: forsaken
+-- name: has_expired_workers
 -- Whether a worker's lease ended longer ago than the grace or in an earlier boot of this host, or a live job's worker has
 -- ended or was never there.
 SELECT 1 WHERE EXISTS (SELECT 1 FROM worker WHERE ended IS NULL AND ({over}))
