@@ -97,7 +97,7 @@ REFUSED = {
     "@every 0s": "'@every 0s' is not known. Make it a schedule of the kind interval",
     "@fortnightly": "is not known. There are @hourly, @daily",
     "@": "is not known",
-    "CRON_TZ=Asia/Tokyo 0 3 * * *": "sets a variable. The time zone is a fact of its own: timezone=",
+    "CRON_TZ=Asia/Tokyo 0 3 * * *": "sets a variable. Pass the time zone separately: timezone=",
     "TZ=Asia/Tokyo 0 3 * * *": "sets a variable",
     f"{','.join(['1'] * 5000)} * * * *": "has 10007 characters; 500 are allowed",
     f"{'*' * 400} * * * *": "field 1:",

@@ -95,7 +95,7 @@ def test_http_words_a_hint_for_its_reader(site: WebApi) -> None:
     typed = refused(site.get("/v1/jobs", headers={"Penstock-Reader": "cli"}), 401, "unauthenticated")["hint"]
 
     assert "Authorization" in plain
-    assert "an operator makes tokens with POST /v1/tokens" in plain
+    assert "an operator creates tokens with POST /v1/tokens" in plain
     assert "penstock tokens" not in plain
     assert "`penstock tokens create" in typed
 

@@ -90,7 +90,7 @@ def key_full(app: Penstock) -> tuple[str, dict[str, Any]]:
 def behind(app: Penstock) -> tuple[str, dict[str, Any]]:
     _served(app)
     _job(app)
-    return _job(app), {"message": "1 job stands before it"}
+    return _job(app), {"message": "1 job ranks before it"}
 
 
 def running(app: Penstock) -> tuple[str, dict[str, Any]]:

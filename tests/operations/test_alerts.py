@@ -119,7 +119,7 @@ def test_a_deep_queue(app: Penstock, work: Any) -> None:
     jobs.append(work.enqueue("x"))
 
     assert found(app).keys() == {"depth:work", "depth:*"}
-    assert found(app)["depth:work"].message == "3 jobs of 'work' stand in the queue."
+    assert found(app)["depth:work"].message == "3 jobs of 'work' are queued."
     hand.succeed(jobs[0].id)
     assert found(app) == {}
 

@@ -16,7 +16,7 @@ from penstock.storage.commands import admin
 from tests.storage.kit import START, Kit
 from tests.storage.tables import query
 
-DEEP = Alert("depth", "work", "150 jobs of 'work' stand in the queue.", since=to_datetime(START - 5))
+DEEP = Alert("depth", "work", "150 jobs of 'work' are queued.", since=to_datetime(START - 5))
 FAILING = Alert("failure_rate", "mail", "8 of 20 jobs of 'mail' have failed.", CRITICAL)
 
 

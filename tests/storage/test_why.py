@@ -58,7 +58,7 @@ def test_a_job_is_behind_those_that_workers_take_first(kit: Kit) -> None:
 
     reason = only(kit, job_id)
 
-    assert (reason.code, reason.message) == ("behind", "2 jobs stand before it.")
+    assert (reason.code, reason.message) == ("behind", "2 jobs rank before it.")
 
 
 def test_more_than_a_thousand_in_front_are_not_counted(kit: Kit) -> None:
@@ -66,7 +66,7 @@ def test_more_than_a_thousand_in_front_are_not_counted(kit: Kit) -> None:
     job_id = kit.create()
     kit.worker()
 
-    assert only(kit, job_id).message == "1000 or more jobs stand before it."
+    assert only(kit, job_id).message == "1000 or more jobs rank before it."
 
 
 def test_a_job_whose_time_has_not_come(kit: Kit) -> None:

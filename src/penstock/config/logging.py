@@ -82,7 +82,7 @@ class JsonLines(logging.Formatter):
 
 
 def _with_job(record: logging.LogRecord) -> bool:
-    """A record says which job it is about, if whoever made it did not: the one it was busy with."""
+    """Add the current job to a record that names none."""
     if getattr(record, "job_id", None) is None and (busy := JOB.get()) is not None:
         record.job_id = busy.job_id
     return True
@@ -90,7 +90,7 @@ def _with_job(record: logging.LogRecord) -> bool:
 
 def _trace(record: logging.LogRecord) -> list[str] | None:
     if record.exc_text:
-        # Somebody has written it already, without what must not be seen.
+        # It was formatted before, with secrets removed.
         return [line.removeprefix("  ") for line in record.exc_text.rstrip("\n").split("\n")]
     if record.exc_info and record.exc_info[1] is not None:
         return "".join(traceback.format_exception(record.exc_info[1])).rstrip("\n").split("\n")

@@ -30,7 +30,7 @@ class Config:
     folder: Path
     """Where the file is; paths in it are seen from there."""
     name: str | None = None
-    """Tells the schedules of these job files from those of others on the same store."""
+    """Distinguishes the schedules of these job files from those of others on the same store."""
     app: str | None = None
     store: str | None = field(default=None, repr=False)
     schema: str = "penstock"
@@ -40,7 +40,7 @@ class Config:
     queue: str | None = None
     """What makes the queue adapter, as `module:name`; None: the store is the queue."""
     server: str | None = field(default=None, repr=False)
-    """The server that commands such as `penstock jobs` speak to, in place of the store."""
+    """The server that commands such as `penstock jobs` use instead of the store."""
     resources: Mapping[str, str] = field(default_factory=dict)
     worker: Mapping[str, Any] = field(default_factory=dict)
     secret_patterns: tuple[str, ...] = DEFAULT_PATTERNS
@@ -122,7 +122,7 @@ def _flat(told: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _put(told: dict[str, Any], name: str, value: Any) -> None:
-    """Let a value stand where the file would have it; a table that is none is refused later."""
+    """Put a value at its place in the file's tables; a table that is not one is refused later."""
     table, dot, inner = name.partition(".")
     if not dot:
         if settings.BY_NAME[name].in_file:

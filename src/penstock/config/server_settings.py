@@ -46,7 +46,7 @@ class WebSettings:
     max_target: int = 8192
     """Bytes of path and query together."""
     max_streams: int = 2000
-    """How many event streams one server serves at once."""
+    """Concurrent event streams of one server."""
     max_streams_per_token: int = 500
     max_streams_per_address: int = 1000
     """How many of them one token and one address may have; IPv6 counts by /64 network."""
@@ -58,7 +58,7 @@ class WebSettings:
     failed_tokens_total: int = 200
     """How many wrong tokens all addresses together may show in a minute; valid ones are never refused by it."""
     hosts: tuple[str, ...] = ()
-    """Names by which the server may be called, beside those of this host; empty: any, once there are tokens."""
+    """Host names of the server, in addition to those of this host; empty: any, once there are tokens."""
     origins: tuple[str, ...] = ()
     """Origins whose pages may call the API from a browser (CORS)."""
     session_hours: float = 12.0
@@ -111,7 +111,7 @@ class ServerSettings:
     write_timeout: float = 30.0
     """How long a client may leave its answer unread."""
     linger_timeout: float = 5.0
-    """How long a client that is refused may go on sending before its connection is reset."""
+    """How long a refused client may continue sending before its connection is reset."""
     linger_bytes: int = 32 * MEGABYTE
     """Bytes of a refused request that are read and dropped before its connection is reset."""
     max_head: int = 64 * 1024
@@ -119,7 +119,7 @@ class ServerSettings:
     keep_alive: float = 5.0
     """How long a connection without a request stays open."""
     stop_timeout: float = 5.0
-    """How long requests may go on once the server was told to stop."""
+    """How long requests may continue after the server was asked to stop."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.port, int) or not 0 <= self.port <= 65_535:

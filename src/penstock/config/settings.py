@@ -46,7 +46,7 @@ class Known:
         return self.variable or "PENSTOCK_" + self.name.upper().replace(".", "_")
 
     def read(self, text: str, variable: str) -> Any:
-        """The value that a text from the environment stands for; lists are separated by commas."""
+        """Parse a value from the environment; lists are separated by commas."""
         if isinstance(self.default, tuple):
             return tuple(self._item(each.strip(), self.items, variable) for each in text.split(",") if each.strip())
         return self._item(text, str if self.default is None else type(self.default), variable)
@@ -82,7 +82,7 @@ class Given:
 _worker, _webhooks = WorkerSettings(), WebhookSettings()
 
 SETTINGS: tuple[Known, ...] = (
-    Known("name", "Tells the schedules of these job files from those of others on the same store."),
+    Known("name", "Distinguishes the schedules of these job files from those of others on the same store."),
     Known("app", "The application: `module:app`, or a file such as `jobs.py:app`."),
     Known("store", "The URL of the store; a password in it is not shown.", flag="--store", secret=True),
     Known("schema", "The schema of a PostgreSQL store.", "penstock"),
@@ -90,12 +90,12 @@ SETTINGS: tuple[Known, ...] = (
     Known("migrate", "Whether a PostgreSQL schema is brought up to date when the store is first used.", False),
     Known("jobs", "The folder of job files.", flag="--jobs"),
     Known("queue", "The queue adapter, as `module:name`; without it the store is the queue."),
-    Known("server", "The server that commands such as `penstock jobs` speak to, in place of the store.", None,
+    Known("server", "The server that commands such as `penstock jobs` use instead of the store.", None,
           "--server"),
     Known("resources", "Names of resources with the functions that open them.", {}),
-    Known("worker.slots", "Jobs that run at once in processes of their own; by default 2 for each core.", _worker.slots,
+    Known("worker.slots", "Concurrent jobs with process isolation; by default 2 for each core.", _worker.slots,
           "--slots"),
-    Known("worker.inline_slots", "Jobs that run at once in the worker's own loop.", 100, "--inline-slots"),
+    Known("worker.inline_slots", "Concurrent inline jobs, in the worker's event loop.", 100, "--inline-slots"),
     Known("worker.ahead", "Jobs that are claimed before there is a slot for them.", 0, "--ahead"),
     Known("worker.lease", "Seconds after which a silent worker counts as dead.", 15.0, "--lease"),
     Known("worker.heartbeat", "Seconds between heartbeats.", 3.0, "--heartbeat"),
@@ -104,7 +104,7 @@ SETTINGS: tuple[Known, ...] = (
         "worker.cancel_grace", "Seconds to stop for a cancelled attempt whose definition does not say.", 10.0,
         "--cancel-grace",
     ),
-    Known("worker.drain", "Seconds that running jobs may go on once the worker was told to stop.", 25.0, "--drain"),
+    Known("worker.drain", "Seconds that running jobs may continue after the worker is asked to stop.", 25.0, "--drain"),
     Known("worker.stop_grace", "Seconds between asking jobs to stop and killing them.", 5.0, "--stop-grace"),
     Known("worker.rescue", "Seconds between looks for jobs of workers that are gone.", 2.0),
     Known("worker.hook_timeout", "Seconds that a hook may take before it is killed.", 10.0, "--hook-timeout"),
@@ -119,14 +119,14 @@ SETTINGS: tuple[Known, ...] = (
     Known("web.host", "Where a server listens.", "127.0.0.1", "--host", "PENSTOCK_HOST"),
     Known("web.port", "The port on which a server listens.", 7367, "--port", "PENSTOCK_PORT"),
     Known("web.proxies", "Addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count.", ()),
-    Known("web.hosts", "Names by which the server may be called, beside those of this host.", ()),
+    Known("web.hosts", "Host names of the server, in addition to those of this host.", ()),
     Known("web.origins", "Origins whose pages may call the API from a browser.", ()),
     Known("web.anonymous_create", "Whether jobs may be created without a token, also where tokens exist.", False),
     Known("web.creation_limit", "How many jobs one caller may create per `creation_period`; 0: no limit.", 0),
     Known("web.anonymous_limit",
           "How many jobs one address without a token may create per `creation_period`; 0: no limit.", 60),
     Known("web.creation_period", "Seconds for which `creation_limit` is counted.", 60.0),
-    Known("web.unknown_definitions", "Whether jobs may be created of definitions that nobody made known yet.", False),
+    Known("web.unknown_definitions", "Whether jobs of definitions that are not registered yet may be created.", False),
     Known("web.failed_tokens", "How many wrong tokens one address, or one IPv6 /64 network, may show in a minute.", 20),
     Known("web.failed_tokens_total", "How many wrong tokens all addresses together may show in a minute.", 200),
     Known("web.hsts_seconds", "Seconds for which browsers that came over https keep to https; 0: not said.",
@@ -142,8 +142,8 @@ SETTINGS: tuple[Known, ...] = (
     Known("web.max_header_bytes", "Bytes of all headers of a request.", 32 * 1024),
     Known("web.max_target", "Bytes of path and query together.", 8192),
     Known("web.max_head", "Bytes of a request's head that are read before it is refused unseen.", 64 * 1024),
-    Known("web.max_connections", "Connections that a server holds at once.", 4000),
-    Known("web.max_streams", "Event streams that a server serves at once.", 2000),
+    Known("web.max_connections", "Concurrent connections of a server.", 4000),
+    Known("web.max_streams", "Concurrent event streams of a server.", 2000),
     Known("web.max_streams_per_token", "How many of them one token may have.", 500),
     Known("web.max_streams_per_address", "How many of them one address, or one IPv6 /64 network, may have.", 1000),
     Known("web.stream_buffer", "Events that may wait for one slow client before it is dropped.", 1000),
@@ -152,11 +152,11 @@ SETTINGS: tuple[Known, ...] = (
     Known("web.body_timeout", "Seconds that a client may take to send a body, with more for a larger one.", 30.0),
     Known("web.write_timeout", "Seconds for which a client may leave its answer unread.", 30.0),
     Known("web.linger_timeout",
-          "Seconds for which a client that is refused may go on sending before its connection is reset.", 5.0),
+          "Seconds for which a refused client may continue sending before its connection is reset.", 5.0),
     Known("web.linger_bytes", "Bytes of a refused request that are read and dropped before its connection is reset.",
           32 * 1024 * 1024),
     Known("web.keep_alive", "Seconds for which a connection without a request stays open.", 5.0),
-    Known("web.stop_timeout", "Seconds that requests may go on once the server was told to stop.", 5.0),
+    Known("web.stop_timeout", "Seconds that requests may continue after the server was asked to stop.", 5.0),
     Known("webhooks.global_url", "Gets the default event types of all jobs.", None, None, "PENSTOCK_WEBHOOK_URL"),
     Known("webhooks.global_secret", "Signs what goes to the global URL and to the URLs of single jobs.", None, None,
           "PENSTOCK_WEBHOOK_SECRET", secret=True),
@@ -166,8 +166,8 @@ SETTINGS: tuple[Known, ...] = (
     Known("webhooks.allow_http", "Whether webhooks may be sent without encryption.", False),
     Known("webhooks.ports", "Ports that may be sent to.", _webhooks.ports, items=int),
     Known("webhooks.timeout", "Seconds after which a try to send is given up.", 15.0),
-    Known("webhooks.parallel", "Deliveries that one process sends at once.", 16),
-    Known("webhooks.per_receiver", "Deliveries that one receiver gets at once, from all processes together.", 2),
+    Known("webhooks.parallel", "Concurrent deliveries of one process.", 16),
+    Known("webhooks.per_receiver", "Concurrent deliveries to one receiver, from all processes together.", 2),
     Known("webhooks.retries", "Seconds to wait after each try that failed.", _webhooks.retries, items=float),
     Known("webhooks.breaker_failures", "Failures in a row after which a receiver is left alone for a while.", 5),
     Known("webhooks.disable_after",
@@ -200,7 +200,7 @@ class Shown:
 
 
 def shown(given: Mapping[str, Any], sources: Mapping[str, str]) -> list[Shown]:
-    """Every setting as it may be shown, those included that nobody has given."""
+    """Return every setting with its current or default value, with secrets hidden."""
     return [
         Shown(known, _masked(known, given.get(known.name, known.default)), sources.get(known.name, DEFAULT))
         for known in SETTINGS

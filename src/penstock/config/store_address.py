@@ -1,4 +1,4 @@
-"""Where a store is, said so that another process can open it."""
+"""The address of a store for other processes, and the parts of it that may be shown."""
 
 from __future__ import annotations
 
@@ -81,14 +81,15 @@ class Address(dict[str, Any]):
 def address_of(
     store: str | Store, *, migrate: bool, schema: str, pooler: bool, queue: Queue | str | None = None
 ) -> Address | None:
-    """What another process needs to open the same store; None for a store in memory or one that was given ready."""
+    """Return what another process needs to open the same store; None for a store in memory or one given as an
+    object."""
     if not isinstance(store, str):
         return None
     if store.startswith("sqlite://"):
         path = store.removeprefix("sqlite://").removeprefix("/")
         if path in ("", ":memory:"):
             return None
-        # The other process may stand in another folder.
+        # The other process may have another working directory.
         store = f"sqlite:///{quote(os.path.abspath(unquote(path)))}"
     address = Address(store=store, schema=schema, pooler=pooler, migrate=migrate)
     if queue is not None:

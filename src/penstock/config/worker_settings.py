@@ -22,20 +22,20 @@ AT_START = ("lease", "heartbeat")
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What may be said to a worker beside what it shall run; times are in seconds."""
+    """Settings of a worker process; times are in seconds."""
 
     slots: int = field(default_factory=lambda: 2 * (os.cpu_count() or 1))
-    """Jobs that run at once in processes of their own."""
+    """Concurrent jobs with process isolation."""
     inline_slots: int = 100
-    """Jobs that run at once in the worker's own loop."""
+    """Concurrent inline jobs, in the worker's event loop."""
     ahead: int = 0
     """Jobs that are claimed before there is a slot for them; they are not started, and given back when it stops."""
     lease: float = 15.0
     heartbeat: float = 3.0
     poll: float = 1.0
-    """How long a worker waits at most before it looks for jobs unasked; many that hear the doorbell wait longer."""
+    """The longest time between two polls; with many workers that listen to the doorbell it is longer."""
     drain: float = 25.0
-    """How long running jobs may go on once the worker was told to stop."""
+    """How long running jobs may continue after the worker was asked to stop."""
     stop_grace: float = 5.0
     """How long jobs have to clean up after they were asked to stop, before they are killed."""
     cancel_grace: float = 10.0
@@ -48,7 +48,7 @@ class WorkerSettings:
     allow_root: bool = False
     """Let jobs run as root when the worker does."""
     environment: tuple[str, ...] = ()
-    """Environment variables that all jobs may see, beside those that their definitions name."""
+    """Environment variables that all jobs may see, in addition to those that their definitions name."""
     allow_preload_threads: bool = False
     name: str = ""
     folder: str = ""
@@ -77,7 +77,7 @@ class WorkerSettings:
 
     @property
     def margin(self) -> float:
-        """So long before its lease ends a worker stops to trust it."""
+        """How long before its lease ends a worker stops trusting it."""
         return worker_config.margin(self.lease)
 
     def introduction(self, worker: str, lanes: tuple[int, ...]) -> WorkerInfo:

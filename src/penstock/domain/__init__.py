@@ -1,1 +1,1 @@
-"""The pure part: nouns and rules. No I/O, no clock, no randomness of its own."""
+"""Nouns and rules, as pure code: no I/O; clock and randomness are arguments."""

@@ -1,7 +1,7 @@
-"""Who may do what: roles, tokens, and the texts that tokens and sessions are presented by.
+"""Authentication: roles, tokens, sessions, actors and the audit.
 
 A text is `<kind>_<public id>_<secret>_<checksum>`. Only the digest of the secret is ever stored; the checksum refuses a
-text that was mistyped or cut without asking anybody.
+text that was mistyped or cut without a lookup.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TEXT = re.compile(
 
 
 class Role(StrEnum):
-    """What a token allows; each role may do all that those above it in this list may."""
+    """What a token allows; each role includes those above it in this list."""
 
     VIEWER = "viewer"
     CREATOR = "creator"
@@ -51,7 +51,7 @@ _RANK = {role: rank for rank, role in enumerate(Role)}
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What may be known of a token; its secret is none of it."""
+    """A token without its secret."""
 
     id: str
     name: str
@@ -66,7 +66,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token that has just been made, with its text: nobody can read that again."""
+    """A new token with its text, which cannot be read again."""
 
     text: str = field(repr=False)
     token: Token
@@ -74,7 +74,7 @@ class NewToken:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A while during which a token need not be presented."""
+    """A session: for its time, its cookie replaces the token."""
 
     id: str
     token_id: str
@@ -84,7 +84,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a text says: who it claims to be, and the digest of the secret that is to prove it."""
+    """A parsed text: its public id, and the digest of its secret."""
 
     id: str
     digest: str = field(repr=False)
@@ -92,18 +92,18 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What is stored under the public id of a token or a session."""
+    """The stored record for the public id of a token or a session."""
 
     digest: str = field(repr=False)
     token: Token
     usable: bool
     """Neither revoked nor expired, by the store's clock."""
     touch: bool
-    """Whether the token's last use is to be written down again."""
+    """Whether the token's last use must be recorded again."""
 
 
 def write_credential(kind: str, public: bytes, secret: bytes) -> tuple[str, Credential]:
-    """The text for so many random bytes, and what is stored of it."""
+    """Return the text made of random bytes, and the credential to store."""
     if len(public) != ID_BYTES or len(secret) != SECRET_BYTES:
         raise ValueError(f"a text is made of {ID_BYTES} and {SECRET_BYTES} random bytes")
     id = _base62(int.from_bytes(public), _ID_LENGTH)
@@ -113,12 +113,12 @@ def write_credential(kind: str, public: bytes, secret: bytes) -> tuple[str, Cred
 
 
 def read_credential(kind: str, text: object) -> Credential:
-    """What a text says; one that cannot be right is refused, and nothing is said of why."""
+    """Parse a text; a malformed one is refused without a reason."""
     found = _TEXT.fullmatch(text) if isinstance(text, str) else None
     if found is None:
         raise Unauthenticated
-    body, told, id, secret, checksum = found.groups()
-    if told != kind or checksum != _checksum(body):
+    body, prefix, id, secret, checksum = found.groups()
+    if prefix != kind or checksum != _checksum(body):
         raise Unauthenticated
     return Credential(id, _digest(secret))
 
@@ -129,12 +129,12 @@ def is_public_id(text: object) -> bool:
 
 
 def proves(credential: Credential, stored: str | None) -> bool:
-    """Whether the secret is the one that was stored; it takes as long when there is none."""
-    return hmac.compare_digest(credential.digest, stored or _NOBODY) and stored is not None
+    """Return whether the secret matches the stored one, in constant time."""
+    return hmac.compare_digest(credential.digest, stored or _NO_SECRET) and stored is not None
 
 
 def _digest(secret: str) -> str:
-    # A fast hash is right here: nobody can try out 256 random bits.
+    # A fast hash is right here: 256 random bits cannot be guessed.
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -150,13 +150,13 @@ def _base62(number: int, length: int) -> str:
     return "".join(reversed(digits))
 
 
-_NOBODY = _digest("")
+_NO_SECRET = _digest("")
 
 
 class Actor(str):
-    """A name, as it stands in the audit and in events, that knows the request in which it acts.
+    """The name of an actor in the audit and in events, with the id of its request.
 
-    It can be given wherever `by` is asked for.
+    It is accepted wherever `by` is.
     """
 
     __slots__ = ("request_id",)

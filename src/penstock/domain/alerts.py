@@ -1,4 +1,4 @@
-"""Alerts: from the figures of a store to what somebody should look at."""
+"""Alerts: conditions of a store that need attention, computed from its statistics."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from penstock.domain.worker import LOAD, WorkerRow
 from penstock.domain.worker_config import AlertThresholds, Disabled
 
 ALL = "*"
-"""The subject of an alert that is about everything."""
+"""The subject of an alert about the whole system."""
 LATE = timedelta(minutes=1)
-"""So long after its time a tick counts as missed."""
+"""How long after its time a tick counts as missed."""
 
 WARNING, CRITICAL = "warning", "critical"
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One thing that somebody should look at; its id stays the same for as long as it holds."""
+    """A condition that needs attention; its id is the same while it lasts."""
 
     kind: str
     subject: str
@@ -46,7 +46,7 @@ class StoredAlert:
     alert: Alert
     raised_at: datetime
     cleared_at: datetime | None
-    """None: it stands."""
+    """None: it is active."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class AlertFacts:
 
 
 def alerts(facts: AlertFacts) -> list[Alert]:
-    """All that holds now, the critical first."""
+    """Return the active alerts, the critical first."""
     found = [
         *_unreadable(facts), *_disabled(facts), *_paused(facts), *_unserved(facts), *_workers(facts), *_failing(facts),
         *_missed(facts), *_deep(facts), *_stuck(facts), *_endpoints(facts),
@@ -121,8 +121,8 @@ def _workers(facts: AlertFacts) -> Iterator[Alert]:
     for each in facts.failing:
         # Not with the reason: it is text of the application, and alerts are sent to webhooks.
         text = (
-            f"Worker {each.name} (process {each.pid} on {each.host}) cannot start its application and runs no jobs in "
-            f"processes of their own; its duty {LOAD!r} says why."
+            f"Worker {each.name} (process {each.pid} on {each.host}) cannot start its application and runs no jobs "
+            f"with process isolation; its duty {LOAD!r} says why."
         )
         yield Alert("worker_failing", each.id, text, CRITICAL)
 
@@ -140,7 +140,7 @@ def _failing(facts: AlertFacts) -> Iterator[Alert]:
 def _missed(facts: AlertFacts) -> Iterator[Alert]:
     for row in facts.schedules:
         due = row.schedule.next_run_at
-        if due is None or row.error or not row.schedule.enabled or _stands(row.pause, facts.stats.at):
+        if due is None or row.error or not row.schedule.enabled or _is_active(row.pause, facts.stats.at):
             continue
         since = to_datetime(due)
         if since + LATE <= facts.stats.at:
@@ -152,14 +152,14 @@ def _deep(facts: AlertFacts) -> Iterator[Alert]:
     most = facts.thresholds.depth
     for each in facts.stats.definitions:
         if each.depth > most:
-            text = f"{each.depth} jobs of {each.definition_key!r} stand in the queue."
+            text = f"{each.depth} jobs of {each.definition_key!r} are queued."
             yield Alert("depth", each.definition_key, text, since=each.oldest_run_at)
     if facts.stats.depth > most:
-        yield Alert("depth", ALL, f"{facts.stats.depth} jobs stand in the queue.")
+        yield Alert("depth", ALL, f"{facts.stats.depth} jobs are queued.")
 
 
 def _stuck(facts: AlertFacts) -> Iterator[Alert]:
-    """Longer than usual, or silent for so long after it has said how far it is."""
+    """Running longer than usual, or without progress reports for too long after the first one."""
     in_window = {each.definition_key: each.durations for each in facts.stats.definitions}
     stuck = facts.thresholds.stuck
     for job in facts.running:
@@ -172,7 +172,7 @@ def _stuck(facts: AlertFacts) -> Iterator[Alert]:
             yield Alert("stuck", job.job_id, text, since=job.started_at)
         silent = None if job.heard_at is None else (facts.stats.at - job.heard_at).total_seconds()
         if silent is not None and silent > usual + stuck:
-            text = f"Job {job.job_id} of {job.definition!r} has not said for {silent:.0f} s how far it is."
+            text = f"Job {job.job_id} of {job.definition!r} has reported no progress for {silent:.0f} s."
             yield Alert("silent", job.job_id, text, since=job.heard_at)
 
 
@@ -184,15 +184,15 @@ def _most_without_history(facts: AlertFacts, definition: str) -> float:
 
 
 def _endpoints(facts: AlertFacts) -> Iterator[Alert]:
-    """An endpoint that was given up, or that is left alone because it failed again and again."""
+    """Endpoints that were disabled after failures, or that fail repeatedly."""
     for each in facts.endpoints:
         if not each.enabled and each.disabled_reason is not None:
-            text = f"Endpoint {each.id} is told nothing any more: {each.disabled_reason}"
+            text = f"Endpoint {each.id} is disabled: {each.disabled_reason}"
             yield Alert("endpoint_failing", each.id, text, CRITICAL, each.updated_at)
         elif each.enabled and each.failures >= facts.thresholds.endpoint_failures:
             text = f"The last {each.failures} tries to reach endpoint {each.id} have failed."
             yield Alert("endpoint_failing", each.id, text, since=each.last_failure_at)
 
 
-def _stands(pause: Pause | None, now: datetime) -> bool:
+def _is_active(pause: Pause | None, now: datetime) -> bool:
     return pause is not None and (pause.until is None or to_datetime(pause.until) > now)

@@ -1,4 +1,4 @@
-"""One try at a job: what its process gets, and what is kept of it."""
+"""Attempts: the task that a process receives, and the stored attempt with its phases, logs and reviews."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Task:
-    """One attempt at a job, ready to be run by whoever has its definition loaded."""
+    """One attempt at a job, as its process receives it."""
 
     job_id: str
     key: str
@@ -42,7 +42,7 @@ class Task:
     hook: str | None = None
     """The hook to be called instead of the handler, such as `on_fail`."""
     told: Mapping[str, Any] = field(default_factory=dict)
-    """What a hook is told: status, result, error."""
+    """The arguments of a hook: status, result, error."""
 
     def to_json(self) -> dict[str, Any]:
         """What is not at its default."""
@@ -60,7 +60,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try at a job that has ended; the running one is read from the job itself."""
+    """An ended attempt at a job; the running one is read from the job itself."""
 
     job_id: str
     fence: int
@@ -90,13 +90,13 @@ class Attempt:
 
 
 def count_pruned(attempts: Sequence[Attempt]) -> int:
-    """How many attempts before these are no longer kept: each fence was one."""
+    """Return how many attempts before these were deleted: each fence was one."""
     return attempts[0].fence - 1 if attempts else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A named part of a job, as one attempt left it or the last attempt at it did; completed, it keeps its result."""
+    """A phase of a job, as an attempt left it; a completed phase keeps its result."""
 
     job_id: str
     name: str
@@ -117,7 +117,7 @@ class Phase:
         return self.finished_at if self.status == "completed" else None
 
     def with_progress_of(self, job: Job, phases: int) -> Phase:
-        """The same with how far it has come: while it runs, that is kept for the job as a whole."""
+        """Return the phase with its progress: while it runs, progress is stored for the job as a whole."""
         if self.status != "running" or job.progress is None:
             return self
         within = min(100.0, max(0.0, (job.progress / 100 * phases - self.position) * 100))
@@ -132,7 +132,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line that an attempt wrote."""
+    """One log line of an attempt."""
 
     level: str
     message: str
@@ -144,7 +144,7 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class StoredLog:
-    """One line of a job's log as it was kept."""
+    """One stored log line of a job."""
 
     seq: int
     fence: int
@@ -158,13 +158,13 @@ class StoredLog:
 
     @property
     def details(self) -> JsonObject:
-        """What the line says beside its message; empty for nothing."""
+        """The details of the line; may be empty."""
         return payload.object_of(self.details_text)
 
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a handler asked a person, and what the person said."""
+    """A review: the handler's question and the decision."""
 
     job_id: str
     fence: int

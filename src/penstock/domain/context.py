@@ -1,4 +1,4 @@
-"""What a handler may ask of the attempt that runs it."""
+"""What handlers use: the context of their attempt, and the exceptions by which they choose how it ends."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from penstock.domain.states import Status
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a person said about a review."""
+    """The decision of a review."""
 
     verdict: str
     """`approved` or `rejected`."""
     by: str | None
     note: str | None
     note_asked: str | None
-    """What the handler had asked."""
+    """The handler's note."""
     result: Any
-    """The approver's edit, or else what the handler gave."""
+    """The approver's edit, or else the handler's data."""
 
 
 class Timing(Protocol):
-    """What is given to `with` or `async with`, and takes the time of the block."""
+    """A context manager that measures its block, for `with` and `async with`."""
 
     def __enter__(self) -> None: ...
 
@@ -45,7 +45,7 @@ class Timing(Protocol):
 
 
 class Context(Protocol):
-    """The first parameter of a handler that has one called `ctx`: what it should know, and what it may say.
+    """The `ctx` parameter of a handler: facts about its attempt, and calls to report and to request.
 
     The calls are plain calls in `def` and `async def` alike.
     """
@@ -78,7 +78,7 @@ class Context(Protocol):
 
     @property
     def scheduled_for(self) -> datetime | None:
-        """The instant of its schedule that this job stands for."""
+        """The instant of the schedule that created this job."""
         ...
 
     @property
@@ -102,12 +102,12 @@ class Context(Protocol):
 
     @property
     def results(self) -> Mapping[str, Any]:
-        """What the finished phases returned, by name."""
+        """The results of finished phases, by name."""
         ...
 
     @property
     def review(self) -> Decision | None:
-        """What a person decided, once a review was asked for and approved."""
+        """The decision of the review, once it was approved."""
         ...
 
     @property
@@ -121,7 +121,7 @@ class Context(Protocol):
         ...
 
     def timed(self, what: str, details: Mapping[str, Any] | None = None) -> Timing:
-        """Log a line that says how long the block took: `with ctx.timed("extract"):`, or `async with`."""
+        """Log the duration of the block: `with ctx.timed("extract"):`, or `async with`."""
         ...
 
     @property
@@ -134,11 +134,11 @@ class Context(Protocol):
         ...
 
     def progress(self, percent: float, message: str | None = None, stage: str | None = None) -> None:
-        """Say how far the phase has come, from 0 to 100; call it as often as you like."""
+        """Report the progress of the phase, from 0 to 100; writes are limited, so call it as often as you like."""
         ...
 
     def emit_event(self, type: str, payload: Mapping[str, Any] | None = None) -> None:
-        """Keep an event of the handler's own."""
+        """Emit an event of the handler's own type."""
         ...
 
     def enqueue(self, what: Any, params: Mapping[str, Any] | None = None, **options: Any) -> Any:
@@ -149,7 +149,7 @@ class Context(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RequestingJob:
-    """The job whose code asks its worker for something; which jobs the code reaches follows from it."""
+    """The job whose code makes a request; it determines which jobs the code may reach."""
 
     job_id: str
     definition: str
@@ -161,7 +161,7 @@ class RequestingJob:
 
 
 class JobRequests(Protocol):
-    """What code inside a job has its worker do, because a job never opens the store."""
+    """Requests of code inside a job that its worker carries out, because a job never opens the store."""
 
     def create(self, orders: Sequence[Mapping[str, Any]]) -> list[Created]: ...
 
@@ -171,10 +171,10 @@ class JobRequests(Protocol):
 
 
 class JobRequestsByJob(Protocol):
-    """Does errands for every job of a worker."""
+    """Carries out requests of every job of a worker."""
 
     def of(self, asker: RequestingJob) -> JobRequests:
-        """The errands that this job may have done."""
+        """Return the requests that this job may make."""
         ...
 
 
@@ -182,11 +182,11 @@ _LONGEST_NOTE = 2000
 
 
 class ControlException(Exception):
-    """The kin of `Retry`, `Fail`, `Snooze` and `NeedsReview`: a handler's own word about its attempt."""
+    """The base of `Retry`, `Fail`, `Snooze` and `NeedsReview`."""
 
 
 class Retry(ControlException):
-    """Try again, `after` so much time instead of what the definition's backoff says; it counts as a failure."""
+    """Fail this attempt and retry, `after` a time instead of the definition's backoff."""
 
     def __init__(self, message: str = "The handler asked for another attempt.", *, after: Duration | None = None):
         super().__init__(message)
@@ -203,7 +203,7 @@ class Fail(ControlException):
 
 
 class Snooze(ControlException):
-    """Not now: come back after `delay`. It costs no attempt."""
+    """Run again after `delay`; the attempt is given back."""
 
     def __init__(self, delay: Duration, message: str = ""):
         super().__init__(message or "The handler asked to be called later.")
@@ -211,7 +211,7 @@ class Snooze(ControlException):
 
 
 class NeedsReview(ControlException):
-    """A person has to look at this; `data` is the result of the phase if they approve and change nothing."""
+    """Ask a person for a review; `data` is the result of the phase if they approve without an edit."""
 
     def __init__(self, note: str = "", data: Any = None):
         super().__init__(note or "The handler asked for a review.")
@@ -220,7 +220,7 @@ class NeedsReview(ControlException):
 
 
 class Cancelled(BaseException):
-    """Somebody asked for the job to stop. Clean up and let it pass; `except Exception` does not catch it."""
+    """The job is being cancelled. Clean up and re-raise; `except Exception` does not catch it."""
 
 
 for _public in (Retry, Fail, Snooze, NeedsReview, Cancelled):

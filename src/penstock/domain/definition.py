@@ -1,4 +1,4 @@
-"""What the work is: a definition, its limits, and what operators have said about it."""
+"""Definitions of jobs: options, limits, and the overrides of operators."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 HOOKS = (
     "on_start", "on_success", "on_fail", "on_end", "on_retry", "on_cancel", "on_stale", "on_delete",
 )  # fmt: skip
-"""What a definition may have called after a job's state was saved."""
+"""Hooks that a definition may declare; each is called after a change of the job's state is committed."""
 
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,199}\Z")
 _LEAST = {"memory": 10_000_000, "cpu": 1, "files": 16, "file_size": 0, "processes": 1}
@@ -31,7 +31,7 @@ _MOST_JOBS = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """At most `count` starts at once, and one more each `period / count` seconds, fleet-wide.
+    """Up to `count` starts in a burst, and one more each `period / count` seconds, fleet-wide.
 
     `per_key` counts each concurrency key apart.
     """
@@ -51,7 +51,7 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What the work is: key and version, input schema and options. It comes from code."""
+    """A kind of job as code declares it: key and version, input schema and options."""
 
     key: str
     version: int = 1
@@ -69,29 +69,29 @@ class Definition:
     isolation: str = "process"
     concurrency: int = 0
     concurrency_key: str | None = None
-    """The parameter whose value is the concurrency key; empty: only the code can tell the key; None: there is none."""
+    """The parameter whose value is the concurrency key; empty: only the code can compute it; None: there is no key."""
     key_concurrency: int = 0
-    """How many jobs of one concurrency key may run at once; 0: the key limits nothing."""
+    """How many jobs of one concurrency key may run concurrently; 0: no limit."""
     rate_limit: RateLimit | None = None
     stale_after: int = 7 * DAY
     delete_after: int = 7 * DAY
     fingerprint: str = ""
     hooks: tuple[str, ...] = ()
-    """Which hooks the code has; nobody need start a process to call one that is not there."""
+    """The hooks that the code has, so that no process is started to call a missing one."""
     memory: int | None = None
     """Bytes that all processes of an attempt may use together; None here and below: no limit."""
     cpu: int | None = None
     """Seconds of processor time that an attempt may use."""
     files: int | None = None
-    """How many files a process of an attempt may have open at once."""
+    """How many files a process of an attempt may have open."""
     file_size: int | None = None
     """Bytes of the largest file that an attempt may write."""
     processes: int | None = None
-    """How many processes an attempt may have at once."""
+    """How many processes an attempt may have."""
     environment: tuple[str, ...] = ()
-    """Names of the environment variables that jobs may see, beside those that every process needs."""
+    """Names of environment variables that jobs may see, in addition to those that every process needs."""
     secret_environment: tuple[str, ...] = ()
-    """Names of such variables whose values are secret, whatever they are called."""
+    """Names of such variables whose values are secret."""
     reach: str = "own"
     """Which other jobs its code may read and cancel, one of `REACHES`."""
     log_level: str = "info"
@@ -165,7 +165,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Why something stands still, who said so, and until when (None: until somebody resumes it)."""
+    """A pause: reason, operator, begin, and end (None: until it is resumed)."""
 
     reason: str
     by: str
@@ -175,7 +175,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Retirement:
-    """Who said that no code declares a definition any more, and when."""
+    """Which operator retired a definition, and when."""
 
     by: str
     at: int
@@ -183,17 +183,17 @@ class Retirement:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionRow:
-    """A definition as the store has it: what code registered, and what operators said."""
+    """A stored definition: what code registered, and what operators changed."""
 
     lane: int
-    """The store's own small number for (key, version)."""
+    """The lane: the store's number for (key, version). Jobs refer to it, and workers claim by it."""
     definition: Definition
     enabled: bool
     pause: Pause | None
     overrides: dict[str, object]
     registered_at: int
     error: str | None = None
-    """Why what the store has cannot be read; then `definition` holds key and version, and is else as by default."""
+    """Why the stored row is unreadable; then `definition` has the key, the version and defaults."""
     retired: Retirement | None = None
     """No job of it can be created until code declares it again, or an operator enables it."""
     declared_at: int = 0
@@ -204,7 +204,7 @@ class DefinitionRow:
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """The little that must be known of a definition to create a job of it."""
+    """The part of a definition that creating a job needs."""
 
     lane: int
     key: str
@@ -232,15 +232,15 @@ def check_priority(priority: int, what: str) -> None:
 
 
 FOR_JOBS = ("priority", "max_attempts")
-"""What a job is created with: jobs that are created later have it, unless something else was chosen for one."""
+"""Overrides for jobs created later without their own value."""
 FOR_ATTEMPTS = ("backoff", "timeout", "log_level")
-"""What holds for the attempts that begin later; a timeout is in microseconds, and 0 means no limit."""
+"""Overrides for attempts that begin later; a timeout is in microseconds, 0: no limit."""
 
 _RANGES = {"priority": (0, HIGHEST_PRIORITY), "max_attempts": (1, 1000), "timeout": (0, 2**53)}
 
 
 def check_override(key: str, name: str, value: object) -> None:
-    """Refuse what cannot be wanted of a definition."""
+    """Refuse an override that is out of range."""
     if name == "backoff":
         try:
             from_json(value)
@@ -257,7 +257,7 @@ def check_override(key: str, name: str, value: object) -> None:
 
 
 def with_overrides(definition: Definition, overrides: Mapping[str, Any]) -> Definition:
-    """A definition as an attempt that begins now shall see it."""
+    """Return a definition with an operator's overrides for attempts applied."""
     found: dict[str, Any] = {}
     if "backoff" in overrides:
         found["backoff"] = from_json(overrides["backoff"])

@@ -6,11 +6,11 @@ PenstockError
 │   │   └── MalformedPayload   they are not JSON at all
 │   ├── InvalidDefinition   a definition or one of its options is wrong
 │   └── InvalidSchedule     a schedule or its expression is wrong
-├── NotFound                the thing named does not exist (any more)
-├── Conflict                the thing exists, but not in a state that allows this
+├── NotFound                the named object does not exist
+├── Conflict                the object exists, but not in a state that allows this
 │   ├── IdempotencyConflict the key was used before with other parameters
-│   └── RevisionConflict    somebody else changed it since it was read
-├── Unauthenticated         nobody is known by what was presented
+│   └── RevisionConflict    it was changed since it was read
+├── Unauthenticated         the credential is missing or not valid
 ├── Forbidden               the role does not allow this
 ├── InvalidSignature        a webhook that was not signed with a known secret, or too long ago
 ├── LeaseLost               the attempt or the worker no longer owns what it writes to
@@ -33,7 +33,7 @@ Reader = Literal["python", "http", "cli"]
 
 
 class Hint(str):
-    """A hint for callers in Python, with the same said to readers of HTTP answers and of the command line."""
+    """A hint with one wording for Python, one for HTTP and one for the command line."""
 
     cli: str
     http: str
@@ -49,7 +49,7 @@ class Hint(str):
 
 
 def hint_for(reader: Reader, hint: str) -> str:
-    """A hint in the words of a reader; a plain text is the same for all."""
+    """Return the wording of a hint for a reader; a plain text is the same for all."""
     if not isinstance(hint, Hint):
         return hint
     return {"python": str(hint), "http": hint.http, "cli": hint.cli}[reader]
@@ -60,7 +60,7 @@ def _remade(python: str, cli: str, http: str) -> Hint:
 
 
 class PenstockError(Exception):
-    """Anything that penstock raises on purpose; `hint` says what to do about it."""
+    """The base of all errors of penstock; `hint` says what to do."""
 
     code: str = "failed"
     """The stable name of its kind, the same in the API, on the command line and here."""
@@ -104,7 +104,7 @@ class InvalidSchedule(InvalidInput):
 
 
 class NotFound(PenstockError):
-    """The thing named does not exist (any more)."""
+    """The named object does not exist."""
 
     code = "not_found"
 
@@ -115,7 +115,7 @@ class NotFound(PenstockError):
 
 
 class Conflict(PenstockError):
-    """The thing exists, but not in a state that allows this."""
+    """The object exists, but not in a state that allows this."""
 
     code = "conflict"
 
@@ -131,13 +131,13 @@ class IdempotencyConflict(Conflict):
 
 
 class RevisionConflict(Conflict):
-    """Somebody else changed it since it was read."""
+    """It was changed since it was read."""
 
     code = "revision_conflict"
 
 
 class Unauthenticated(PenstockError):
-    """Nobody is known by what was presented; it never says why."""
+    """The credential is missing or not valid; the message never says why."""
 
     code = "unauthenticated"
 
@@ -145,15 +145,15 @@ class Unauthenticated(PenstockError):
         super().__init__(
             "The token is missing or not valid.",
             hint=Hint(
-                "Make one: app.create_token(name, role).",
-                cli="A new one is made by `penstock tokens create NAME --role ROLE`.",
-                http="Send the header Authorization: Bearer pst_…; an operator makes tokens with POST /v1/tokens.",
+                "Create one: app.create_token(name, role).",
+                cli="Create one: `penstock tokens create NAME --role ROLE`.",
+                http="Send the header Authorization: Bearer pst_…; an operator creates tokens with POST /v1/tokens.",
             ),
         )
 
 
 class Forbidden(PenstockError):
-    """Who asks is known, but the role does not allow this."""
+    """The caller is known, but its role does not allow this."""
 
     code = "forbidden"
 
@@ -181,7 +181,7 @@ class JobFailed(PenstockError):
 
 
 class WaitTimeout(PenstockError, TimeoutError):
-    """The time given to `wait()` ended before the job did; the job goes on."""
+    """The time given to `wait()` ended before the job did; the job continues."""
 
     code = "timed_out"
 

@@ -1,4 +1,4 @@
-"""Events: durable rows that say what happened, written in the transaction of the change."""
+"""Events: durable rows about changes, written in the transaction of the change."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ ENDINGS = frozenset({*_BY_ENDING.values(), CANCELLED})
 
 
 def of_ending(trigger: Trigger, status: Status) -> str:
-    """The event that tells of an attempt ending by `trigger` and leaving its job in `status`."""
+    """Return the event type of an attempt that ended by `trigger` and left its job in `status`."""
     return _BY_ENDING[trigger, status]
 
 
@@ -76,10 +76,10 @@ class Event:
     at: datetime
     job_id: str | None
     subject: str | None
-    """The schedule, worker or alert that it is about, when it is not about a job."""
+    """The schedule, worker or alert, for an event that is not about a job."""
     fence: int | None
     data_text: str | None
-    """What it says, as the JSON text that is stored."""
+    """Its data, as the stored JSON text."""
     attempt: int | None = None
     """The number of the attempt that has this fence; None: there is no fence, or the attempt is no longer kept."""
     duration: float | None = None
@@ -93,15 +93,15 @@ class Event:
 
     @property
     def data(self) -> JsonObject:
-        """What it says beside its type; empty for nothing. A new object each time: changing it changes nothing else."""
+        """The data of the event; may be empty. A new object on every access."""
         return payload.object_of(self.data_text)
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What a reader of the feed gets: events it has not seen, and the cursor to come back with."""
+    """One page of the feed: unseen events, and the cursor for the next page."""
 
     events: list[Event]
     cursor: str
     more: bool
-    """There was more than fitted: read again at once."""
+    """More events exist: read again without waiting."""

@@ -1,4 +1,4 @@
-"""Ids: UUIDs of version 7 in their canonical form, in the order in which a process made them."""
+"""Ids of jobs: UUIDs of version 7 in canonical form, strictly rising within a process."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from penstock.domain.errors import InvalidInput
 class IdSource:
     """Makes ids that rise strictly within a process, whatever its clock does.
 
-    The time in milliseconds and a 12-bit counter form one number, the tick. It never falls or stands still: a
-    clock that does is outrun by the counter, which carries over into the time.
+    The time in milliseconds and a 12-bit counter form one number, the tick. It always rises: when the
+    clock does not, the counter does, and it carries over into the time.
     """
 
     def __init__(self, clock_ms: Callable[[], int], random_bytes: Callable[[int], bytes]) -> None:
         self._clock_ms = clock_ms
-        # Asked anew for every id, never kept: a forked copy that makes the same tick still differs in this.
+        # Drawn for every id, never buffered: a forked copy that makes the same tick still differs in these bits.
         self._random_bytes = random_bytes
         self._now = [0]
         # tick(k) = max(tick(k-1) + 1, now(k)), written as k + max over j ≤ k of (now(j) - j): next() of a
@@ -31,14 +31,14 @@ class IdSource:
         next(self._ticks)
 
     def new_id(self, now_ms: int | None = None) -> str:
-        """One id; it tells the time given, or the clock's."""
+        """Return one id with the given time, or the clock's."""
         self._now[0] = (self._clock_ms() if now_ms is None else now_ms) << 12
         tick = next(self._ticks)
         noise = f"{int.from_bytes(self._random_bytes(8), 'big') & _NOISE | _VARIANT:016x}"
         return f"{_head(tick)}{0x7000 | tick & 0xFFF:04x}-{noise[:4]}-{noise[4:]}"
 
     def many(self, n: int, now_ms: int | None = None) -> list[str]:
-        """As many ids at once, rising."""
+        """Return `n` rising ids."""
         if n < 2:
             return [self.new_id(now_ms) for _ in range(n)]
         self._now[0] = (self._clock_ms() if now_ms is None else now_ms) << 12
@@ -46,7 +46,7 @@ class IdSource:
         noise = bytearray(self._random_bytes(8 * n))
         first, last = noise[: 2 * n], noise[2 * n :]
         first[::2] = first[::2].translate(_VARIANTS)
-        # Each part of all of them at once. The least part of a tick stands behind the version.
+        # Each part for all ids together. The low bits of a tick follow the version.
         parts = (
             struct.pack(f">{n}H", *[0x7000 | tick & 0xFFF for tick in ticks]).hex("-", 2).split("-"),
             first.hex("-", 2).split("-"),
@@ -59,18 +59,18 @@ class IdSource:
 
 
 def _head(tick: int) -> str:
-    """The time that an id tells."""
-    told = tick >> 12
-    return f"{told >> 16:08x}-{told & 0xFFFF:04x}-"
+    """The time part of an id."""
+    milliseconds = tick >> 12
+    return f"{milliseconds >> 16:08x}-{milliseconds & 0xFFFF:04x}-"
 
 
 def is_id(text: str) -> bool:
-    """Whether the text is an id exactly as we write them."""
+    """Return whether a text is an id in canonical form."""
     return _CANONICAL.fullmatch(text) is not None
 
 
 def parse_id(text: str) -> str:
-    """The id that somebody typed or sent, in canonical form; upper case is accepted and nothing else."""
+    """Return a given id in canonical form; upper case is accepted and nothing else."""
     lower = text.lower() if text.isascii() else text
     if not is_id(lower):
         raise _not_an_id(text)
@@ -78,9 +78,9 @@ def parse_id(text: str) -> str:
 
 
 def parse_uuid(text: str) -> str:
-    """The id of something that is looked for, in canonical form: every way to write a UUID is read, of any version.
+    """Return the id of a lookup in canonical form: every notation of a UUID of any version is accepted.
 
-    A UUID of another version is no id of ours: every store says that it is unknown.
+    A UUID of another version is never one of our ids, so the lookup finds nothing.
     """
     found = _UUID.fullmatch(text.lower()) if text.isascii() else None
     if found is None:
@@ -93,7 +93,7 @@ def _not_an_id(text: str) -> InvalidInput:
 
 
 def id_time_ms(id: str) -> int:
-    """The milliseconds since 1970 that a canonical id tells."""
+    """Return the milliseconds since 1970 in a canonical id."""
     return int(id[:8] + id[9:13], 16)
 
 

@@ -13,17 +13,17 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 Duration = float | int | timedelta
-"""What users may give where a length of time is due: seconds or a timedelta."""
+"""A duration as users give it: seconds or a timedelta."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST = 100 * 365 * DAY
 EARLIEST = (datetime(1, 1, 2, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 LATEST = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
-"""Beyond these an instant has no date in some zones, and could be written but not read."""
+"""Beyond these an instant has no date in some zones and could not be read back."""
 
 
 def microseconds(value: Duration, what: str) -> int:
-    """A length of time as microseconds; negative, endless and not-a-number ones are refused."""
+    """Return a duration in microseconds; negative, infinite and not-a-number values are refused."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float):
         raise InvalidInput(f"{what} must be seconds or a timedelta, not {value!r}.")
@@ -47,7 +47,7 @@ def from_datetime(value: datetime, what: str) -> int:
     if not EARLIEST <= instant <= LATEST:
         raise InvalidInput(
             f"{what} is out of range: {value.isoformat()}.",
-            hint="Times lie between the years 1 and 9999 in every zone.",
+            hint="Use a time between the years 1 and 9999 in every zone.",
         )
     return instant
 

@@ -1,4 +1,4 @@
-"""Jobs: what is asked for, what is claimed, what is read back."""
+"""Jobs: drafts to create, claimed jobs, and jobs as they are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A job to be created: everything is checked, nothing is stored yet."""
+    """A job to be created: validated, not stored yet."""
 
     id: str
     lane: int
@@ -30,7 +30,7 @@ class Draft:
     idempotency_key: str | None = None
     idempotency_life: int = 7 * 86_400_000_000
     key_scope: str = ""
-    """Whose idempotency keys it shares: a key of one scope never answers with a job of another."""
+    """The scope of its idempotency key: a key of one scope never answers with a job of another."""
     params_digest: str | None = None
     unique: str | None = None
     concurrency_key: str | None = None
@@ -46,13 +46,13 @@ class Draft:
     """With its `tracestate` after a space, where there is one: `trace_context` joins and splits them."""
     actor: str | None = None
     priority_given: bool = True
-    """Whether the priority was chosen for this job; else what an operator wants for its definition comes before it."""
+    """Whether the priority was chosen for this job; if not, an operator's override replaces it."""
     attempts_given: bool = True
-    """The same of `max_attempts`."""
+    """The same for `max_attempts`."""
 
     @property
     def is_plain(self) -> bool:
-        """Whether it stands for itself: no key to take, no slot to wait for, no tag to be found by."""
+        """Whether it needs only its own row: no idempotency, unique or concurrency key, and no tags."""
         return not (self.idempotency_key or self.unique or self.concurrency_key or self.tags)
 
 
@@ -90,7 +90,7 @@ class Created(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """A job that a worker has just got, with what it needs to run it."""
+    """A job that a worker has claimed, with what it needs to run it."""
 
     job_id: str
     lane: int
@@ -112,20 +112,20 @@ class Claimed(NamedTuple):
 
 
 class QueuePosition(NamedTuple):
-    """Where a job stands in the queue of its lane: who is claimed first has the smaller one."""
+    """The position of a job in its lane: the smaller one is claimed first."""
 
     rank: int
     job_id: str
 
 
 FIRST_POSITION = QueuePosition(-(2**63), "00000000-0000-0000-0000-000000000000")
-"""In front of everybody."""
+"""The position before every job."""
 
 
 class Held(NamedTuple):
-    """One job a worker holds: what every write of an attempt must name.
+    """A job held by a worker: every write of an attempt names it.
 
-    The fence alone is not enough: after a failover or a restore that lost claims, it is given out again."""
+    The fence alone is not enough: after a failover or a restore that lost claims, the same fence is issued again."""
 
     job_id: str
     fence: int
@@ -134,7 +134,7 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as it can be read: the facts of its rows at one moment."""
+    """A job as it is read: its rows at one moment."""
 
     id: str
     definition_key: str
@@ -150,7 +150,7 @@ class Job:
     attempts: int
     max_attempts: int
     lost: int
-    """Losses in a row: an attempt that ends without a crash clears them."""
+    """Consecutive losses; an attempt that ends without a loss resets them."""
     fence: int
     generation: int
     priority: int

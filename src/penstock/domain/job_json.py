@@ -1,6 +1,6 @@
-"""Jobs and what belongs to them as the outside sees them: camelCase JSON text, the same over HTTP, SSE and webhooks.
+"""The public JSON of jobs and their records: camelCase, the same over HTTP, SSE and webhooks.
 
-Parameters and results are put in as the text that is stored, so that no number is rounded and no key moves.
+Parameters and results are inserted as stored text, so that no number is rounded and no key moves.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from penstock.domain.why import Reason
 
 
 def job_text(job: Job, *, params: str | None = None, **more: str | None) -> str:
-    """A job as JSON text; `params` stand in for its own, `more` are further fields that are JSON text already."""
+    """A job as JSON text; `params` replace its own, `more` are further fields that are JSON text already."""
     texts = {"params": job.params_text if params is None else params, "result": job.result_text or "null", **more}
     return spliced(job_facts(job), texts)
 
 
 def job_facts(job: Job) -> dict[str, Any]:
-    """What a job says beside its parameters and its result, ready for JSON."""
+    """Return the fields of a job, without parameters and result."""
     return {
         "jobId": job.id,
         "definitionKey": job.definition_key,
@@ -155,7 +155,7 @@ def reason_text(reason: Reason) -> str:
 
 
 def event_text(event: Event, **more: str | None) -> str:
-    """An event as JSON text; what it tells is spliced in as it is stored."""
+    """Return an event as JSON text; its data is inserted as stored."""
     facts = {
         "seq": event.seq,
         "type": event.type,
@@ -169,7 +169,7 @@ def event_text(event: Event, **more: str | None) -> str:
 
 
 def event_facts(event: Event) -> dict[str, Any]:
-    """What an event says of the attempt, the file and the schedule that it comes from."""
+    """Return the fields of an event about its attempt, file and schedule."""
     return {
         "attempt": event.attempt,
         "duration": event.duration,
@@ -203,5 +203,5 @@ def spliced(facts: Mapping[str, Any], texts: Mapping[str, str | None]) -> str:
 
 
 def listed(name: str, items: list[str], **more: Any) -> str:
-    """A list as JSON text under the noun of its route, with further facts beside it."""
+    """Return a list as JSON text under the noun of its route, with further fields."""
     return spliced(more, {name: f"[{','.join(items)}]"})

@@ -10,12 +10,12 @@ from penstock.domain.job import Job
 from penstock.domain.states import Status
 
 PAGE = 200
-"""So many jobs are asked for at a time."""
+"""The number of jobs of each page that is requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs a list, a count or a bulk change speaks of; what is left out limits nothing."""
+    """Which jobs a list, a count or a bulk change includes; None: any."""
 
     job_id: tuple[str, ...] | None = None
     status: tuple[Status, ...] | None = None
@@ -29,13 +29,13 @@ class JobFilter:
     fingerprint: str | None = None
     parent_id: str | None = None
     error: str | None = None
-    """A text in the error, whatever the case of its ASCII letters."""
+    """A text in the error; the case of ASCII letters is ignored."""
     params: tuple[tuple[str, str], ...] | None = None
-    """Names of parameters with their values: a text as it is, a number, true, false or null as JSON writes it."""
+    """Parameter names and values: a text as it is, anything else as JSON."""
 
     @property
     def searches(self) -> bool:
-        """Whether errors or parameters are looked through, which no index helps with."""
+        """Whether errors or parameters are searched, which no index supports."""
         return self.error is not None or self.params is not None
 
     def __post_init__(self) -> None:
@@ -49,24 +49,24 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list; `cursor` continues after it, None says that this was the last."""
+    """One page of a list; `next_cursor` continues after it, None: it is the last page."""
 
     jobs: list[Job]
     next_cursor: str | None
     searched: int | None = None
-    """How many jobs a search by error or params looked through; with a `next_cursor`, there may be more."""
+    """The number of jobs that a search examined; with a `next_cursor` there may be more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How many there are; `capped` says that not all were looked at, and that there may be more."""
+    """The number of matching jobs; `capped`: not all were examined, and there may be more."""
 
     value: int
     capped: bool
 
 
 def every(ask: Callable[[str | None], Page]) -> Iterator[Job]:
-    """The jobs of all pages; `ask` gives the page behind a cursor."""
+    """Yield the jobs of all pages; `ask` returns the page after a cursor."""
     page = ask(None)
     yield from page.jobs
     while page.next_cursor is not None:

@@ -1,4 +1,4 @@
-"""How an attempt ended, and what that means for its job."""
+"""The outcome of an attempt, and the decision that follows for its job: retry, fail, at most three losses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIRST_LOSS_DELAY = SECOND
 
 
 class Cause(StrEnum):
-    """What ended an attempt, in one word."""
+    """The cause of an attempt's end."""
 
     RETURNED = "returned"
     RAISED = "raised"
@@ -32,7 +32,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What went wrong in an attempt, already sanitised."""
+    """The error of an attempt, already sanitised."""
 
     type: str
     message: str
@@ -42,7 +42,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an attempt's processes used up."""
+    """Resources that an attempt used."""
 
     exit_code: int | None = None
     signal: int | None = None
@@ -55,7 +55,7 @@ _UNKNOWN = Usage()
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an attempt ended, before anybody decided what follows from it."""
+    """How an attempt ended, before the decision about its job."""
 
     trigger: Trigger
     cause: Cause
@@ -63,19 +63,19 @@ class Outcome:
     failure: Failure | None = None
     retryable: bool = True
     delay: int | None = None
-    """Microseconds asked for by the handler (`Retry(after=)`, `Snooze(delay)`); None: the policy says."""
+    """Microseconds requested by the handler (`Retry(after=)`, `Snooze(delay)`); None: the policy decides."""
     note: str | None = None
     data: str | None = None
     usage: Usage = _UNKNOWN
 
 
 RETURNED_NOTHING = Outcome(Trigger.SUCCEED, Cause.RETURNED, result="null")
-"""How most attempts end: nothing went wrong, and nothing was returned."""
+"""The most common outcome: success without a result."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptCounters:
-    """What must be known of a job to decide what an outcome means for it."""
+    """The counters of a job that the decision about an outcome needs."""
 
     attempt: int
     max_attempts: int
@@ -83,7 +83,7 @@ class AttemptCounters:
 
 
 class Settlement(NamedTuple):
-    """One decided ending of one attempt: what the store writes if the fence still matches."""
+    """The decided end of one attempt: what the store writes if the fence still matches."""
 
     job_id: str
     fence: int
@@ -92,17 +92,18 @@ class Settlement(NamedTuple):
     delay: int = 0
     attempt_back: int = 0
     lost: int = 0
-    """How often in a row the job has been lost now; an attempt that ended without a crash clears it."""
+    """The consecutive losses of the job; an attempt that ends without a loss resets them."""
     lane: int = 0
-    """The job's, where a success is told."""
+    """The job's lane; set for successes."""
     lone: bool = False
-    """The worker knows of nothing that follows from a success: the job has no hooks and no concurrency key."""
+    """Nothing follows from a success: the job has no hooks and no concurrency key."""
 
 
 def decide(
     job_id: str, fence: int, outcome: Outcome, job: AttemptCounters, policy: RetryPolicy, random: float
 ) -> Settlement:
-    """What follows from `outcome` for a running job; a cancelling one ends as cancelled whatever this says."""
+    """Decide what follows from `outcome` for a running job; the store ends a cancelling job as cancelled in any
+    case."""
     match outcome.trigger:
         case Trigger.SUCCEED:
             return Settlement(job_id, fence, outcome, Status.SUCCEEDED)

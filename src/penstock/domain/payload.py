@@ -1,8 +1,8 @@
-"""Payloads: the JSON that both stores keep alike, checked at one door.
+"""Payloads: validation and writing of the JSON that both stores keep alike.
 
 `encode` and `decode` are strict, for what users and HTTP clients give. `sanitise` repairs, for what a handler
-gave after its work was done. Values go through a quick check first; only those that it cannot vouch for are
-walked part by part, which also finds the JSON pointer to the part that is wrong.
+gave after its work was done. Values go through a quick check first; only the others are
+walked part by part, which also finds the JSON pointer to the invalid part.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def to_json(value: object) -> bytes:
 
 
 def _from_strict_json(data: bytes) -> Any:
-    """Parse JSON as the standard has it, without NaN and its kin; loaded by the first call, too."""
+    """Parse standard JSON, without NaN and infinity; loaded by the first call, too."""
     import orjson
 
     globals().update(_from_strict_json=orjson.loads)
@@ -166,7 +166,7 @@ def _quick(value: object, most: int = MAX_BYTES) -> str | None:
         return None
     if len(data) > most:
         return None
-    # Looking for one byte is so much faster that it pays to do it first.
+    # Searching for one byte first is much faster.
     if (b"\\" in data and b"\\u0000" in data) or (b"N" in data and b"NaN" in data) or b"Infinity" in data:
         return None
     if _has_long_number(data) and any(int(run[:20]) > MAX_INTEGER for run in _LONG_NUMBER.findall(data)):
@@ -175,7 +175,7 @@ def _quick(value: object, most: int = MAX_BYTES) -> str | None:
 
 
 def _quickly_decoded(data: bytes, most: int) -> tuple[object] | None:
-    """The value of JSON beyond doubt; None means that the other parser must tell what is wrong with it."""
+    """Return the value of plainly valid JSON; None: the other parser must find what is wrong."""
     if b"\\" in data and b"\\u0000" in data:
         return None
     try:
@@ -253,7 +253,7 @@ def _unescaped(data: bytes) -> bytes:
 
 
 class _RepeatedKey:
-    """Stands in for an object that names a key twice, until the walk reports where it is."""
+    """Replaces an object with a repeated key, until the walk reports where it is."""
 
     def __init__(self, pairs: list[tuple[str, object]]) -> None:
         self.key = Counter(key for key, _ in pairs).most_common(1)[0][0]

@@ -1,4 +1,4 @@
-"""The phases of a job as they are shown: all of them, from the moment it is created; and those of each attempt."""
+"""The phases of a job as they are shown: all of them from its creation on, and those of each attempt."""
 
 from __future__ import annotations
 

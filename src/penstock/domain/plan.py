@@ -1,9 +1,9 @@
-"""Plans: what a store verb wants done, without doing it.
+"""Plans: the statements of a store command, as a generator without I/O.
 
-A verb is written once, as a generator that yields `Statement`s and gets rows back. It knows nothing of
-connections, threads or event loops; a store runs it in one transaction, from the caller's thread or in an
-event loop, on its own connection or on the caller's. A plan can be started again from the beginning, which
-is how serialization failures are retried.
+A command is written once, as a generator that yields `Statement`s and receives rows. It does not depend on connections,
+threads or event loops: a store carries it out in one transaction, in the caller's thread or in an event loop, on its
+own connection or on the caller's. A plan can be restarted from the beginning; serialization failures are retried that
+way.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ Rows = list[tuple[Any, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One named statement of the store's `.sql` files with its values."""
+    """One named statement of the `.sql` files with its values."""
 
     name: str
     values: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, Sequence[Any]] | None = None
-    """Many rows at once, as columns of equal length; an empty one beside others holds nothing in any row."""
+    """Several input rows, as columns of equal length; an empty column among others is NULL in every row."""
     alone: bool = False
-    """The first of a plan, and most often the only one: it is a transaction of its own, and what follows another."""
+    """The first statement of a plan, and usually the only one: it is one transaction, and further statements are
+    another."""
     parts: tuple[str, ...] = ()
-    """Names of the conditions to be filled in, for statements that are put together (lists)."""
+    """Names of the conditions to fill in, for composed statements (lists)."""
     order: str = ""
     then: Plan[Any] | None = None
-    """A plan that follows from it and must delay no other caller. It answers with a plan to try again, or None.
+    """A follow-up plan that must delay no other caller. It returns a plan to try again, or None.
 
-    A store with one writer carries it out in the same transaction. Others use a transaction after the commit, whose
-    failure is harmless because a duty repeats it; on a connection that the caller brings they leave it to the duty."""
+    A store with one writer carries it out in the same transaction. Others use a second transaction after the commit,
+    whose failure is harmless because a duty repeats it; on a caller's connection they leave it to the duty."""
 
 
 Steps = Generator[Statement, Rows, T]
@@ -44,42 +45,43 @@ Steps = Generator[Statement, Rows, T]
 
 @dataclass(frozen=True, slots=True)
 class Plan(Generic[T]):
-    """A verb with its arguments, ready to be run by a store, as often as needed."""
+    """A command with its arguments; a store may carry it out several times."""
 
     name: str
     steps: Callable[[], Steps[T]]
     writes: bool
     repeatable: bool
-    """Run again after an answer that was lost, it does no harm and answers the same."""
+    """Repeating it after a lost answer does no harm and gives the same answer."""
     joint: Joint | None = None
-    """How it can be carried out together with others; None: only by itself."""
+    """How it can be batched with others; None: it cannot."""
 
 
 class Joint(NamedTuple):
-    """A plan that stands for one item of a list, and answers with a list of one."""
+    """A plan for one item, which can be batched into a plan for a list of items."""
 
     item: Any
     plan: Callable[[Sequence[Any]], Plan[list[Any]]]
-    """One plan for many items, which answers in their order."""
+    """Makes one plan for many items, which answers in their order."""
 
 
 def reads(verb: Callable[P, Steps[T]]) -> Callable[P, Plan[T]]:
-    """Make a generator function a verb that only reads."""
+    """Make a generator function a command that only reads."""
     return _verb(verb, writes=False, repeatable=True)
 
 
 def writes(verb: Callable[P, Steps[T]]) -> Callable[P, Plan[T]]:
-    """Make a generator function a verb that changes the store and may be repeated."""
+    """Make a generator function a command that writes and may be repeated."""
     return _verb(verb, writes=True, repeatable=True)
 
 
 def writes_once(verb: Callable[P, Steps[T]]) -> Callable[P, Plan[T]]:
-    """Make a generator function a verb that changes the store and must not be repeated blindly."""
+    """Make a generator function a command that writes and must not be repeated after a lost answer."""
     return _verb(verb, writes=True, repeatable=False)
 
 
 def writes_jointly(fits: Callable[[Any], bool]) -> Callable[[Callable[P, Steps[T]]], Callable[P, Plan[T]]]:
-    """The same for a verb that takes a list and answers with one: a single item may be joined to others if it fits."""
+    """Do the same for a command on a list of items: a call with a single item that `fits` may be batched with
+    others."""
 
     def make(verb: Callable[P, Steps[T]]) -> Callable[P, Plan[T]]:
         plain: Any = writes(verb)

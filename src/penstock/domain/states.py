@@ -1,7 +1,7 @@
-"""The states of a job and what may move it from one to another, written once.
+"""The states of a job and the transitions between them, in one table.
 
-The diagram in the docs is generated from `TABLE`, the SQL of both stores is checked against it pair by
-pair, and the schema's CHECK constraints refuse what may never be.
+The diagram in the docs is generated from `TABLE`, the SQL of both stores is tested against it pair by pair, and CHECK
+constraints of the schema refuse impossible rows.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Status(StrEnum):
-    """Where a job stands; `stale` is derived, the others are stored."""
+    """The state of a job; `stale` is derived, the others are stored."""
 
     SCHEDULED = "scheduled"
     QUEUED = "queued"
@@ -44,9 +44,9 @@ CODES: Mapping[Status, int] = {
     Status.CANCELLED: 7,
     Status.STALE: 8,
 }
-"""The stored code of each state. Rows keep it for ever: a new state takes a new number, and the order means nothing."""
+"""The stored code of each state. Stored rows keep it: a new state takes a new number, and the order has no meaning."""
 RESERVED: Mapping[str, int] = {"waiting": 9}
-"""Active states to come. The schema admits their codes, as SQLite cannot alter a CHECK; nothing writes them yet."""
+"""Planned active states. The schema accepts their codes, as SQLite cannot alter a CHECK; nothing writes them yet."""
 BY_CODE: Mapping[int, Status] = {code: status for status, code in CODES.items()}
 
 LIVE = frozenset({Status.RUNNING, Status.CANCELLING})
@@ -59,7 +59,7 @@ STORED = frozenset(Status) - {Status.STALE}
 CLAIMED = LIVE | {Status.REVIEW_NEEDED, Status.SUCCEEDED}
 """States that a job reaches only after a claim."""
 ATTENTION = frozenset({Status.REVIEW_NEEDED, Status.FAILED, Status.CANCELLED})
-"""States that people look for in lists."""
+"""States that lists are filtered by most often."""
 
 SETS: Mapping[str, tuple[int, ...]] = {
     name: tuple(sorted({*(status.code for status in states), *more}))
@@ -74,11 +74,11 @@ SETS: Mapping[str, tuple[int, ...]] = {
         ("stored", STORED, RESERVED.values()),
     )
 }
-"""The sets of states that SQL may name, as stored codes; reserved ones included."""
+"""Named sets of states for SQL, as stored codes; reserved ones included."""
 
 
 class Trigger(StrEnum):
-    """What moves a job."""
+    """What changes a job's state."""
 
     CREATE = "create"
     DUE = "due"
@@ -99,13 +99,13 @@ class Trigger(StrEnum):
 
 
 ENDINGS = frozenset({Trigger.SUCCEED, Trigger.ASK_REVIEW, Trigger.FAIL, Trigger.SNOOZE, Trigger.RELEASE, Trigger.LOSE})
-"""The ways an attempt can end. From `cancelling` each of them leads to `cancelled`."""
+"""Triggers that end an attempt. From `cancelling` each of them leads to `cancelled`."""
 
 _S = Status
 _T = Trigger
 _ENDS = (_S.SUCCEEDED, _S.FAILED, _S.CANCELLED)
 
-# (from, trigger) -> where it may lead. None stands for "not there": before creation, after deletion.
+# (from, trigger) -> allowed targets. None: before creation or after deletion.
 TABLE: Mapping[tuple[Status | None, Trigger], frozenset[Status | None]] = {
     (None, _T.CREATE): frozenset({_S.SCHEDULED, _S.QUEUED}),
     (_S.SCHEDULED, _T.DUE): frozenset({_S.QUEUED}),
@@ -133,17 +133,17 @@ TABLE: Mapping[tuple[Status | None, Trigger], frozenset[Status | None]] = {
 
 
 def allowed(status: Status | None, trigger: Trigger) -> frozenset[Status | None]:
-    """Where `trigger` may lead a job that is in `status`; empty when it may not touch it."""
+    """Return the allowed targets of `trigger` for a job in `status`; empty when it is not allowed."""
     return TABLE.get((status, trigger), frozenset())
 
 
 def sources(trigger: Trigger) -> frozenset[Status]:
-    """The states from which `trigger` may move a job."""
+    """Return the states in which `trigger` is allowed."""
     return frozenset(status for (status, name) in TABLE if name is trigger and status is not None)
 
 
 def mermaid() -> str:
-    """The table as a state diagram for the docs."""
+    """Return the table as a Mermaid state diagram."""
     lines = ["stateDiagram-v2"]
     for (status, trigger), targets in TABLE.items():
         for target in sorted(targets, key=lambda each: each or ""):

@@ -1,4 +1,4 @@
-"""Figures about jobs: how many stand where, how many came to an end, how long they take, what goes wrong."""
+"""Statistics of jobs: counts by state, throughput, durations and errors."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ BOUNDS = (
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
     1800.0, 3600.0, 14_400.0, 86_400.0,
 )  # fmt: skip
-"""The upper bounds of the buckets in seconds, themselves included; one more bucket holds whatever is longer. The
-statements of the stores have the same ones."""
+"""The inclusive upper bounds of the buckets in seconds; one more bucket counts longer durations. The statements of the
+stores have the same bounds."""
 
 FIRST = 65
-"""The code of the letter that stands for the first bucket."""
+"""The code of the letter of the first bucket."""
 LOST = 126
-"""The code of the letter that stands for an attempt that was lost, however long it took."""
+"""The code of the letter of a lost attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class DurationHistogram:
-    """A histogram: how many fell into each bucket, and how many seconds they were together."""
+    """A histogram of durations: the count of each bucket, and the total seconds."""
 
     counts: Sequence[int] = field(default=(0,) * (len(BOUNDS) + 1))
     total: float = 0.0
@@ -38,7 +38,7 @@ class DurationHistogram:
         return self.total / self.n if self.n else 0.0
 
     def quantile(self, part: float) -> float:
-        """About how many seconds that part of them took at most, in a straight line between a bucket's bounds."""
+        """Return the approximate quantile in seconds, interpolated within its bucket."""
         if not self.n:
             return 0.0
         left = max(1, math.ceil(part * self.n))
@@ -49,11 +49,11 @@ class DurationHistogram:
                 low = BOUNDS[place - 1] if place else 0.0
                 return low + (BOUNDS[place] - low) * left / count
             left -= count
-        # Longer than the last bound: nobody knows how much, but the average may.
+        # Longer than the last bound: the average is the best estimate.
         return max(BOUNDS[-1], self.average)
 
     def cumulative(self) -> list[tuple[float, int]]:
-        """How many took at most so many seconds, bound by bound; the last bound is infinite."""
+        """Return (bound, count of durations up to it) for each bound; the last bound is infinite."""
         found: list[tuple[float, int]] = []
         so_far = 0
         for bound, count in zip((*BOUNDS, math.inf), self.counts, strict=True):
@@ -63,12 +63,12 @@ class DurationHistogram:
 
 
 def histogram_of(letters: Mapping[int, int], total: float) -> DurationHistogram:
-    """A histogram from how many letters of each code there are; lost attempts are no part of it."""
+    """Return the histogram of counted letters; lost attempts are left out."""
     return DurationHistogram(tuple(letters.get(FIRST + place, 0) for place in range(len(BOUNDS) + 1)), total)
 
 
 def sum_histograms(several: Iterable[DurationHistogram]) -> DurationHistogram:
-    """Histograms added up."""
+    """Return the sum of histograms."""
     counts, total = [0] * (len(BOUNDS) + 1), 0.0
     for each in several:
         counts = [a + b for a, b in zip(counts, each.counts, strict=True)]
@@ -78,18 +78,18 @@ def sum_histograms(several: Iterable[DurationHistogram]) -> DurationHistogram:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """How long something took, in seconds."""
+    """Average and 95th percentile of durations, in seconds."""
 
     average: float
     p95: float
-    """From the buckets that lengths are counted in: as good as these are fine."""
+    """Estimated from histogram buckets."""
     sample: int
-    """How many were measured."""
+    """The number of durations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """How many jobs came into these states during some time; a job that is tried again starts again."""
+    """The number of changes into these states in a span of time; a retried job starts again."""
 
     queued: int = 0
     started: int = 0
@@ -103,12 +103,12 @@ class Flow:
 
     @property
     def finished(self) -> int:
-        """How many jobs came to an end."""
+        """The number of jobs that ended."""
         return self.succeeded + self.failed + self.cancelled
 
     @property
     def failure_rate(self) -> float | None:
-        """The part of those that ended by themselves that failed; None when none did."""
+        """Failed jobs as a part of those that succeeded or failed; None when there are none."""
         ended = self.succeeded + self.failed
         return self.failed / ended if ended else None
 
@@ -119,27 +119,27 @@ class DefinitionStats:
 
     definition_key: str
     counts: Mapping[Status, int] = field(default_factory=dict)
-    """How many of its jobs stand in each stored status now."""
+    """The number of its jobs in each stored status now."""
     flow: Flow = field(default_factory=Flow)
     """What happened since."""
     oldest_run_at: datetime | None = None
-    """When the longest waiting of its jobs that are ready was due."""
+    """When its longest waiting ready job was due."""
     durations: Durations | None = None
-    """How long its attempts took that succeeded."""
+    """Durations of its successful attempts."""
     waits: Durations | None = None
-    """How long its jobs stood in the queue before they were claimed."""
+    """Durations from queueing to claim."""
     failed_last_day: int = 0
     """How many of its jobs failed in the last 24 hours."""
 
     @property
     def depth(self) -> int:
-        """How many of its jobs stand in the queue."""
+        """The number of its queued jobs."""
         return self.counts.get(Status.QUEUED, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class MinuteStats:
-    """One minute, or hour, all definitions together."""
+    """The changes of all definitions in one minute or hour."""
 
     minute: datetime
     flow: Flow
@@ -156,26 +156,26 @@ class Stats:
     flow: Flow
     definitions: Sequence[DefinitionStats]
     minutes: Sequence[MinuteStats]
-    """The minutes (hours, where `step` says so) in which something happened, the first one first."""
+    """The minutes (or hours, by `step`) with changes, in order."""
     durations: Durations | None
     waits: Durations | None = None
     step: int = 60
-    """How many seconds each of `minutes` is long: 60, or 3600 for more than a day."""
+    """Seconds of each entry of `minutes`: 60, or 3600 for more than a day."""
 
     @property
     def throughput(self) -> float:
-        """How many jobs came to an end per minute."""
+        """The number of jobs that ended per minute."""
         return self.flow.finished / max(1.0, (self.at - self.since).total_seconds() / 60)
 
     @property
     def depth(self) -> int:
-        """How many jobs stand in the queue."""
+        """The number of queued jobs."""
         return self.counts.get(Status.QUEUED, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorGroup:
-    """Failures that look alike: the same kind of error from the same place, in one definition."""
+    """Failures with the same fingerprint: the same error type and place, in one definition."""
 
     fingerprint: str
     definition_key: str
@@ -192,51 +192,51 @@ class ErrorGroup:
 
 @dataclass(frozen=True, slots=True)
 class ErrorPage:
-    """One page of errors, the newest first; `cursor` continues after it, None says that this was the last."""
+    """One page of errors, the newest first; `next_cursor` continues after it, None: it is the last page."""
 
     errors: list[ErrorGroup]
     next_cursor: str | None
     capped: bool
-    """There were more failures than are looked at: only the newest ones are counted."""
+    """Only the newest failures were examined; there were more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A job that runs now, and since when."""
+    """A running job and when it started."""
 
     job_id: str
     definition: str
     started_at: datetime
     heard_at: datetime | None = None
-    """When it last said how far it is; None: it never did."""
+    """When it last reported progress; None: never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Jobs of one definition and priority that are ready."""
+    """The ready jobs of one definition and priority."""
 
     definition: str
     priority: int
     depth: int
-    """How many there are, of the first some thousand of the definition."""
+    """Their number, counted up to a few thousand for the definition."""
     oldest_due_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class LifetimeStats:
-    """What happened to one definition since the store began."""
+    """Totals of one definition since the store was created."""
 
     definition: str
     flow: Flow
     waits: DurationHistogram
-    """How long its jobs stood in the queue before they were claimed."""
+    """Durations from queueing to claim."""
     runs: DurationHistogram
-    """How long its attempts took, however they ended; lost ones are not among them."""
+    """Durations of its ended attempts; lost ones are left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """The figures that only rise, and those of this moment that belong to them."""
+    """Counters since the store was created, and the current sizes of queues."""
 
     at: datetime
     ever: Sequence[LifetimeStats]
@@ -246,5 +246,5 @@ class Totals:
 
 
 def durations(found: DurationHistogram) -> Durations | None:
-    """Average and 95th percentile of what was measured; None when nothing was."""
+    """Return average and 95th percentile of a histogram; None when it is empty."""
     return Durations(found.average, found.quantile(0.95), found.n) if found.n else None

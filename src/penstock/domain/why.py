@@ -1,4 +1,4 @@
-"""Why a job stands where it stands: from the facts of a store to sentences for people."""
+"""Reasons why a job does not run, as sentences for people."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from penstock.domain.states import PENDING, Status
 from penstock.domain.worker_config import Disabled
 
 MOST_HOLDERS = 5
-"""How many of the jobs that hold a slot are named."""
+"""The most holders of a slot that are named."""
 MOST_AHEAD = 1000
-"""How far the jobs in front of one are counted."""
+"""The most jobs ahead of one that are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One thing that keeps a job from running, or what it does instead."""
+    """One reason why a job does not run, or what it does now."""
 
     code: str
     message: str
     until: datetime | None = None
-    """When it ends by itself, where that is known."""
+    """When it ends without intervention, if known."""
     by: str | None = None
-    """Who it is: the person who paused, the worker that runs it, those that cannot load it, or the jobs in front of it;
-    several are parted by commas."""
+    """The operator who paused, the worker that runs it, the workers that cannot load it, or the jobs that hold the
+    slots; separated by commas."""
 
 
 @dataclass(frozen=True, slots=True)
 class FullLimit:
-    """A limit that has no room: how many it lets run, how many hold it now, and some of these."""
+    """An exhausted limit: its size, how many jobs hold it now, and some of these."""
 
     limit: int
     taken: int
@@ -41,7 +41,7 @@ class FullLimit:
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What a store knows of a job and of what stands around it."""
+    """What a store knows of a job and of everything that can keep it waiting."""
 
     definition: str
     version: int
@@ -63,7 +63,7 @@ class JobFacts:
     versions: Sequence[int] = ()
     """The versions of its definition that live workers have loaded."""
     failing: Sequence[str] = ()
-    """Live workers that cannot start their application; any of them might run it."""
+    """Live workers that cannot start their application; one of them might serve this job."""
     concurrency: FullLimit | None = None
     key: str | None = None
     key_slots: FullLimit | None = None
@@ -73,14 +73,14 @@ class JobFacts:
 
 
 def reasons(facts: JobFacts) -> list[Reason]:
-    """All that keeps a waiting job from running; for any other the one thing that it does."""
+    """Return every reason why a waiting job does not run; for any other job, what it does now."""
     if facts.status not in PENDING:
-        return [_standing(facts)]
+        return [_current_state(facts)]
     found = [*_not_yet(facts), *_disabled(facts), *_paused(facts), *_retired(facts), *_unserved(facts), *_full(facts)]
-    return found or [_behind(facts)]
+    return found or [_jobs_ahead(facts)]
 
 
-def _standing(facts: JobFacts) -> Reason:
+def _current_state(facts: JobFacts) -> Reason:
     match facts.status:
         case Status.RUNNING if facts.started_at is None:
             text = f"Worker {facts.worker} has claimed it and will start it when it has a slot."
@@ -127,7 +127,7 @@ def _paused(facts: JobFacts) -> list[Reason]:
         ("paused", f"Definition {facts.definition!r}", facts.pause),
     ):
         if pause is not None:
-            end = "until somebody resumes it" if pause.until is None else f"until {_time(pause.until)}"
+            end = "until it is resumed" if pause.until is None else f"until {_time(pause.until)}"
             why = f": {pause.reason.rstrip('.')}" if pause.reason else ""
             text = f"{what} is paused by {pause.by} {end}{why}."
             found.append(Reason(code, text, until=maybe_datetime(pause.until), by=pause.by))
@@ -156,19 +156,19 @@ def _unserved(facts: JobFacts) -> list[Reason]:
 def _full(facts: JobFacts) -> list[Reason]:
     found = []
     if (full := facts.concurrency) is not None:
-        text = f"{facts.definition!r} may run {full.limit} at once, and {_holders(full)}."
+        text = f"{facts.definition!r} may run {full.limit} jobs concurrently, and {_holders(full)}."
         found.append(Reason("concurrency_full", text, by=_names(full)))
     if (full := facts.key_slots) is not None:
-        text = f"Concurrency key {facts.key!r} lets {full.limit} through at once, and {_holders(full)}."
+        text = f"Concurrency key {facts.key!r} admits {full.limit} jobs concurrently, and {_holders(full)}."
         found.append(Reason("key_full", text, by=_names(full)))
     return found
 
 
-def _behind(facts: JobFacts) -> Reason:
+def _jobs_ahead(facts: JobFacts) -> Reason:
     if not facts.ahead:
-        return Reason("behind", "It is next: nothing that workers serve stands before it.")
-    count = f"{facts.ahead} or more jobs stand" if facts.ahead >= MOST_AHEAD else f"{facts.ahead} jobs stand"
-    return Reason("behind", f"{'1 job stands' if facts.ahead == 1 else count} before it.")
+        return Reason("behind", "It is next: no job that workers serve ranks before it.")
+    count = f"{facts.ahead} or more jobs rank" if facts.ahead >= MOST_AHEAD else f"{facts.ahead} jobs rank"
+    return Reason("behind", f"{'1 job ranks' if facts.ahead == 1 else count} before it.")
 
 
 def _holders(full: FullLimit) -> str:

@@ -1,4 +1,4 @@
-"""Workers: who claims jobs, and until when the store believes that they live."""
+"""Workers: their leases, duties and heartbeats."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LOAD = "load"
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A worker that introduces itself; its id is new at every start."""
+    """A worker that registers; its id is new at every start."""
 
     id: str
     name: str
@@ -27,11 +27,11 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """How it goes with one thing that a worker does again and again."""
+    """The health of one duty of a worker."""
 
     name: str
     last_success_age: float | None
-    """How many seconds ago it last went well; None: it never did."""
+    """Seconds since it last succeeded; None: it never did."""
     errors: int
     last_error: str | None = None
 
@@ -51,13 +51,13 @@ class WorkerRow:
     heartbeat_at: datetime
     live: bool
     ended: str | None
-    """How it ended: `stopped` or `lost`; None while nobody has said so."""
+    """How it ended: `stopped` or `lost`; None: it has not ended."""
     duties: tuple[Duty, ...] = ()
-    """What it said of its duties with one of its last heartbeats; the ages are those of now."""
+    """Its duties as reported with a recent heartbeat; the ages are current."""
     lease_expires_at: datetime | None = None
     """When its lease ends, or ended, by the store's clock; None: in an earlier boot of its host."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """What it has counted by itself since it started: claims and the seconds they took, writes refused, forks."""
+    """Its counters since it started: claims and their seconds, refused writes, forks."""
 
     @property
     def cannot_load(self) -> bool:
@@ -67,21 +67,21 @@ class WorkerRow:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """The answer to a heartbeat: the lease goes on, and these jobs shall be cancelled."""
+    """The answer to a heartbeat: the lease is extended, and these jobs are to be cancelled."""
 
     cancels: list[Held]
     controls: int
-    """Rises whenever an operator changed something that workers must look at."""
+    """Rises with every change of an operator that workers must read."""
     newest_schema: int
     workers: int
-    """How many live ones there are, this one among them."""
+    """The number of live workers, this one included."""
     leads: bool
-    """Whether none of them has been there longer."""
+    """Whether this worker is the leader: none started earlier."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reclaimed:
-    """What became of the jobs of workers whose lease had ended."""
+    """The jobs of workers whose lease ended, by what happened to them."""
 
     workers: list[str]
     lost: list[str]
@@ -92,7 +92,7 @@ class Reclaimed:
 
 @dataclass(frozen=True, slots=True)
 class HookCall:
-    """One hook to be called: what happened to which job. Whoever has taken it is the only one who has it."""
+    """One hook to call: what happened to which job. Only one worker takes it."""
 
     job_id: str
     lane: int
@@ -108,7 +108,7 @@ class HookCall:
 
 @dataclass(frozen=True, slots=True)
 class SettleReport:
-    """What became of the endings that were handed in; nothing was written for those refused."""
+    """The result of settling attempts; nothing was written for those refused."""
 
     applied: list[str]
     repeated: list[str]

@@ -1,6 +1,6 @@
 """The stored configuration of all workers: what an operator changes while they run.
 
-As JSON it is one object in camelCase; what is left out keeps its default, and null stands for a worker's own setting.
+As JSON it is one object in camelCase; missing fields have their defaults, and null means the worker's own setting.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STRICT = 10**15
 
 @dataclass(frozen=True, slots=True)
 class RetentionDefaults:
-    """How long ended jobs are kept where their definition says nothing, in seconds."""
+    """Retention periods for definitions that declare none, in seconds."""
 
     stale_after: float | None = None
     delete_after: float | None = None
@@ -36,23 +36,23 @@ class RetentionDefaults:
 
 @dataclass(frozen=True, slots=True)
 class AlertThresholds:
-    """From when on something is worth an alert; times are in seconds."""
+    """Thresholds of alerts; times are in seconds."""
 
     failure_rate: float = 0.1
     window: float = 900.0
     """How far back failures are counted, in whole minutes."""
     least_sample: int = 20
-    """So many jobs of a definition must have ended in the window before their failures are called a rate."""
+    """The fewest ended jobs of a definition in the window for which a failure rate is computed."""
     depth: int = 100
     stuck: float = 300.0
-    """So much longer than usual a job may run, or be silent once it has said how far it is."""
+    """How much longer than usual a job may run, or report no progress after its first report."""
     endpoint_failures: int = 5
-    """So many tries in a row may not fail to reach an endpoint."""
+    """The consecutive failed tries of an endpoint that raise an alert."""
 
 
 @dataclass(frozen=True, slots=True)
 class DefaultLimits:
-    """What an attempt in a process of its own may use where its definition says nothing."""
+    """Limits of an attempt with process isolation whose definition sets none."""
 
     memory: int | None = None
     cpu: int | None = None
@@ -63,10 +63,10 @@ class DefaultLimits:
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """What holds for every worker of a store; None leaves it to the worker's own setting. Times are in seconds."""
+    """The configuration of every worker of a store; None: the worker's own setting. Times are in seconds."""
 
     enabled: bool = True
-    """Whether workers take jobs; those that run go on in any case."""
+    """Whether workers claim jobs; running jobs continue in any case."""
     slots: int | None = None
     inline_slots: int | None = None
     poll: float | None = None
@@ -75,7 +75,7 @@ class WorkerConfig:
     drain: float | None = None
     cancel_grace: float | None = None
     ageing: float = 600.0
-    """Waiting for so long is worth one step of priority; 0: priorities are strict."""
+    """The waiting time that counts as one step of priority; 0: priorities are strict."""
     retention: RetentionDefaults = field(default_factory=RetentionDefaults)
     alerts: AlertThresholds = field(default_factory=AlertThresholds)
     limits: DefaultLimits = field(default_factory=DefaultLimits)
@@ -109,14 +109,14 @@ def ageing_interval(config: WorkerConfig) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Disabled:
-    """Who told the workers to take no jobs, and when."""
+    """Which operator disabled the workers, and when."""
 
     by: str
     at: datetime
 
 
 def margin(lease: float) -> float:
-    """So long before its lease ends a worker stops to trust it."""
+    """How long before its lease ends a worker stops trusting it."""
     return max(0.2 * lease, min(1.0, 0.3 * lease))
 
 

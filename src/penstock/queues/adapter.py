@@ -23,7 +23,7 @@ def check_name(target: str) -> str:
     if not (colon and name.isidentifier() and all(part.isidentifier() for part in module.split("."))):
         raise InvalidInput(
             f"{target!r:.80} names no queue.",
-            hint='Write the module and what makes the queue, such as queue="myproject.queues:make".',
+            hint='Write the module and the function that makes the queue, such as queue="myproject.queues:make".',
         )
     return target
 

@@ -13,7 +13,7 @@ from penstock.domain.ports.store import Doorbell
 
 @dataclass(frozen=True, slots=True)
 class WakeUp:
-    """Jobs were created; which ones, the claim will tell."""
+    """A wake-up without a job id: the claim finds the jobs."""
 
     job_id: str | None = None
 
@@ -35,7 +35,7 @@ class DatabaseQueue:
         return self._bell.is_listening()
 
     async def acknowledge(self, messages: Sequence[Message]) -> None:
-        """Nothing to do: a wake-up is gone once it is heard."""
+        """Do nothing: a wake-up is not delivered twice."""
 
     def close(self) -> None:
         self._bell.close()
@@ -69,7 +69,7 @@ class QueueWithDoorbell:
         self._queue.publish(job_ids)
 
     async def receive(self, timeout: float) -> Sequence[Message]:
-        # A call that has begun goes on when the other one ends first: what it receives is not lost.
+        # A call that has begun continues when the other one ends first, so its messages are not lost.
         messages = self._messages = self._messages or asyncio.ensure_future(self._receive(timeout))
         rings = self._rings = self._rings or asyncio.ensure_future(self._bell.receive(timeout))
         try:

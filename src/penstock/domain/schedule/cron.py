@@ -1,4 +1,4 @@
-"""Cron expressions: read once, then asked for the instants at which they fire.
+"""Cron expressions: parsing, error messages, and the instants at which they fire.
 
 `cronsim` reads the fields and knows which dates match. The walk through time is our own, because it must never return
 an instant that is not after the one it was given, and must count and look back without visiting every tick:
@@ -80,9 +80,9 @@ def _split(text: str) -> list[str]:
         raise InvalidSchedule(
             f"The cron expression {text!r} sets a variable.",
             hint=Hint(
-                'The time zone is a fact of its own: timezone="Europe/Paris".',
-                cli="The time zone is an option of its own: --timezone Europe/Paris.",
-                http="The time zone is a field of its own: `timezone`.",
+                'Pass the time zone separately: timezone="Europe/Paris".',
+                cli="Pass the time zone separately: --timezone Europe/Paris.",
+                http="Send the time zone in the field `timezone`.",
             ),
         )
     if len(parts) != 5:
@@ -129,7 +129,7 @@ def _check_field(text: str, position: int, part: str) -> None:
 
 
 def _values(position: int, part: str) -> set[Any]:
-    """What one field stands for, every other one being open."""
+    """Return the values of one field, with all other fields as *."""
     fields = ["*"] * 5
     fields[position] = part
     read = CronSim(" ".join(fields), datetime(2000, 1, 1))
@@ -183,7 +183,7 @@ class Cron:
         return None
 
     def count(self, after: int, until: int, zone: ZoneInfo, cap: int = COUNT_CAP) -> int:
-        """How many fires are after `after` and not after `until`; `cap` means: so many or more.
+        """Return how many fires are after `after` and not after `until`; `cap` means that many or more.
 
         The work is that of the days in between, however many fires a day has."""
         moment, bound = after // SECOND, until // SECOND
@@ -208,7 +208,7 @@ class Cron:
         day, last = first, min(last, _LAST_DAY - _EPOCH)
         while day <= last:
             yield day
-            # Local dates run up to a day ahead of UTC or behind it, and a clock put forward may swallow another day.
+            # Local dates differ from UTC by up to a day, and a clock put forward may skip another day.
             matching = next(self._dates(day - 1, last + 2), None)
             if matching is None:
                 return

@@ -1,6 +1,6 @@
-"""What is to be done about a schedule at a given moment: which ticks to make, which to pass over, what comes next.
+"""Due ticks of a schedule: which to make, which to pass over, and which comes next.
 
-Nothing here asks a clock: `now` is an argument, and it is the store's.
+`now` is always an argument, from the store's clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.domain.schedule.recurrence import Recurrence, length, recurrence
 from penstock.domain.schedule.schedule import Missed, Schedule, ScheduleRow, Tick
 
 GRACE = 30 * SECOND
-"""A tick that is handled no later than this is on time; behind it somebody was away, and `missed` decides."""
+"""A tick that is handled within this time is on time; a later one was missed, and the `missed` policy decides."""
 MOST_MADE_UP = 10_000
 """The most that `missed_max` may be."""
 
@@ -25,22 +25,22 @@ _OWNERS = ("code", "operator")
 
 @dataclass(frozen=True, slots=True)
 class PlannedTick:
-    """A tick for the store: made into a job, or passed over."""
+    """A tick that is to be made into a job, or passed over."""
 
     tick: Tick
     make: bool
 
 
 def next_tick_after(schedule: Schedule, after: int) -> int | None:
-    """The schedule's first instant strictly after another; None: there is none to come."""
+    """Return the first tick strictly after an instant; None: there is none."""
     return _recurrence(schedule).next(after)
 
 
 def with_next_tick(schedule: Schedule, stored: ScheduleRow | None, now: int) -> Schedule:
-    """The schedule as it is to be saved, with its next tick.
+    """Return the schedule to be saved, with its next tick.
 
-    A tick that has come and was not made yet stays, so that a restart loses none; a change of the rhythm, or a
-    schedule that was disabled, begins anew.
+    A due tick that was not made yet stays, so that a restart loses none. After a change of the recurrence, or when the
+    schedule was disabled, the next tick is computed from now.
     """
     times = _recurrence(schedule)
     if stored is None:
@@ -52,7 +52,7 @@ def with_next_tick(schedule: Schedule, stored: ScheduleRow | None, now: int) -> 
 
 
 def plan_unpaused(row: ScheduleRow, now: int, grace: int = GRACE) -> list[PlannedTick]:
-    """The ticks that are due, in order, each to be made or passed over; the last one leads to the future.
+    """Return the due ticks of a schedule without a pause, in order, each to be made or passed over.
 
     The work does not grow with the number of ticks that are passed over: they are counted, not visited.
     """
@@ -84,7 +84,7 @@ def plan_unpaused(row: ScheduleRow, now: int, grace: int = GRACE) -> list[Planne
 
 
 def due_at(schedule: Schedule, instant: int) -> int:
-    """When the job of a tick may start: its instant and the jitter, which is the same for everyone who asks."""
+    """Return when the job of a tick is due: its instant plus the jitter, which every process computes the same."""
     if not schedule.jitter:
         return instant
     drawn = blake2b(f"{schedule.key}\0{instant}".encode(), digest_size=8).digest()
@@ -155,14 +155,14 @@ def _before(times: Recurrence, first: int, instant: int) -> int:
 
 
 def passed_over(row: ScheduleRow, until: int) -> PlannedTick | None:
-    """One turn that leaves out all that is due up to an instant; None when there is nothing."""
+    """Return one tick that passes over everything due up to an instant; None when nothing is due."""
     newest_alone = replace(row.schedule, missed=Missed.LATEST, missed_window=None)
     turns = plan_unpaused(replace(row, schedule=newest_alone), until, grace=-1)
     return PlannedTick(turns[0].tick, make=False) if turns else None
 
 
 def plan(row: ScheduleRow, now: int) -> list[PlannedTick]:
-    """What is due of a schedule that runs; what fell into a pause that ended by itself is passed over first."""
+    """Return the due ticks of a schedule; ticks within an expired pause are passed over first."""
     turn = None if row.pause is None or row.pause.until is None else passed_over(row, min(now, row.pause.until))
     if turn is None:
         return plan_unpaused(row, now)

@@ -1,4 +1,4 @@
-"""A look ahead: when a schedule will tick, told for people."""
+"""A preview of a schedule: its next ticks, and its expression in English."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Fire:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The ticks to come, and what the schedule says in English."""
+    """The next ticks, and the schedule in English."""
 
     sentence: str
     fires: tuple[Fire, ...]

@@ -1,4 +1,4 @@
-"""The rhythm of a schedule: once, every so often, or by cron; each knows its instants from its expression alone."""
+"""The recurrence of a schedule: once, at an interval, or by cron; its instants follow from the expression alone."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class WallClock:
 
 
 def recurrence(kind: Kind, expression: str, timezone: str = "UTC") -> Recurrence:
-    """The rhythm that an expression of that kind means, or `InvalidSchedule`."""
+    """Return the recurrence of an expression, or raise `InvalidSchedule`."""
     place = zone(timezone)
     if kind is Kind.CRON:
         return WallClock(parse(expression), place)

@@ -1,4 +1,4 @@
-"""Schedules: when a definition runs by itself."""
+"""Schedules: when jobs of a definition are created automatically."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """How a schedule says when."""
+    """The kind of a schedule's expression."""
 
     ONCE = "once"
     INTERVAL = "interval"
@@ -25,7 +25,7 @@ class Kind(StrEnum):
 
 
 class Missed(StrEnum):
-    """What to do about ticks that nobody was there for."""
+    """What to do about ticks that were missed because no scheduler ran."""
 
     SKIP = "skip"
     LATEST = "latest"
@@ -42,7 +42,7 @@ class Overlap(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When a definition runs by itself, and how; what code or an operator declares."""
+    """A schedule as code or an operator declares it."""
 
     key: str
     definition_key: str
@@ -60,12 +60,12 @@ class Schedule:
     overlap: Overlap = Overlap.ALLOW
     jitter: int = 0
     owner: str = "operator"
-    """`code` or `operator`: code updates and removes only what it declared itself."""
+    """`code` or `operator`: code updates and removes only its own schedules."""
     origin: str = ""
-    """Which code declared it, such as `myproject.jobs:app`; it removes what it does not declare any more."""
+    """The code that declared it, such as `myproject.jobs:app`; it removes its schedules that it no longer declares."""
     concurrency_key: str | None = None
     next_run_at: int | None = None
-    """The first tick that has not been made; None: there is none to come."""
+    """The next tick; None: there is none."""
 
     def __post_init__(self) -> None:
         if not self.key or len(self.key) > 200 or "\x00" in self.key:
@@ -75,23 +75,23 @@ class Schedule:
 
     @property
     def params(self) -> JsonObject:
-        """The parameters of its jobs. A new object each time: changing it changes nothing else."""
+        """The parameters of its jobs. A new object on every access."""
         return payload.object_of(self.params_text)
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRow:
-    """A schedule as the store has it."""
+    """A stored schedule."""
 
     schedule: Schedule
     revision: int
     pause: Pause | None
     last_scheduled_at: datetime | None
-    """The newest tick that was made or passed over: nothing at or before it is ever made again."""
+    """The newest tick that was made or passed over: no tick at or before it is made again."""
     created_at: datetime
     updated_at: datetime
     error: str | None = None
-    """Why what the store has cannot be read; then `schedule` holds little more than the key, and never ticks."""
+    """Why the stored row is unreadable; then `schedule` has little more than the key, and never ticks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +107,17 @@ class Tick:
 
 
 class TickRequest(NamedTuple):
-    """A tick with the job that it shall become, and what an unfinished job of its schedule means for it."""
+    """A tick with its job and its overlap policy."""
 
     tick: Tick
     draft: Draft | None
-    """None passes the instant over."""
+    """None: the instant is passed over."""
     overlap: str
 
 
 @dataclass(frozen=True, slots=True)
 class TickResult:
-    """What became of a tick: `made`, `skipped` (overlap), `missed` (passed over), `taken` (somebody was first)."""
+    """The result of a tick: `made`, `skipped` (overlap), `missed` (passed over), `taken` (another process made it)."""
 
     verdict: str
     job_id: str | None = None

@@ -1,4 +1,4 @@
-"""Time zones: found by name, and seen as stretches of time in which the clock on the wall does not jump."""
+"""Time zones: looked up by name, and divided into stretches of constant offset."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ DAY_SECONDS = 86_400
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_NAME = 64
 _NO_PLACES = frozenset({"localtime", "Factory"})
-"""Files that zone data may hold beside zones: what they mean depends on the machine."""
+"""Files of zone data that are not zones: their meaning depends on the machine."""
 _PROBE_EVERY = 4 * 3600
-"""No zone has ever changed its offset twice within so many seconds."""
+"""No zone has ever changed its offset twice within this many seconds."""
 
 
 class Stretch(NamedTuple):

@@ -1,6 +1,6 @@
-"""Finds secret values in texts, in time that grows with the text alone: each place is looked up in a few tables.
+"""Finds secret values in texts, in time that depends on the text alone: each position is looked up in a few tables.
 
-Callers choose both the secrets and the texts. So no place is ever compared with one secret after another.
+Callers choose both the secrets and the texts, so no position is compared with one secret after another.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 PART = 16
-"""A secret so long or longer is found by its parts of this length, each of which is hidden; a shorter one whole."""
+"""A secret of at least this length is found by its parts of this length, and each is hidden; a shorter one is found
+whole."""
 SHORTEST = 4
-"""Shorter values are not looked for: they stand in every other word."""
+"""Shorter values are not searched: they occur in ordinary words."""
 
 _HINT = 8
 _MOST_IN_PARTS = 50_000
-"""Of so many characters of secrets every part is found; of what is beyond that the parts at every 16th place, and the
-last one: all of a whole secret, and less than 16 characters too little at each end of a piece."""
+"""For this many characters of secrets every part is found; beyond that only the parts at every 16th position and the
+last one: a whole secret is hidden, and of a fragment all but up to 15 characters at each end."""
 _FEW = 64
 
 Span = tuple[int, int]

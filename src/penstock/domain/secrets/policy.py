@@ -1,7 +1,7 @@
-"""What must not be shown: secret parameters masked by their names, texts from outside made harmless.
+"""Secret parameters: recognised by name, masked where shown; terminal escapes removed from foreign texts.
 
-Parameters are masked where they are shown, and kept as they are: only the handler sees their values. What an attempt
-says is another matter: there the values themselves are looked for, see `scrubbing`.
+Parameters are stored unchanged and masked where they are shown: only the handler sees their values. In the output of
+an attempt the values themselves are searched, see `scrubbing`.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ DEFAULT_PATTERNS = (
     "password", "passwd", "passphrase", "secret", "secrets", "secret_key", "token", "api_key", "access_key",
     "private_key", "authorization", "credentials",
 )  # fmt: skip
-"""A key that ends with one of these words is taken for the name of a secret, wherever it stands."""
+"""A key that ends with one of these words is the name of a secret, at any depth."""
 
 _MASKED = json.dumps(MASK)
 _WORD_ENDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[\W_]+")
@@ -107,7 +107,7 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 @dataclass(frozen=True, slots=True)
 class SecretPolicy:
-    """By which names secrets are known that no definition has declared; words, without regard to case."""
+    """Name patterns of secrets that no definition declares; words, case-insensitive."""
 
     patterns: tuple[str, ...] = DEFAULT_PATTERNS
 
@@ -199,7 +199,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 class _Names:
-    """Tells the names of secrets from others."""
+    """Recognises the names of secrets."""
 
     def __init__(self, patterns: tuple[str, ...]) -> None:
         each = [[re.escape(word) for word in _words(pattern)] for pattern in patterns]
@@ -207,7 +207,7 @@ class _Names:
         self._roughly = re.compile("|".join(r"[\W_]*".join(words) for words in each), re.IGNORECASE)
         longest = {max(_words(pattern), key=len) if pattern.isascii() else "" for pattern in patterns}
         self._hints = [word for word in longest if not any(other in word for other in longest - {word})]
-        """One of these stands in every text of plain letters that the expression finds something in."""
+        """Every ASCII text in which the expression matches contains one of these."""
         self._any = bool(patterns)
         self._known: dict[str, bool] = {}
 
@@ -248,7 +248,7 @@ def _secret_spans(text: str, fields: frozenset[str], names: _Names) -> Iterator[
     named = False
     """The next token is the value of a secret, or begins it."""
     inside: tuple[int, int] | None = None
-    """Where the object or list that is the value of a secret begins, and how deep it lies."""
+    """The start and depth of the object or list that is the value of a secret."""
     for token in tokens(text):
         mark = text[token.start()]
         if mark in "{[":

@@ -1,7 +1,7 @@
-"""Secret values taken out of whatever an attempt says: errors, log lines, output, events.
+"""Removes secret values from the output of attempts: errors, log lines, events.
 
-A value is looked for as it is and in the forms in which programs show it: as JSON or Python writes it, in an address,
-in base64, and line by line. Of long values every part that could be of use is hidden too, for texts get cut.
+A value is searched as it is and in the forms in which programs print it: as JSON or Python literal, in a URL, in
+base64, and line by line. Parts of long values are hidden too, because texts get cut.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _in_addresses(value: str) -> Iterator[str]:
 
 
 def _in_base64(value: bytes) -> Iterator[str]:
-    """A value in base64: by itself, and inside of something longer, which it can begin in three ways."""
+    """Yield a value in base64: alone, and inside a longer text at each of the three alignments."""
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         whole = encode(value).decode()
         yield whole

@@ -1,4 +1,4 @@
-"""Webhooks: who wants to be told of what, what is sent, and what an answer means."""
+"""Webhook endpoints and deliveries: event filters, message bodies, and decisions about answers."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "onFail": (kinds.FAILED,),
     "onEnd": (kinds.SUCCEEDED, kinds.FAILED, kinds.CANCELLED),
 }
-"""Names that stand for several event types."""
+"""Groups of event types by name."""
 
 GLOBAL, OF_JOB = "global", "job"
-"""The endpoints that are none: the URL of the settings, and the one that a job brings along."""
+"""Pseudo endpoints: the URL of the settings, and a job's own URL."""
 
 USER_AGENT = "penstock-webhooks"
-"""By this name senders are known; servers of ours take nothing from them."""
+"""The User-Agent of deliveries; our own servers refuse requests that have it."""
 
 TEST = "webhook.test"
-"""What an endpoint is sent to try it out."""
+"""The type of a test delivery."""
 
 WAITING, DELIVERED, FAILED = "waiting", "delivered", "failed"
 STATUSES = (WAITING, DELIVERED, FAILED)
@@ -43,35 +43,35 @@ _LONGEST_RETRY_AFTER = 86_400.0
 _LONGEST_PAUSE = 600.0
 _MOST_FILTERS = 100
 _NEVER = "job.webhook."
-"""Events about webhooks make no webhooks."""
+"""Events about webhooks create no deliveries."""
 _OURS = ("job.", "schedule.", "worker.", "alert.")
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 Mask = Callable[[Sequence[str], str], str]
-"""Gives parameters without what is secret in them: the definition's secret fields, and the text."""
+"""Masks secret parameters: takes the definition's secret fields and the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A receiver that asked to be told; its secrets are never read back, only how they end."""
+    """A receiver of events; its secrets are never read back, only their last characters."""
 
     id: str
     url: str
     description: str
     events: tuple[str, ...]
-    """As they were asked for: types, patterns such as `job.*`, groups such as `onEnd`."""
+    """As requested: types, patterns such as `job.*`, groups such as `onEnd`."""
     definition_keys: tuple[str, ...]
-    """Only of jobs of these definitions; empty: of all."""
+    """Only events of jobs of these definitions; empty: of all."""
     enabled: bool
     secret_hints: tuple[str, ...]
     """The last four characters of each secret that is valid, the newest first."""
     previous_secret_until: datetime | None
-    """Until when the secret before this one signs, too."""
+    """Until when the previous secret signs as well."""
     disabled_reason: str | None
     failures: int
-    """How many tries in a row have failed, of all its deliveries."""
+    """Consecutive failed tries, over all its deliveries."""
     open_until: datetime | None
-    """Until when nothing is sent to it, because it failed too often."""
+    """Until when deliveries to it are paused after failures."""
     last_success_at: datetime | None
     last_failure_at: datetime | None
     created_at: datetime
@@ -81,7 +81,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class EndpointDraft:
-    """What an endpoint shall be; everything is checked."""
+    """An endpoint to be saved; validated."""
 
     id: str
     url: str
@@ -93,7 +93,7 @@ class EndpointDraft:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One event on its way to one receiver."""
+    """The delivery of one event to one receiver."""
 
     id: str
     """The `webhook-id` of every try."""
@@ -115,7 +115,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Try:
-    """One try of a delivery: what came back."""
+    """One try of a delivery and its answer."""
 
     number: int
     at: datetime
@@ -136,7 +136,7 @@ class DeliveryDetail:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryPage:
-    """One page of deliveries, the newest first; `cursor` goes on behind it, None says that this was the last."""
+    """One page of deliveries, the newest first; `next_cursor` continues after it, None: it is the last page."""
 
     deliveries: list[Delivery]
     next_cursor: str | None
@@ -144,25 +144,25 @@ class DeliveryPage:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryTask:
-    """A delivery that a sender has just got, with all it takes to send it."""
+    """A delivery that a sender has taken, with everything needed to send it."""
 
     id: str
     endpoint: str
     url: str
     body: str
     number: int
-    """Which try this is of all; also the right to say how it ended."""
+    """The number of this try; settling it requires the same number."""
     round: int
-    """Which try this is since it was last begun."""
+    """The number of this try since the last redelivery."""
     failures: int
-    """Of its receiver, in a row."""
+    """Consecutive failures of its receiver."""
     secrets: tuple[str, ...] = field(default=(), repr=False, kw_only=True)
-    """The endpoint's valid secrets; none for URLs that are signed with the global one."""
+    """The endpoint's valid secrets; empty for URLs that are signed with the global secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of one try: a status, or an error in its place."""
+    """The answer to one try: a status or an error."""
 
     status_code: int | None = None
     error: str | None = None
@@ -170,27 +170,27 @@ class Answer:
     retry_after: str | None = None
     duration: float = 0.0
     hopeless: bool = False
-    """The URL may not be sent to: another try would end the same way."""
+    """The URL is not allowed: another try would fail the same way."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryDecision:
-    """What follows from an answer."""
+    """What to do after an answer."""
 
     status: str
     delay: float = 0.0
-    """Seconds until the next try, while it waits."""
+    """Seconds until the next try."""
     disable: bool = False
-    """The receiver does not want to be told anything any more."""
+    """The receiver asked for no further deliveries."""
     unwell: bool = False
-    """The receiver counts as failing."""
+    """The try counts as a failure of the receiver."""
     pause: float = 0.0
-    """Seconds for which the receiver is left alone."""
+    """Seconds to pause deliveries to the receiver."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutlook:
-    """Whether anybody asks to be told, and when the next delivery is due."""
+    """Whether any receiver asks for events, and when the next delivery is due."""
 
     asked: bool
     due_at: int | None
@@ -199,16 +199,16 @@ class DeliveryOutlook:
 
 @dataclass(frozen=True, slots=True)
 class FanoutReport:
-    """What came of one look at the feed."""
+    """The result of reading one page of the feed."""
 
     made: int
     more: bool
     restarted: bool = False
-    """Events had been deleted before they were read; it goes on with what is left."""
+    """Events were deleted before they were read; reading continues with the oldest that is kept."""
 
 
 def check_events(names: Iterable[str]) -> tuple[str, ...]:
-    """Event types as an endpoint may ask for them; of penstock's own, one that does not exist is refused."""
+    """Validate the event types that an endpoint asks for; refuse unknown types of penstock's own."""
     wanted = tuple(dict.fromkeys(names))
     if not 1 <= len(wanted) <= _MOST_FILTERS:
         raise InvalidInput(f"An endpoint asks for 1 to {_MOST_FILTERS} event types, not {len(wanted)}.")
@@ -218,7 +218,7 @@ def check_events(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def wants(asked: Sequence[str], type: str) -> bool:
-    """Whether an endpoint that asked for these types is told of this one."""
+    """Return whether an endpoint that asked for these types receives this one."""
     if type.startswith(_NEVER):
         return False
     return any(
@@ -228,13 +228,13 @@ def wants(asked: Sequence[str], type: str) -> bool:
 
 
 def message_id(endpoint: str, event: Event) -> str:
-    """The id of the delivery of an event to an endpoint: whoever makes it, it is the same."""
+    """Return the id of an event's delivery to an endpoint: the same in every process."""
     what = f"{endpoint}\n{event.seq}\n{event.type}\n{event.at.isoformat()}\n{event.job_id or event.subject}"
     return f"msg_{hashlib.sha256(what.encode()).hexdigest()[:32]}"
 
 
 def body(message: str, event: Event, job: Job | None, params: str | None = None, phases: Sequence[Phase] = ()) -> str:
-    """What is sent: the same bytes at every try. `params` stand in for the job's own."""
+    """Return the body of a delivery, which is the same at every try. `params` replace the job's own."""
     facts = {"id": message, "type": event.type, "timestamp": job_json.iso(event.at)}
     told: dict[str, object] = {}
     if event.job_id is None:
@@ -257,7 +257,7 @@ def decide_delivery(
     answer: Answer, number: int, retries: Sequence[float], *, failures: int = 0, most_failures: int = 5,
     pause: float = 30.0, random: float = 0.5, now: datetime | None = None,
 ) -> DeliveryDecision:  # fmt: skip
-    """What follows from the answer to try `number`; `failures` are those of the receiver before it."""
+    """Decide what follows the answer to try `number`, after `failures` consecutive failures of the receiver."""
     code = answer.status_code
     if answer.error is None and code is not None:
         if 200 <= code < 300:
@@ -279,7 +279,7 @@ def decide_delivery(
 
 
 def retry_after(text: str | None, now: datetime | None) -> float:
-    """The seconds that a Retry-After header asks for, a day at most; 0 when it cannot be read."""
+    """Return the seconds that a Retry-After header asks for, at most a day; 0 when it is unreadable."""
     if text is None:
         return 0.0
     text = text.strip()
@@ -300,13 +300,13 @@ def retry_after(text: str | None, now: datetime | None) -> float:
 
 
 def excerpt(data: bytes) -> str | None:
-    """The beginning of an answer as text that is safe to keep and to show: 1 kB at most."""
+    """Return the start of an answer as text that is safe to store and show: at most 1 kB."""
     text = readable(data[: 4 * EXCERPT].decode(errors="replace"))
     return text.encode()[:EXCERPT].decode(errors="ignore") or None
 
 
 def readable(text: str) -> str:
-    """Text of somebody else's without what hides or moves other text."""
+    """Replace characters of a foreign text that hide or reorder other text."""
     return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 

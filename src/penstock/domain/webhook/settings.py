@@ -1,4 +1,4 @@
-"""How webhooks are sent: every knob, with its default."""
+"""Settings of webhook delivery, with their defaults."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ DEFAULT_RETRIES = (5.0, 60.0, 300.0, 1800.0, 7200.0, 18_000.0, 43_200.0, 72_000.
 
 @dataclass(frozen=True)
 class WebhookSettings:
-    """What may be said about the sending of webhooks; times are in seconds. Give all processes of a store the same."""
+    """Settings of webhook delivery; times are in seconds. Use the same in all processes of a store."""
 
     global_url: str | None = None
-    """Gets the default event types of all jobs."""
+    """Receives the default event types of all jobs."""
     global_secret: str | None = field(default=None, repr=False)
-    """Signs what goes to the global URL. URLs of single jobs have a secret for each origin, made from this one. Without
-    it both get no signature."""
+    """Signs deliveries to the global URL. Job URLs get a secret for each origin, derived from this one. Without it,
+    neither gets a signature."""
     allowed_networks: tuple[str, ...] = ()
-    """Networks that are not public and may be sent to all the same, such as 10.1.0.0/16."""
+    """Private networks that are allowed as receivers, such as 10.1.0.0/16."""
     refused_networks: tuple[str, ...] = ()
-    """Public networks that nothing may be sent to, such as the addresses under which others reach this host."""
+    """Public networks that are refused as receivers, such as the public addresses of this host."""
     allow_http: bool = False
     ports: tuple[int, ...] = DEFAULT_PORTS
     timeout: float = 15.0
-    """Looking up, connecting, sending and answering must be over by then."""
+    """Limit for lookup, connection, request and answer together."""
     parallel: int = 16
-    """Deliveries that one process sends at once."""
+    """Deliveries that one process sends concurrently."""
     per_receiver: int = 2
-    """Deliveries that one receiver gets at once, from all processes together."""
+    """Concurrent deliveries to one receiver, from all processes together."""
     retries: tuple[float, ...] = DEFAULT_RETRIES
-    """How long to wait after each try that failed; when there is none left, the delivery has failed."""
+    """Delays after each failed try; after the last one the delivery fails."""
     breaker_failures: int = 5
-    """After so many failures in a row a receiver is left alone for a while."""
+    """Consecutive failures after which deliveries to a receiver pause."""
     breaker_pause: float = 30.0
-    """How long it is left alone at first; twice as long each time, ten minutes at most."""
+    """Length of the first pause; it doubles each time, up to ten minutes."""
     disable_after: float = 5 * 86_400.0
-    """An endpoint at which nothing has arrived for so long is disabled, if ten tries or more failed; 0: never."""
+    """An endpoint without a success for this time is disabled, after at least ten failed tries; 0: never."""
     poll: float = 1.0
-    """How long events wait at most until deliveries are made of them."""
+    """Longest time until deliveries are created from a new event."""
 
     def __post_init__(self) -> None:
         for name in ("allowed_networks", "refused_networks", "ports", "retries"):
@@ -75,9 +75,9 @@ class WebhookSettings:
         return networks(self.refused_networks)
 
     def secret_for(self, url: str) -> str | None:
-        """The secret that signs what is sent to this URL of a job; None when there is no global secret."""
+        """Return the secret for deliveries to a job's URL; None without a global secret."""
         return None if self.global_secret is None else origin_secret(self.global_secret, origin(url))
 
     def check(self, url: str) -> Target:
-        """Read a URL; one that these settings do not allow is refused with the reason."""
+        """Parse a URL; raise with the reason when these settings do not allow it."""
         return check_url(url, allow_http=self.allow_http, ports=self.ports, allowed=self.networks)

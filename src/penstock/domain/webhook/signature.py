@@ -1,6 +1,6 @@
-"""Signatures of webhooks: what a sender puts into the headers, and what a receiver compares.
+"""Webhook signatures: the headers that a sender writes and a receiver verifies.
 
-Two forms carry the same promise. Standard Webhooks signs `id.timestamp.body` and writes base64; `X-Penstock-Signature`
+Two formats are sent. Standard Webhooks signs `id.timestamp.body` and writes base64; `X-Penstock-Signature`
 signs `timestamp.body` and writes hexadecimal digits. While a secret is being replaced, both secrets sign.
 """
 
@@ -23,14 +23,14 @@ LEAST_BYTES, MOST_BYTES = 24, 64
 
 
 def secret_text(random_bytes: bytes) -> str:
-    """A secret as it is shown to people: 24 to 64 random bytes."""
+    """Encode 24 to 64 random bytes as the text of a secret."""
     if not LEAST_BYTES <= len(random_bytes) <= MOST_BYTES:
         raise InvalidInput(f"A webhook secret has {LEAST_BYTES} to {MOST_BYTES} bytes, not {len(random_bytes)}.")
     return PREFIX + base64.b64encode(random_bytes).decode()
 
 
 def secret_key(secret: str) -> bytes:
-    """The bytes that a secret stands for. The error never shows what was given."""
+    """Decode a secret. The error never shows the given text."""
     try:
         key = base64.b64decode(secret.removeprefix(PREFIX), validate=True) if secret.startswith(PREFIX) else b""
     except (binascii.Error, ValueError):
@@ -44,26 +44,26 @@ def secret_key(secret: str) -> bytes:
 
 
 def origin_secret(secret: str, origin: str) -> str:
-    """The secret for the URLs of jobs at one origin, such as https://hooks.example:443, made from the global one.
+    """Derive the secret for job URLs at one origin, such as https://hooks.example:443, from the global secret.
 
-    A receiver that knows its own cannot sign what others would believe.
+    A receiver that knows its derived secret cannot sign for other receivers.
     """
     return secret_text(hmac.digest(secret_key(secret), b"penstock-webhook-origin\0" + origin.encode(), hashlib.sha256))
 
 
 def standard_signature(secret: str, message_id: str, timestamp: int, body: bytes) -> str:
-    """One signature in the form of Standard Webhooks."""
+    """Return a signature in the format of Standard Webhooks."""
     signed = b"%s.%d.%s" % (message_id.encode(), timestamp, body)
     return "v1," + base64.b64encode(hmac.digest(secret_key(secret), signed, hashlib.sha256)).decode()
 
 
 def own_signature(secret: str, timestamp: int, body: bytes) -> str:
-    """One signature in penstock's own form, without its name."""
+    """Return a signature in penstock's own format, without the `v1=` prefix."""
     return hmac.digest(secret_key(secret), b"%d.%s" % (timestamp, body), hashlib.sha256).hex()
 
 
 def headers(secrets: Sequence[str], message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
-    """The headers of one try; without a secret they name the message and prove nothing."""
+    """Return the headers of one try; without a secret they hold no signature."""
     made = {ID_HEADER: message_id, TIME_HEADER: str(timestamp)}
     if secrets:
         made[SIGNATURE_HEADER] = " ".join(standard_signature(each, message_id, timestamp, body) for each in secrets)

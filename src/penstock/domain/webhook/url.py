@@ -1,7 +1,7 @@
-"""Where webhooks may be sent: which URLs, and which addresses.
+"""Validation of webhook URLs and receiver addresses.
 
-The library's own notion of a public address is not used: it holds multicast, NAT64 and other wrapped addresses for
-public ones. What is not in the tables below as public is refused.
+`ipaddress.is_global` is not used: it counts multicast, NAT64 and other wrapped addresses as public. Addresses that
+are not public by the tables below are refused.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _DOTS = "。．｡"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A URL that was looked at: where to connect to, and what to ask for."""
+    """A parsed URL: where to connect, and what to request."""
 
     url: str
     scheme: str
@@ -79,11 +79,11 @@ class Target:
 
     @property
     def origin(self) -> str:
-        """What tells one receiver from another where no endpoint does."""
+        """Identifies a receiver that has no endpoint."""
         return f"{self.scheme}://{self.authority(always=True)}"
 
     def authority(self, *, always: bool = False) -> str:
-        """Host and port as the Host header says them; `always` writes the port that the scheme implies, too."""
+        """Host and port as in the Host header; `always` includes the default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         implied = self.port == (443 if self.scheme == "https" else 80)
         return host if implied and not always else f"{host}:{self.port}"
@@ -101,13 +101,13 @@ def networks(texts: Iterable[str]) -> tuple[Network, ...]:
 
 
 def address_in(address: Address, given: Sequence[Network]) -> bool:
-    """Whether an address, or one that it leads to, belongs to one of these networks."""
+    """Return whether an address, or one wrapped in it, belongs to one of these networks."""
     places = (address, *unwrapped(address))
     return any(each.version == network.version and each in network for each in places for network in given)
 
 
 def address_allowed(address: Address, allowed: Sequence[Network] = ()) -> bool:
-    """Whether a webhook may be sent to an address: a public one, or one of a network that settings allow."""
+    """Return whether an address is public, or in a network that the settings allow."""
     inner = unwrapped(address)
     if address_in(address, allowed):
         return True
@@ -119,7 +119,7 @@ def address_allowed(address: Address, allowed: Sequence[Network] = ()) -> bool:
 def check_url(
     url: str, *, allow_http: bool = False, ports: Sequence[int] = DEFAULT_PORTS, allowed: Sequence[Network] = ()
 ) -> Target:
-    """Read a URL that webhooks shall be sent to; an error says what is wrong with it."""
+    """Parse the URL of a webhook; the error says what is wrong with it."""
     if not isinstance(url, str) or not 1 <= len(url) <= LONGEST_URL:
         raise InvalidInput(f"A webhook's URL is a text of 1 to {LONGEST_URL} characters.")
     if any(each <= " " or each == "\\" or unicodedata.category(each)[0] in "CZ" for each in url):
@@ -149,12 +149,12 @@ def check_url(
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of a URL, whatever settings allow."""
+    """Return scheme, host and port of a URL, independent of settings."""
     return check_url(url, allow_http=True, ports=_EVERY_PORT, allowed=_EVERYWHERE).origin
 
 
 def without_path(url: str) -> str:
-    """A URL as it may be shown to everybody: path and query often hold a secret."""
+    """A URL without path and query, which often contain a secret."""
     try:
         parts = urlsplit(url)
     except ValueError:
