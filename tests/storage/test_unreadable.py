@@ -107,7 +107,9 @@ def test_a_definition_that_cannot_be_read_has_an_error_and_hides_no_other(kit: K
     assert (good.error, good.definition.concurrency) == (None, 3)
     assert kit.run(admin.definition("good")) == good
     for plan in (admin.definition("bad"), admin.definition("bad", 1)):
-        with pytest.raises(InvalidDefinition, match=r"definition bad version 1 cannot be read.*makes it known anew"):
+        with pytest.raises(
+            InvalidDefinition, match=r"definition bad version 1 cannot be read.*registers the definition again"
+        ):
             kit.run(plan)
     with pytest.raises(InvalidDefinition, match="definition bad cannot be read"):
         kit.run(control.override("bad", {"concurrency": 1}, by="ann"))

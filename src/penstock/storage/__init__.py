@@ -1,4 +1,4 @@
-"""Where everything is kept: rows and SQL, no decisions."""
+"""Storage: SQL, rows and connections of SQLite and PostgreSQL, and the URL of a store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _TRUTHS = {
 
 
 def open_store(url: str, *, migrate: bool = False, schema: str = "penstock", pooler: bool = False) -> Store:
-    """The store that a URL names; it connects when it is first used."""
+    """Return the store of a URL; it connects when it is first used."""
     return store_maker(url, migrate=migrate, schema=schema, pooler=pooler)()
 
 
@@ -36,9 +36,9 @@ def store_maker(
     schema: str = "penstock",
     pooler: bool = False,
 ) -> Callable[[], Store]:
-    """Read a URL now; what is given back makes the store later, and loads its driver only then.
+    """Parse a URL now; the returned function makes the store later and loads its driver only then.
 
-    A PostgreSQL URL may carry `schema`, `pooler` and `migrate` as parameters of its own, beside libpq's.
+    A PostgreSQL URL may carry `schema`, `pooler` and `migrate` as parameters, in addition to libpq's.
     """
     if not isinstance(store, str):
         if not callable(getattr(store, "run_on", None)):

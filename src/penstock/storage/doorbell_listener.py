@@ -1,4 +1,4 @@
-"""The half of a doorbell that hears: the same for every store."""
+"""The receiving half of a doorbell, the same for every store."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _log = logging.getLogger("penstock.doorbell")
 
 
 class Listener(ABC):
-    """Hears rings in one background task per event loop, and wakes everybody who waits.
+    """Receives rings in one background task per event loop, and wakes all waiting tasks.
 
-    A ring that comes while nobody waits is kept for the next one who does. To begin to listen counts as a ring,
-    and so does to begin anew after a breakdown: whatever rang before was not heard.
+    A ring without a waiting task is kept for the next one. Starting to listen counts as a ring, and so does restarting
+    after an error: earlier rings may have been lost.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Listener(ABC):
 
     @abstractmethod
     async def listen(self, heard: Callable[[], None]) -> None:
-        """Call `heard` once listening has begun and at each ring, until cancelled or broken down."""
+        """Call `heard` once listening has begun and at each ring, until cancelled or an error."""
 
     async def wait(self, timeout: float) -> bool:
         heard = self._listening()
@@ -75,8 +75,8 @@ class Listener(ABC):
             try:
                 await self.listen(ring)
             except Exception as error:
-                # Nobody relies on the bell, so a database that is away is no reason for more than this.
-                _log.debug("The doorbell broke down, and tries again in %.1f s: %s", pause, error)
+                # Callers poll as well, so an unavailable database needs no more than this line.
+                _log.debug("The doorbell failed, and tries again in %.1f s: %s", pause, error)
             finally:
                 self._is_listening = False
             await asyncio.sleep(pause)

@@ -1,4 +1,4 @@
-"""What must not be in the middle of something while its process forks.
+"""Forks: what must not be in the middle of an operation while its process forks.
 
 SQLite keeps a list of open files and locks per process, and a fork copies it: the child would believe that it
 holds the parent's locks. So a store closes its connections before the fork and both sides open their own.
@@ -16,7 +16,7 @@ _PATIENCE = 10.0
 
 
 class Forkable(Protocol):
-    """Something that makes itself ready for a fork."""
+    """An object that prepares itself for a fork."""
 
     def before_fork(self) -> None: ...
 
@@ -24,16 +24,16 @@ class Forkable(Protocol):
 
 
 def watch(each: Forkable) -> None:
-    """Have it told of every fork, for as long as it is used."""
+    """Call its methods at every fork, for as long as it is referenced."""
     _watched.add(each)
 
 
 class Gate:
-    """Lets any number of threads in, and can be shut once all are out."""
+    """Admits any number of threads, and shuts once all are out."""
 
     def __init__(self) -> None:
         self._door = threading.RLock()
-        """A signal handler that reads may interrupt a reader of its own thread at the door."""
+        """Reentrant: a signal handler that reads may interrupt a reader of its own thread here."""
         self._inside: list[None] = []
 
     def __enter__(self) -> None:
@@ -44,7 +44,7 @@ class Gate:
         self._inside.pop()
 
     def shut(self, patience: float = _PATIENCE) -> bool:
-        """Let nobody in any more; True once nobody is inside, False when the time is over first."""
+        """Admit no more threads; True once all are out, False after the timeout."""
         end = time.monotonic() + patience
         if not self._door.acquire(timeout=patience):
             return False

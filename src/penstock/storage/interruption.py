@@ -1,6 +1,6 @@
-"""Calls that interrupt another call of their own thread: signal handlers and finalizers make them.
+"""Calls that interrupt another call of their own thread, from signal handlers and finalizers.
 
-The interrupted call goes on only when the other one has ended, so the other one must wait for nothing that it holds.
+The interrupted call continues only after the other one has ended, so the other one must wait for nothing that it holds.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from types import FrameType
 
 
 class OngoingCalls:
-    """The calls that are under way, one for each thread."""
+    """The running calls, one for each thread."""
 
     def __init__(self) -> None:
         self._frames: dict[int, FrameType] = {}
 
     def begin(self) -> bool:
-        """Note that the function that calls this begins a call; False when it interrupts another call of its thread."""
+        """Begin a call in the calling function; False when it interrupts another call of its thread."""
         thread = get_ident()
         if thread in self._frames and self.is_interrupted:
             return False
@@ -30,11 +30,11 @@ class OngoingCalls:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether a call of this thread is under way, further up on its stack."""
+        """Whether a call of this thread is running, further up on its stack."""
         begun = self._frames.get(get_ident())
         if begun is None:
             return False
-        # One that was left without `end`, by an exception out of a signal handler, is on no stack.
+        # A call that was left without `end`, by an exception in a signal handler, is on no stack.
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame is not begun:
             frame = frame.f_back
@@ -42,7 +42,7 @@ class OngoingCalls:
 
 
 class Waker:
-    """Wakes a thread. Unlike an event it may be set by a call that interrupts another one which sets it."""
+    """Wakes a thread. Unlike an Event it may be set by a call that interrupts another call of `set`."""
 
     def __init__(self) -> None:
         self._lock = Lock()

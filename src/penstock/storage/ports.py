@@ -1,4 +1,4 @@
-"""The ports as both stores fulfil them: the modules of verbs themselves."""
+"""The ports as both stores implement them: the modules of commands themselves."""
 
 from __future__ import annotations
 

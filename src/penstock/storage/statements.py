@@ -9,9 +9,9 @@ COLUMN IN {ended}      membership in a named set of states; NOT IN as well
 And in those of SQLite, in this order:
 
 -- for                 the query above it gives the first values of the rows handed in that are needed
--- then                what stands above it is run once for each row handed in
--- with NAME, …        what stands above it ends with a query, whose row gives these values to what stands below
--- at once             what stands above it is done in one step; what stands below gives the answer
+-- then                the lines above it are run once for each row handed in
+-- with NAME, …        the lines above it end with a query, whose row gives these values to the lines below
+-- at once             the lines above it are done in one step; the lines below give the answer
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ statement; the bits of a number do the same in two steps, for codes below 63."""
 
 @cache
 def fill_states(text: str, dialect: str) -> str:
-    """A text with codes in place of the names of states, as a dialect tests sets of them."""
+    """Replace the names of states by codes, and of sets by tests that suit the dialect."""
 
     def listed(found: re.Match[str]) -> str:
         column, negated, codes = found[1], found[2] or "", SETS[found[3]]
@@ -52,9 +52,9 @@ FILES = (
     "webhooks", "access", "audit", "stats", "retention", "integrity", "alerts", "clock_marks", "undeclared",
 )  # fmt: skip
 _PLACES = {"along": ("along_", "past_span", "filter_job_id"), "among": ("among_",)}
-"""How parts are named that have a place of their own, where a statement has that; the others stand in {filters}."""
+"""Prefixes of conditions that have their own placeholder, where a statement has it; the others go to {filters}."""
 _ANSWERS = "answer_"
-"""How parts are named that say what a page answers with."""
+"""Prefix of the parts that select what a page returns."""
 _USUAL_ANSWER = "answer_jobs"
 _FIELD = re.compile(r"\{(\w+)\}")
 _FOR, _THEN, _AT_ONCE = "-- for", "-- then", "-- at once"
@@ -72,11 +72,11 @@ class Entry:
     wanted: str = ""
     """Gives the first values of the rows that are needed; empty: all of them."""
     given: tuple[str, ...] = ()
-    """The names of values that a query gives to what stands behind it."""
+    """The names of values that a query gives to the statements after it."""
     before: tuple[str, ...] = ()
-    """Of the single statements of the text that query, and what stands in front of it."""
+    """Of the single statements: that query, and those before it."""
     at_once: tuple[str, ...] = ()
-    """Those behind it that are done in one step, and `before` in the same."""
+    """The statements after it that are done in one step, together with `before`."""
     steps: tuple[str, ...] = ()
     """All others: SQLite keeps each of them prepared, but not all in one."""
 

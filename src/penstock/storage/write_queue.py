@@ -1,4 +1,4 @@
-"""Those who wait for one writer: one of them leads, and does at once what all of them want."""
+"""The queue of callers for one writer: one caller leads, and carries out the plans of all that wait."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class WriteQueue:
 
     def __init__(self) -> None:
         self.lock: threading.Lock = threading.Lock()
-        """Held by who leads."""
+        """Held by the leader."""
         self.waiting: deque[Task] = deque()
 
     def carry_out(self, task: Task, lead: Callable[[], None]) -> None:
-        """Have a task done: by whoever leads now, or by `lead`, which does some of what waits."""
+        """Get a task done: by the current leader, or by `lead`, which does some of the waiting tasks."""
         self.waiting.append(task)
         try:
             while not task.done:
@@ -37,7 +37,8 @@ class WriteQueue:
 
     @contextmanager
     def leading(self, *, wait: bool = True) -> Iterator[bool]:
-        """Hold the lead, and wake the next who waits for it afterwards; False when it is not free and none waits."""
+        """Take the lead, and afterwards wake the next waiting caller; False when another caller leads and none
+        waits."""
         if not self.lock.acquire(blocking=wait):
             yield False
             return
@@ -48,14 +49,14 @@ class WriteQueue:
             self.pass_on()
 
     def pass_on(self) -> None:
-        """Wake one of those whose task still waits. Who comes after this look has found the lock free."""
+        """Wake a caller whose task still waits. A caller that arrives after this check finds the lock free."""
         for task in tuple(self.waiting):
             if task.turn is not None:
                 task.turn.set()
                 break
 
     def leave(self, task: Task) -> None:
-        """Somebody was interrupted: what it asked for is not begun any more, and its turn is another one's."""
+        """A caller was interrupted: drop its task if it has not begun, and pass its turn on."""
         with suppress(ValueError):
             self.waiting.remove(task)
         self.pass_on()

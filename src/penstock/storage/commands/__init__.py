@@ -1,1 +1,1 @@
-"""The verbs of the store ports as plans: one text for both databases, sync and async."""
+"""The commands of the store ports as plans: written once for both databases, sync and async."""

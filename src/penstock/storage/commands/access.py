@@ -1,4 +1,4 @@
-"""The access port: tokens, sessions, and buckets that all processes take from."""
+"""The access port: tokens, sessions and shared rate buckets."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from penstock.storage.commands import audit
 from penstock.storage.commands.rows import Row
 
 _LIST = Hint(
-    "app.tokens() gives those that there are.",
-    cli="`penstock tokens list` shows those that there are.",
-    http="GET /v1/tokens lists those that there are.",
+    "app.tokens() lists the existing ones.",
+    cli="`penstock tokens list` shows the existing ones.",
+    http="GET /v1/tokens lists the existing ones.",
 )
 
 
@@ -138,7 +138,8 @@ def take(name: str, count: int, period: int, n: int = 1) -> Steps[int | None]:
 
 
 def bucket_name(name: str, count: int, period: int) -> str:
-    """No definition's key begins like this; another rate has another bucket, so that a changed one holds at once."""
+    """No definition's key starts with @; another rate has another bucket, so that a changed rate applies
+    immediately."""
     return f"@{name}@{count}/{period}"
 
 

@@ -1,4 +1,4 @@
-"""Alerts as the store keeps them: raised once, cleared once; a part of the admin port."""
+"""Stored alerts: raised once, cleared once; a part of the admin port."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ MOST = 500
 @writes
 def save_alerts(holding: Sequence[Alert]) -> Steps[AlertNews]:
     now_holding = {(each.kind, each.subject): each for each in holding}
-    standing = {(kind, subject) for kind, subject in (yield Statement("active_alerts"))}
+    active = {(kind, subject) for kind, subject in (yield Statement("active_alerts"))}
     raised: list[Alert] = []
     cleared: list[Alert] = []
-    if fresh := [now_holding[pair] for pair in sorted(now_holding.keys() - standing)]:
+    if fresh := [now_holding[pair] for pair in sorted(now_holding.keys() - active)]:
         done = {(kind, subject) for kind, subject in (yield Statement("raise_alerts", columns=_columns(fresh)))}
         raised = [each for each in fresh if (each.kind, each.subject) in done]
-    if over := sorted(standing - now_holding.keys()):
+    if over := sorted(active - now_holding.keys()):
         columns: dict[str, Sequence[object]] = {
             "kind": [kind for kind, _ in over],
             "subject": [subject for _, subject in over],

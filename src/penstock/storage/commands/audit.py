@@ -1,4 +1,4 @@
-"""The audit: which operator changed what, written in the transaction of the change."""
+"""The audit: changes of operators, written in the transaction of the change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.domain.instant import to_datetime
 from penstock.domain.plan import Statement, Steps, reads
 
 Change = tuple[str, object, object]
-"""What was changed, and what was known of it before and after: anything that JSON can hold, None for nothing."""
+"""The changed object, and its values before and after: anything that JSON can hold, or None."""
 
 
 def entry(actor: str, action: str, target: str, before: object = None, after: object = None) -> Statement:

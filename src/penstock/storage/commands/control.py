@@ -1,6 +1,6 @@
 """The control port: what operators do to jobs and definitions.
 
-Jobs are held first, what becomes of each is read from the table of transitions, and one statement moves them.
+Jobs are locked first, the table of transitions decides about each, and one statement changes them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.storage.commands.undeclared import remove_definition as remove_def
 from penstock.storage.commands.undeclared import retire_definition as retire_definition
 
 _BEFORE_ALL_IDS = "00000000-0000-0000-0000-000000000000"
-_BEHIND_ALL_PHASES = 2**31 - 1
+_AFTER_ALL_PHASES = 2**31 - 1
 _ADVICE = {
     Status.RUNNING: "Cancel it first, or wait until it has ended.",
     Status.CANCELLING: "Wait until it is cancelled.",
@@ -39,8 +39,8 @@ _ADVICE = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """A job that is held, as it was found."""
+class _LockedJob:
+    """A locked job."""
 
     job_id: str
     status: Status
@@ -59,16 +59,16 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """What becomes of a held job, and which events tell of it."""
+    """A change of a locked job, and the events about it."""
 
-    job: _Seen
+    job: _LockedJob
     status: Status
-    tells: tuple[str, ...]
+    events: tuple[str, ...]
     due: int | None = None
     renewed: bool = False
     facts: Mapping[str, object] | None = None
     error: Mapping[str, object] = field(default_factory=dict)
-    """What a hook is told of a failure beside the facts."""
+    """Additional data of a failure for hooks."""
 
 
 @writes
@@ -81,7 +81,7 @@ def cancel(job_ids: Sequence[str], *, by: str | None = None) -> Steps[dict[str, 
         if target is not None and target is not job.status
     ]
     yield from _carry_out(moves, "job.cancel", by)
-    return _told(job_ids, found, moves)
+    return _statuses(job_ids, found, moves)
 
 
 @writes
@@ -120,10 +120,10 @@ def retry(
     found = yield from _hold(job_ids)
     again = [job for job in found if allowed(job.status, Trigger.RETRY)]
     if not again:
-        return _told(job_ids, found, [])
+        return _statuses(job_ids, found, [])
     yield from undeclared.check_declared((job.lane for job in again), "no job of it can be retried")
     yield from _check_unique(again)
-    position = _BEHIND_ALL_PHASES if from_position is None else from_position
+    position = _AFTER_ALL_PHASES if from_position is None else from_position
     yield Statement("forget_phases", {"position": position}, columns={"id": [job.job_id for job in again]})
     moves = [
         _Move(
@@ -132,7 +132,7 @@ def retry(
         for job in again
     ]
     yield from _carry_out(moves, "job.retry", by)
-    return _told(job_ids, found, moves)
+    return _statuses(job_ids, found, moves)
 
 
 @writes_once
@@ -189,7 +189,7 @@ def select(which: JobFilter, limit: int, after: str | None = None) -> Steps[list
     return [job_id for (job_id,) in (yield Statement("select_jobs", values, parts=parts))]
 
 
-def _reprioritise(waiting: Sequence[_Seen], priority: int, by: str | None) -> Steps[None]:
+def _reprioritise(waiting: Sequence[_LockedJob], priority: int, by: str | None) -> Steps[None]:
     yield Statement("reprioritise_jobs", {"priority": priority}, columns={"id": [job.job_id for job in waiting]})
     yield _events([(job, kinds.RESCHEDULED, {"priority": priority}) for job in waiting], by)
     if by is not None:
@@ -197,23 +197,23 @@ def _reprioritise(waiting: Sequence[_Seen], priority: int, by: str | None) -> St
         yield audit.entries(by, "job.reprioritise", changes)
 
 
-def _hold(job_ids: Sequence[str]) -> Steps[list[_Seen]]:
-    """Hold jobs until the transaction ends; those that do not exist are left out."""
+def _hold(job_ids: Sequence[str]) -> Steps[list[_LockedJob]]:
+    """Lock jobs until the transaction ends; those that do not exist are left out."""
     wanted = sorted(set(job_ids))
     if not wanted:
         return []
     found = yield Statement("hold_jobs", columns={"id": wanted})
-    return [_Seen(job_id, BY_CODE[told], BY_CODE[stored], *rest) for job_id, told, stored, *rest in found]
+    return [_LockedJob(job_id, BY_CODE[told], BY_CODE[stored], *rest) for job_id, told, stored, *rest in found]
 
 
-def _hold_one(job_id: str) -> Steps[_Seen]:
+def _hold_one(job_id: str) -> Steps[_LockedJob]:
     found = yield from _hold([job_id])
     if not found:
         raise NotFound("job", job_id, hint="It was never created here, or it has been deleted.")
     return found[0]
 
 
-def _check(job: _Seen, trigger: Trigger, wish: str) -> None:
+def _check(job: _LockedJob, trigger: Trigger, wish: str) -> None:
     if not allowed(job.status, trigger):
         raise Conflict(
             f"Job {job.job_id} is {job.status} and cannot {wish}.",
@@ -222,9 +222,9 @@ def _check(job: _Seen, trigger: Trigger, wish: str) -> None:
         )
 
 
-def _check_unique(again: Sequence[_Seen]) -> Steps[None]:
+def _check_unique(again: Sequence[_LockedJob]) -> Steps[None]:
     """Raise when an active job, or another one of these, holds the unique key that a job would need."""
-    wanted: dict[str, _Seen] = {}
+    wanted: dict[str, _LockedJob] = {}
     for job in again:
         if job.unique_key is None:
             continue
@@ -236,7 +236,7 @@ def _check_unique(again: Sequence[_Seen]) -> Steps[None]:
             raise _unique_conflict(wanted[key], holder)
 
 
-def _unique_conflict(job: _Seen, holder: str) -> Conflict:
+def _unique_conflict(job: _LockedJob, holder: str) -> Conflict:
     return Conflict(
         f"Job {job.job_id} cannot be retried: job {holder} is active under the same unique key.",
         job_id=holder,
@@ -245,7 +245,7 @@ def _unique_conflict(job: _Seen, holder: str) -> Conflict:
 
 
 def _carry_out(moves: Sequence[_Move], action: str, by: str | None) -> Steps[None]:
-    """Move held jobs, write their events, and admit the next jobs of their concurrency keys."""
+    """Change locked jobs, write their events, and admit the next jobs of their concurrency keys."""
     if not moves:
         return
     yield Statement(
@@ -258,12 +258,12 @@ def _carry_out(moves: Sequence[_Move], action: str, by: str | None) -> Steps[Non
             "renewed": [move.renewed for move in moves],
         },
     )
-    yield _events([(move.job, kind, move.facts) for move in moves for kind in move.tells], by)
+    yield _events([(move.job, kind, move.facts) for move in moves for kind in move.events], by)
     yield from hooks.save(
         (move.job.lane, move.job.job_id, move.job.fence, kind, _text({**(move.facts or {}), **move.error}, by))
         for move in moves
         if move.job.hooked
-        for kind in move.tells
+        for kind in move.events
     )
     if by is not None:
         changes = [(move.job.job_id, {"status": move.job.status}, {"status": move.status}) for move in moves]
@@ -271,7 +271,7 @@ def _carry_out(moves: Sequence[_Move], action: str, by: str | None) -> Steps[Non
     yield from limits.touch(move.job.limit_key for move in moves)
 
 
-def _events(news: Iterable[tuple[_Seen, str, Mapping[str, object] | None]], by: str | None) -> Statement:
+def _events(news: Iterable[tuple[_LockedJob, str, Mapping[str, object] | None]], by: str | None) -> Statement:
     rows = list(news)
     return Statement(
         "save_events",
@@ -286,12 +286,12 @@ def _events(news: Iterable[tuple[_Seen, str, Mapping[str, object] | None]], by: 
 
 
 def _text(facts: Mapping[str, object] | None, by: str | None) -> str | None:
-    """Facts and who did it, as JSON; None when there is nothing to say."""
+    """Return facts and actor as JSON; None when there are none."""
     data = {**(facts or {}), **({} if by is None else {"by": by})}
     return json.dumps(data, ensure_ascii=False) if data else None
 
 
-def _decision(job: _Seen, decision: str, by: str, note: str | None, result: str | None) -> Statement:
+def _decision(job: _LockedJob, decision: str, by: str, note: str | None, result: str | None) -> Statement:
     facts = {"id": job.job_id, "fence": job.fence, "decision": decision, "by": by, "note": note, "result": result}
     return Statement("decide_review", facts)
 
@@ -300,7 +300,7 @@ def _note(note: str | None) -> dict[str, object] | None:
     return None if note is None else {"note": note[:500]}
 
 
-def _told(job_ids: Sequence[str], found: Sequence[_Seen], moves: Sequence[_Move]) -> dict[str, Status]:
-    """The status that each job has now, in the order in which they were asked for."""
+def _statuses(job_ids: Sequence[str], found: Sequence[_LockedJob], moves: Sequence[_Move]) -> dict[str, Status]:
+    """Return the status that each job has now, in the order of the request."""
     statuses = {job.job_id: job.status for job in found} | {move.job.job_id: move.status for move in moves}
     return {job_id: statuses[job_id] for job_id in dict.fromkeys(job_ids) if job_id in statuses}

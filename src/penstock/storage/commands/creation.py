@@ -25,7 +25,7 @@ _ONCE = tuple(name for name in _PLAIN_COLUMNS if name not in ("id", "params", "i
 _SAID_ONCE = attrgetter(*_ONCE)
 _TRIES = 5
 _created: Callable[[tuple[str, Status, bool]], Created] = partial(tuple.__new__, Created)
-"""For many at once: their own way takes three times as long."""
+"""Faster for many: the constructor takes three times as long."""
 
 
 @writes_jointly(attrgetter("is_plain"))
@@ -55,7 +55,7 @@ def create(drafts: Sequence[Draft]) -> Steps[list[Created]]:
 
 
 def _insert_one(draft: Draft) -> Steps[Created]:
-    """Create a job that stands for itself: no key to take, no slot to wait for."""
+    """Create one plain job, without keys and tags."""
     values = dict(zip(_PLAIN_COLUMNS, _plain_fields(draft), strict=True))
     born = yield Statement("create_one", values, alone=True)
     if born:
@@ -67,10 +67,10 @@ def _insert_one(draft: Draft) -> Steps[Created]:
 
 
 def _insert_alike(drafts: UniformDrafts) -> Steps[list[Created]]:
-    """Create jobs that stand for themselves and differ in their ids and parameters only."""
+    """Create plain jobs that differ only in id and parameters."""
     values = {**dict(zip(_ONCE, _SAID_ONCE(drafts.first), strict=True)), "n": len(drafts)}
     columns = {"id": drafts.ids, "params": drafts.params}
-    # It makes all or, when they are there already or refused, none; what is asked below only reads.
+    # It creates all or, if they exist or are refused, none; the statements below only read.
     ((count, code, ids),) = yield Statement("create_uniform", values, columns=columns, alone=True)
     status = BY_CODE[code]
     if count == len(drafts):
@@ -85,7 +85,7 @@ def _insert_alike(drafts: UniformDrafts) -> Steps[list[Created]]:
 
 
 def _alike(drafts: Sequence[Draft]) -> UniformDrafts | None:
-    """Plain drafts that have everything in common but their ids and parameters, when they are."""
+    """Return plain drafts that differ only in id and parameters as such; None for others."""
     first = drafts[0]
     if not first.is_plain:
         return None
@@ -98,7 +98,7 @@ def _alike(drafts: Sequence[Draft]) -> UniformDrafts | None:
 
 
 def _insert(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
-    """Create what is not there; a job that holds the same unique key answers in a draft's stead."""
+    """Create drafts that do not exist; a job with the same unique key answers for a draft."""
     answers: dict[str, Created] = {}
     for _ in range(_TRIES):
         missing = [draft for draft in drafts if draft.id not in answers]
@@ -121,7 +121,7 @@ def _insert(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
 
 
 def _first_of_each(drafts: Sequence[Draft]) -> list[Draft]:
-    """Of drafts with the same unique key the first one; the database would take any of them."""
+    """Keep the first of drafts with the same unique key; the database would take any of them."""
     first = {limits.scoped(each, each.unique): each.id for each in reversed(drafts) if each.unique is not None}
     if not first:
         return list(drafts)
@@ -129,7 +129,7 @@ def _first_of_each(drafts: Sequence[Draft]) -> list[Draft]:
 
 
 def _explain(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
-    """Why drafts were not created: they are there already, another job is unique, or nobody may create them."""
+    """Find why drafts were not created: they exist, another job has the unique key, or creation is refused."""
     same = yield Statement("find_jobs", columns={"id": [draft.id for draft in drafts]})
     answers = {job_id: Created(job_id, BY_CODE[told], created=True) for job_id, _, told in same}
     lanes = {draft.lane: draft for draft in drafts if draft.id not in answers}
@@ -159,7 +159,7 @@ def _explain(drafts: Sequence[Draft]) -> Steps[dict[str, Created]]:
 
 
 def _take_keys(drafts: Sequence[Draft]) -> Steps[dict[str, str]]:
-    """Take the idempotency keys of the drafts, in order; which job each of these drafts' keys stands for."""
+    """Take the idempotency keys of drafts, in order; return the job of each draft's key."""
     keyed = [draft for draft in drafts if draft.idempotency_key]
     if not keyed:
         return {}
@@ -189,7 +189,7 @@ def _take_keys(drafts: Sequence[Draft]) -> Steps[dict[str, str]]:
 
 
 def _move_keys(drafts: Sequence[Draft], holders: dict[str, str], made: dict[str, Created]) -> Steps[None]:
-    """A key was taken for a job that was not made, because another one is unique: it stands for that one."""
+    """Move keys of drafts that were not created, because another job has the unique key, to that job."""
     moved = [each for each in drafts if holders.get(each.id) == each.id and made[each.id].job_id != each.id]
     if moved:
         columns: dict[str, Sequence[object]] = {

@@ -1,4 +1,4 @@
-"""What operators say about definitions: pause, enable, override; a part of the control port."""
+"""Controls of definitions: pause, enable, override; a part of the control port."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.storage.commands import audit, limits
 from penstock.storage.commands import definition_text as forms
 
 SYSTEM = "*"
-"""The key that speaks of the whole system."""
+"""The key of the whole system."""
 
 _MOST = 2**31 - 1
 _SHORTEST_PERIOD = SECOND // 1000
@@ -43,7 +43,7 @@ def enable(key: str, enabled: bool, *, by: str) -> Steps[None]:
 
 @writes
 def override(key: str, overrides: Mapping[str, object], *, by: str) -> Steps[None]:
-    """Names that are left out keep what the code says: of limits, what that of the newest version says."""
+    """Names that are left out keep the value of the code; limits that of the newest version."""
     _check(key, overrides)
     control = yield from hold_definition(key)
     ((body,),) = yield Statement("newest_body", {"key": key})
@@ -62,9 +62,9 @@ def override(key: str, overrides: Mapping[str, object], *, by: str) -> Steps[Non
 
 
 def hold_definition(key: str) -> Steps[dict[str, Any]]:
-    """What operators have said about a definition, held until the transaction ends."""
+    """Lock and return the controls of a definition."""
     if key == SYSTEM:
-        raise NotFound("definition", key, hint="The whole system can be paused, but this is said of one definition.")
+        raise NotFound("definition", key, hint="The whole system can be paused, but this needs one definition.")
     control = yield from _hold(key)
     if not (yield Statement("versions_of", {"key": key})):
         raise _unknown(key)
@@ -72,7 +72,7 @@ def hold_definition(key: str) -> Steps[dict[str, Any]]:
 
 
 def save(key: str, control: Mapping[str, Any], changed: Mapping[str, Any], action: str, by: str) -> Steps[None]:
-    """Keep what an operator says about it from now on; running workers learn of it."""
+    """Save changed controls; running workers read them."""
     yield Statement("save_control", {"key": key, **control, **changed})
     yield Statement("bump_controls", {"by": by})
     before = {name: value for name, value in control.items() if name in changed}
@@ -80,7 +80,7 @@ def save(key: str, control: Mapping[str, Any], changed: Mapping[str, Any], actio
 
 
 def own_limits(definition: Definition) -> dict[str, Any]:
-    """The limits that the code of a definition declares, as they are kept."""
+    """Return the limits that a definition declares, as columns."""
     rate = definition.rate_limit
     return {
         "concurrency": definition.concurrency,
@@ -92,13 +92,13 @@ def own_limits(definition: Definition) -> dict[str, Any]:
 
 
 def limits_of_keys(wanted: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Those of the limits that decide how many jobs of a concurrency key are admitted."""
+    """Return the limits that decide how many jobs of a concurrency key are admitted."""
     rate = (wanted["rate_count"], wanted["rate_period"]) if wanted["rate_per_key"] else None
     return wanted["key_concurrency"], rate
 
 
 def limits_in_force(definition: Definition, overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """The limits of a definition where an operator wants others; a count is no rate while nobody says a period."""
+    """Return the limits of a definition with an operator's overrides; a count without a period is no rate."""
     wanted = {**own_limits(definition), **_limits_of(overrides)}
     return wanted if wanted["rate_period"] else {**wanted, "rate_count": 0}
 

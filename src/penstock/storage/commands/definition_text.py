@@ -1,4 +1,4 @@
-"""How a definition is kept: as the text of a JSON document."""
+"""Stored definitions: their JSON text, and errors about unreadable, retired and removed ones."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _TUPLES = frozenset(field.name for field in dataclasses.fields(Definition) if is
 
 
 UNREGISTERED = Hint(
-    "Register it first, by app.register(); app.definitions_known() lists what there is.",
-    cli="Start a worker that has its code; `penstock definitions list` shows what there is.",
-    http="A worker that has its code makes it known; GET /v1/definitions lists what there is.",
+    "Register it first with app.register(); app.definitions_known() lists the known ones.",
+    cli="Start a worker that has its code; `penstock definitions list` shows the known ones.",
+    http="A worker that has its code registers it; GET /v1/definitions lists the known ones.",
 )
 """For a definition that the store does not know."""
 
@@ -31,8 +31,8 @@ def to_text(definition: Definition) -> str:
 
 
 def from_text(text: str) -> Definition:
-    """The definition that `to_text` wrote; fields that only newer code knows are passed over,
-    and those that older code did not know have their defaults."""
+    """The definition that `to_text` wrote; fields of newer code are ignored,
+    and fields that older code did not write have their defaults."""
     facts = {name: value for name, value in json.loads(text).items() if name in _FIELDS}
     facts["backoff"] = policy_from_json(facts["backoff"])
     facts["rate_limit"] = RateLimit(**facts["rate_limit"]) if facts["rate_limit"] else None
@@ -42,7 +42,7 @@ def from_text(text: str) -> Definition:
 
 
 def read(key: str, version: int, text: str, overrides: str) -> tuple[Definition, dict[str, object], str | None]:
-    """A definition and what operators want of it, or else why they cannot be read: others must be readable still."""
+    """Return a definition and its overrides, or why they are unreadable; one bad row must not hide others."""
     try:
         return from_text(text), dict(json.loads(overrides)), None
     except Exception as error:
@@ -53,14 +53,14 @@ def unreadable(key: str, version: int | None, problem: str) -> InvalidDefinition
     which = key if version is None else f"{key} version {version}"
     return InvalidDefinition(
         f"What the store has of definition {which} cannot be read: {problem}.",
-        hint="A worker that starts with its code makes it known anew.",
+        hint="Start a worker with its code: it registers the definition again.",
     )
 
 
 def closed(
     key: str, version: int, retired_by: str | None, *, removed: bool, wish: str = "no job of it can be created"
 ) -> Conflict:
-    """The error for whoever needs a definition that is retired or removed."""
+    """Return the error about a definition that is retired or removed."""
     if not removed:
         return Conflict(
             f"Definition {key!r} was retired by {retired_by}: {wish}.",
@@ -68,5 +68,5 @@ def closed(
         )
     return Conflict(
         f"Version {version} of definition {key!r} was removed: {wish}.",
-        hint="It comes back when code that declares it starts; other versions may be there.",
+        hint="Start code that declares it to bring it back, or use another version.",
     )

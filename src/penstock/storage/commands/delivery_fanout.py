@@ -1,7 +1,7 @@
-"""From the feed to deliveries; a part of the webhooks port.
+"""Fan-out of feed events into webhook deliveries; a part of the webhooks port.
 
-One reader at a time holds the cursor, makes the deliveries of a page of events, and moves the cursor, all in one
-transaction: whatever dies in between, no event is passed over and none is delivered twice under two ids.
+One reader at a time locks the cursor, creates the deliveries of a page of events and moves the cursor, in one
+transaction: after any crash, no event is skipped and none is delivered under two ids.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from penstock.storage.commands.registration import definition
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
-    """Somebody who asks to be told."""
+class _Subscriber:
+    """A receiver with its event filter."""
 
     endpoint: str
     url: str
@@ -47,12 +47,12 @@ class _Asking:
 def create_deliveries(
     limit: int = 100, *, global_url: str | None = None, mask: Mask | None = None
 ) -> Steps[FanoutReport]:
-    """Without a `mask`, names that are usual for secrets are masked, and the definitions' secret fields."""
+    """Without a `mask`, secret fields of definitions and usual names of secrets are masked."""
     held = yield Statement("hold_webhook_feed")
     if not held:
         return FanoutReport(0, more=False)
     ((cursor, moved_at, since),) = held
-    # The tip first: whoever begins to ask after it has events behind it.
+    # The tip first: a receiver that subscribes later gets events after it.
     tip = yield from feed.tip().steps()
     ((by_endpoint, by_job, _, now),) = yield Statement("delivery_outlook")
     if not (by_endpoint or by_job or global_url):
@@ -67,14 +67,14 @@ def create_deliveries(
         global_url,
         mask or SecretPolicy().mask,
     )
-    # Where nothing happened there is nothing to write down, but for retention, which must see that this reader lives.
+    # Without events nothing is written, except for retention, which must see that this reader is alive.
     if cursor is None or news.events or news.more or restarted or now - moved_at > HOUR:
         yield Statement("move_webhook_feed", {"cursor": news.cursor, "since": since})
     return FanoutReport(made, news.more, restarted)
 
 
 def _news(cursor: str | None, limit: int) -> Steps[tuple[News, bool]]:
-    """What happened since; where it is gone in part, all that is left, and True."""
+    """Return the events after the cursor; where some were deleted, all that are left, and True."""
     restarted = False
     if cursor is None:
         cursor = yield from feed.origin().steps()
@@ -89,11 +89,11 @@ def _news(cursor: str | None, limit: int) -> Steps[tuple[News, bool]]:
 
 def _deliver(events: Sequence[Event], global_url: str | None, mask: Mask) -> Steps[int]:
     asking = [
-        _Asking(endpoint, url, json.loads(asked), json.loads(definitions), since)
+        _Subscriber(endpoint, url, json.loads(asked), json.loads(definitions), since)
         for endpoint, url, asked, definitions, since in (yield Statement("subscribed_endpoints"))
     ]
     if global_url is not None:
-        asking.append(_Asking(GLOBAL, global_url))
+        asking.append(_Subscriber(GLOBAL, global_url))
     told = [event for event in events if any(wants(each.kinds, event.type) for each in asking)]
     own = yield from _with_own_url(events)
     if not told and not own:
@@ -122,23 +122,23 @@ def _deliver(events: Sequence[Event], global_url: str | None, mask: Mask) -> Ste
 
 
 def _with_own_url(events: Sequence[Event]) -> Steps[set[str]]:
-    """The jobs among those told of that brought a URL along."""
+    """Return the jobs of these events that have their own webhook URL."""
     ids = sorted({event.job_id for event in events if event.job_id is not None and wants(DEFAULT_EVENTS, event.type)})
     if not ids:
         return set()
     return {job_id for (job_id,) in (yield Statement("jobs_with_webhooks", columns={"id": ids}))}
 
 
-def _askers(asking: Sequence[_Asking], event: Event, job: Job | None) -> list[_Asking]:
+def _askers(asking: Sequence[_Subscriber], event: Event, job: Job | None) -> list[_Subscriber]:
     found = [each for each in asking if each.wants(event, job)]
     if job is not None and job.webhook_url is not None:
-        own = _Asking(OF_JOB, job.webhook_url)
+        own = _Subscriber(OF_JOB, job.webhook_url)
         found += [own] if own.wants(event, job) else []
     return found
 
 
-def _receiver(asking: _Asking) -> str:
-    """What shares the fate of a delivery: its endpoint, or where its URL leads."""
+def _receiver(asking: _Subscriber) -> str:
+    """Return what failures are counted for: the endpoint, or the origin of the URL."""
     if asking.endpoint not in (GLOBAL, OF_JOB):
         return asking.endpoint
     try:
@@ -148,7 +148,7 @@ def _receiver(asking: _Asking) -> str:
 
 
 def _shown(jobs: Collection[Job], mask: Mask) -> Steps[tuple[dict[str, str], dict[str, list[Phase]]]]:
-    """The parameters of jobs as they may be shown, none where it is unknown which are secret; and their phases."""
+    """Return the masked parameters of jobs (null where the definition is unreadable), and their phases."""
     secret: dict[tuple[str, int], Sequence[str] | None] = {}
     names: dict[tuple[str, int], Sequence[str]] = {}
     shown: dict[str, str] = {}

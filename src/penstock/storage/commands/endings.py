@@ -1,4 +1,4 @@
-"""How attempts end: one way for all of them, whoever says so."""
+"""The end of attempts: one path for workers, rescue and release."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.storage.commands import hooks, limits, rows
 
 
 def settle(worker: str, settlements: Sequence[Settlement]) -> Steps[SettleReport]:
-    """Apply endings where the worker still holds the fence; tell those already on record from those refused."""
+    """Apply endings where the worker still holds the fence; distinguish those recorded before from those refused."""
     if not settlements:
         return SettleReport([], [], [])
     newest = left = _newest(settlements)
@@ -24,7 +24,7 @@ def settle(worker: str, settlements: Sequence[Settlement]) -> Steps[SettleReport
         told = yield _success(worker, newest[0].fence, newest, lanes, nothing=True, alone=True)
         if told[0][1] == len(settlements):
             return SettleReport([each.job_id for each in settlements], [], [])
-        # Which ones they were is told only where some were not ended.
+        # The statement names them only where some were not ended.
         every = told[0][1] == len(newest)
         fresh = {each.job_id: each.fence for each in newest} if every else {row[0]: row[1] for row in told[1:]}
         left = [each for each in newest if each.job_id not in fresh]
@@ -69,7 +69,7 @@ def settle(worker: str, settlements: Sequence[Settlement]) -> Steps[SettleReport
 def _success(
     worker: str, fence: int, alike: Sequence[Settlement], lanes: set[int], *, nothing: bool, alone: bool = False
 ) -> Statement:
-    """End attempts with one fence that returned; `alone`: only those from whose end nothing follows."""
+    """Return the statement that ends successful attempts with one fence; `alone`: only those without follow-up."""
     values = {
         "worker": worker, "fence": fence, "nothing": nothing, "alone": alone, "count": len(alike),
         "lanes": sorted(lanes),
@@ -78,14 +78,14 @@ def _success(
 
 
 def _lone_lanes(settlements: Sequence[Settlement]) -> set[int]:
-    """The lanes of endings that one statement can write, unless the store knows better; empty when it cannot."""
+    """Return the lanes of endings that one statement can write; empty when they need more."""
     _, fences, outcomes, _, _, _, _, lanes, lone = zip(*settlements, strict=True)
     alike = len(set(fences)) == 1 and set(map(id, outcomes)) == {id(RETURNED_NOTHING)}
     return set(lanes) if alike and all(lone) else set()
 
 
 def _newest(settlements: Sequence[Settlement]) -> Sequence[Settlement]:
-    """Of several endings of one job only the newest fence can hold, and only once."""
+    """Keep the newest fence of each job, once."""
     if len({each.job_id for each in settlements}) == len(settlements):
         return settlements
     newest: dict[str, Settlement] = {}
@@ -96,7 +96,7 @@ def _newest(settlements: Sequence[Settlement]) -> Sequence[Settlement]:
 
 
 def _plain_by_kind(settlements: Sequence[Settlement]) -> Iterable[tuple[tuple[int, bool], Sequence[Settlement]]]:
-    """Those of attempts that returned and ask for nothing more, by their fence and whether they returned nothing."""
+    """Group plain successes by their fence and whether they returned nothing."""
     done: dict[tuple[int, bool], list[Settlement]] = {}
     for each in settlements:
         if rows.is_plain_success(each):
@@ -105,7 +105,7 @@ def _plain_by_kind(settlements: Sequence[Settlement]) -> Iterable[tuple[tuple[in
 
 
 def _calls(settlements: Mapping[str, Settlement], ended: Iterable[rows.Row]) -> Iterator[hooks.Call]:
-    """What hooks are told of these endings: the same as the events."""
+    """Yield the hook calls of these endings, with the data of the events."""
     for job_id, fence, status, _, _, lane, _ in ended:
         settlement = settlements[job_id]
         kind = kinds.CANCELLED if status == Status.CANCELLED.code else rows.event_kind(settlement)
@@ -113,7 +113,7 @@ def _calls(settlements: Mapping[str, Settlement], ended: Iterable[rows.Row]) -> 
 
 
 def _recorded(worker: str, endings: Sequence[Settlement]) -> Steps[dict[tuple[str, int], str]]:
-    """How the attempts among these that are on record ended: one that was given up as lost has not returned."""
+    """Return the recorded causes of these attempts; one recorded as lost has not returned."""
     held = [Held(each.job_id, each.fence, worker) for each in endings]
     found = yield Statement("find_attempts", columns=held_columns(held))
     return {(job_id, fence): cause for job_id, fence, cause in found}

@@ -1,4 +1,4 @@
-"""The feed port: following what happens.
+"""The feed port: reading events by cursor.
 
 A row of the feed is one event, or a bundle: the same event of many jobs that one statement wrote. Readers get single
 events; the number of one is its row's times 1024, and in a bundle its place is added.
@@ -29,7 +29,7 @@ from penstock.storage.commands.pruning import NUMBERS as NUMBERS
 from penstock.storage.commands.pruning import prune as prune
 
 WINDOW = 10_000
-"""How many rows are sorted at most to serve a page; a reader that is further behind is led on in steps."""
+"""The most rows that are sorted for a page; a reader that lags further is served in steps."""
 
 _MOMENT = r"(\d{1,19}(?::\d{1,19}:(?:\d{1,19}(?:,\d{1,19})*)?)?)"
 _FORM = re.compile(rf"(\d{{1,9}})@{_MOMENT}(?:/{_MOMENT}/(\d{{1,18}}))?", re.ASCII)
@@ -66,29 +66,29 @@ def read(cursor: str, limit: int = 500) -> Steps[News]:
 
 
 def with_cursors(cursor: str, news: News) -> Iterator[tuple[Event, str]]:
-    """What `read(cursor)` gave, each event with the cursor of a reader that has come just behind it."""
+    """Yield each event of `read(cursor)` with the cursor directly after it."""
     if not news.events:
         return
-    before, behind = _parsed(cursor), _parsed(news.cursor)
-    target = behind.seen if behind.target is None else behind.target
+    before, after = _parsed(cursor), _parsed(news.cursor)
+    target = after.seen if after.target is None else after.target
     for event in news.events[:-1]:
-        yield event, str(_Cursor(behind.revision, before.seen, target, event.seq))
+        yield event, str(_Cursor(after.revision, before.seen, target, event.seq))
     yield news.events[-1], news.cursor
 
 
 def is_whole(cursor: str) -> bool:
-    """Whether a reader there has seen all of a moment, and is not in the midst of a span."""
+    """Return whether a cursor is at the end of a span, not within one."""
     return _parsed(cursor).target is None
 
 
 def covers(cursor: str, other: str) -> bool:
-    """Whether a reader at a cursor has seen all that one at the other has; both must be whole."""
+    """Return whether one whole cursor includes everything of another."""
     here, there = _moment(_parsed(cursor).seen), _moment(_parsed(other).seen)
     return there.end <= here.end and all(each in there.still_open for each in here.still_open if each < there.end)
 
 
 def up_to(cursor: str, end: str) -> str | None:
-    """The cursor of a reader that goes on from a whole cursor to another whole one, and no further.
+    """Return the cursor of a reader that continues from one whole cursor up to another.
 
     None when there is nothing between them."""
     start, moment = _parsed(cursor), _parsed(end).seen
@@ -96,7 +96,7 @@ def up_to(cursor: str, end: str) -> str | None:
 
 
 def seen_until(cursor: str) -> tuple[int, int]:
-    """The number of the newest event that a reader of a SQLite store has seen, and the revision of its cursor."""
+    """Return the number of the newest seen event of a SQLite store, and the revision of the cursor."""
     place = _parsed(cursor)
     if ":" in place.seen:
         raise _not_a_cursor(cursor)
@@ -113,7 +113,7 @@ def of_job(job_id: str, after: int = 0, limit: int = 500) -> Steps[list[Event]]:
 
 @dataclass(frozen=True, slots=True)
 class _Cursor:
-    """How far a reader has come."""
+    """The position of a reader."""
 
     revision: int
     seen: str
@@ -127,7 +127,7 @@ class _Cursor:
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """One answer of `read_feed`: up to one event more than asked for."""
+    """One answer of `read_feed`: up to one event more than requested."""
 
     revision: int
     looked_at: int
@@ -147,7 +147,7 @@ def _parsed(cursor: str) -> _Cursor:
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """Everything before `end` has been seen, but for what was still open."""
+    """All transactions before `end` were seen, except those still open."""
 
     end: int
     still_open: frozenset[int] = frozenset()
@@ -184,7 +184,7 @@ def _page(cursor: str, place: _Cursor, limit: int) -> Steps[_Page]:
     if gone:
         raise FeedGone(
             f"Events after the cursor {cursor[:100]!r} were deleted already.",
-            hint="Read what you need anew, and go on from the feed's tip.",
+            hint="Read the current state again, and continue from the feed's tip.",
         )
     return _Page(revision, looked_at, now, [rows.stored_event(row[5:]) for row in found if row[5] is not None])
 
@@ -193,7 +193,7 @@ def _not_a_cursor(cursor: str) -> InvalidInput:
     return InvalidInput(
         f"{cursor[:100]!r} is not a cursor of this feed.",
         hint=Hint(
-            "Use one that tip, origin or read has given.",
+            "Use one that tip, origin or read has returned.",
             cli="Use `nextCursor` of a list with --json, or origin for all that is kept.",
             http="Use `nextCursor` of a list or the id of an event of a stream, or `origin` for all that is kept.",
         ),

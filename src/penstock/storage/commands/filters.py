@@ -1,7 +1,6 @@
-"""How a filter of jobs becomes conditions: the names of those in `control.sql`, and the values they ask for.
+"""Conditions of a job filter: their names in `control.sql`, and their values.
 
-The conditions speak of `job` and of `detail` (its job_detail row), so any statement that joins the two can be
-put together with them.
+The conditions use `job` and `detail` (its job_detail row), so any statement that joins the two can include them.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from penstock.domain.job_list import JobFilter
 from penstock.domain.states import SETS, Status
 
-# The same said in the words of a partial index, without which the planner cannot know that the index will do.
+# The predicates of partial indexes, repeated so that the planner can use the indexes.
 HINTS = {
     "filter_attention": {*SETS["attention"]},
     "filter_live": {*SETS["live"]},
@@ -17,13 +16,13 @@ HINTS = {
 }
 
 _NO_CONDITIONS = {"status", "error", "params"}
-"""Fields of a filter that become other conditions than one of their name, or are searched for."""
+"""Fields of a filter without a condition of their name, and those that are searched."""
 
 
 def filters(which: JobFilter) -> tuple[tuple[str, ...], dict[str, object]]:
-    """The conditions that `which` asks for, and their values; the same filter always gives the same order.
+    """Return the conditions of a filter and their values, always in the same order.
 
-    What it searches for is left out: see `search`.
+    Searched fields are left out: see `search`.
     """
     values: dict[str, object] = {}
     for name in JobFilter.__dataclass_fields__:
@@ -39,7 +38,7 @@ def filters(which: JobFilter) -> tuple[tuple[str, ...], dict[str, object]]:
 
 
 def _status(statuses: tuple[Status, ...]) -> tuple[tuple[str, ...], dict[str, object]]:
-    """Stale is derived: a job that reads as stale does not read as what is stored."""
+    """Stale is derived: a stale job does not match its stored status."""
     told = sorted({status.code for status in statuses})
     stored = sorted({*told, *SETS["ended"]} - {Status.STALE.code} if Status.STALE in statuses else told)
     hints = tuple(name for name, codes in HINTS.items() if codes.issuperset(stored))

@@ -1,6 +1,6 @@
-"""The outbox of hooks: what is to be told to handlers' own code, kept in the transaction of the change.
+"""The outbox of hook calls, written in the transaction of the change.
 
-Only definitions that have hooks pay for it: their lanes are marked, and the statements that move jobs say so.
+Only definitions with hooks have the cost: their lanes are marked, and the statements that change jobs return it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KINDS = frozenset(
 """The events that a hook can be called for."""
 
 Call = tuple[int, str, int, str, str | None]
-"""Lane, job, fence, kind and what there is to tell."""
+"""Lane, job, fence, kind and data."""
 
 
 @writes_once
@@ -33,7 +33,7 @@ def take_hooks(lanes: Sequence[int], limit: int = 100) -> Steps[list[HookCall]]:
 
 
 def save(calls: Iterable[Call]) -> Steps[None]:
-    """Keep those calls for which there can be a hook."""
+    """Save the calls of kinds that have hooks."""
     wanted = [call for call in calls if call[3] in KINDS]
     if wanted:
         names = ("lane", "job_id", "fence", "kind", "data")

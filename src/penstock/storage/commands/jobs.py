@@ -1,4 +1,4 @@
-"""The jobs port: create, promote, claim, settle, and what attempts write meanwhile."""
+"""The jobs port: promote, claim, settle, and the writes of running attempts."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def claim(
         place = after.get(lanes[0], FIRST_POSITION)
         values |= {"lane": lanes[0], "after_rank": place.rank, "after_id": place.job_id}
         taken = yield Statement("claim_lane", values, alone=True)
-        _refuse_the_dead(worker, taken)
+        _check_lease(worker, taken)
     else:
         quotas = yield from limits.claim_quotas(lanes, limited, limit, after)
         taken = yield Statement("claim", values, columns=quotas.columns(after), alone=not limited)
-        _refuse_the_dead(worker, taken)
+        _check_lease(worker, taken)
         yield from limits.spend_tokens(quotas, taken)
     return rows.claimed(taken)
 
@@ -82,7 +82,7 @@ def claim_job(worker: str, job_id: str, lanes: Sequence[int], *, start: bool = T
     if not ready or ready[0][0] not in lanes:
         return []
     lane, rank = ready[0]
-    # Limits look at the first job from a place on: the place before this one.
+    # Limits check the first job after a position: the position before this job.
     after = {lane: QueuePosition(rank, str(UUID(int=UUID(job_id).int - 1)))}
     quotas = yield from limits.claim_quotas([lane], [lane], 1, after)
     columns = quotas.columns(after)
@@ -91,12 +91,12 @@ def claim_job(worker: str, job_id: str, lanes: Sequence[int], *, start: bool = T
     values = {"worker": worker, "id": job_id, "start": start, "limit": 1}
     values |= {"granted": columns["granted"][0], "paid": columns["paid"][0]}
     taken = yield Statement("claim_job", values)
-    _refuse_the_dead(worker, taken)
+    _check_lease(worker, taken)
     yield from limits.spend_tokens(quotas, taken)
     return rows.claimed(taken)
 
 
-def _refuse_the_dead(worker: str, taken: Rows) -> None:
+def _check_lease(worker: str, taken: Rows) -> None:
     if taken and taken[0][0] is None:
         raise LeaseLost(f"The lease of worker {worker} has ended; it may claim nothing any more.")
 
@@ -145,7 +145,7 @@ def save_phase(
     if not (yield Statement("save_phase", values)):
         kept = {row[1]: row for row in (yield Statement("read_phases", {"id": held.job_id}))}[name]
         if status == "completed" and (kept[6], kept[8]) == (result, held.fence):
-            return  # said before: the answer was lost
+            return  # saved before: the answer was lost
         raise Conflict(f"Phase {name!r} of job {held.job_id} is completed and keeps its result.", job_id=held.job_id)
     if status == "completed":
         yield _event(kinds.PHASE_COMPLETED, held, json.dumps({"phase": name}))
@@ -205,7 +205,7 @@ def register_worker(worker: WorkerInfo, lease: int) -> Steps[None]:
         "id": worker.id, "name": worker.name, "host": worker.host, "pid": worker.pid, "slots": worker.slots,
         "lanes": json.dumps(worker.lanes), "code_version": worker.code_version, "lease": lease,
     }  # fmt: skip
-    # In one round trip: a worker that starts while the store is slow has its lease before it is over.
+    # In one round trip: with a slow store the lease must not end before it is known.
     yield Statement("register_worker", values, alone=True)
 
 
@@ -225,7 +225,7 @@ def heartbeat(
     values["figures"] = None if figures is None else json.dumps(dict(figures))
     found = yield Statement("heartbeat", values, alone=True)
     if not found:
-        raise LeaseLost(f"The lease of worker {worker} has ended; it must register anew.")
+        raise LeaseLost(f"The lease of worker {worker} has ended; it must register again.")
     cancels = [Held(job_id, fence, worker) for job_id, fence, *_ in found if job_id is not None]
     _, _, controls, newest, workers, leader = found[0]
     return HeartbeatAnswer(cancels, controls, newest, workers, leads=leader is None or worker <= leader)

@@ -1,7 +1,7 @@
 """Limits: how many jobs of a definition or of a concurrency key may run, and how often they may start.
 
-Slots are counted from rows under a lock, never kept as numbers. A rate is a bucket that remembers only the
-instant at which it is full again.
+Slots are counted from rows under a lock, never stored as numbers. A rate is a bucket that stores only the instant at
+which it is full again.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _LOOKS = 10
 
 @dataclass(slots=True)
 class Bucket:
-    """A rate limit's bucket: `count` tokens that come back over `period`, full at `full_at`."""
+    """A rate limit's bucket: `count` tokens that are refilled over `period`, full at `full_at`."""
 
     count: int
     period: int
     full_at: int
 
     def tokens(self, now: int) -> int:
-        """Whole tokens there are; negative while later ones are reserved."""
+        """Return the whole tokens in the bucket; negative while later ones are reserved."""
         return (self.period - max(0, self.full_at - now)) * self.count // self.period
 
     def take(self, now: int, tokens: int = 1) -> None:
         self.full_at = max(self.full_at, now) + tokens * self.period // self.count
 
     def next_at(self, now: int) -> int:
-        """When there is a token again."""
+        """Return when the next token is available."""
         return max(now, self.full_at - self.period - -self.period // self.count)
 
 
@@ -47,18 +47,18 @@ Buckets: TypeAlias = dict[str, Bucket | None]
 
 @dataclass(slots=True)
 class Grant:
-    """What a limited definition may start in this claim."""
+    """What a claim may start of a limited definition."""
 
     shares: dict[int, int]
-    """How many of it each lane may give; together they keep to the limit."""
+    """The share of each lane; together they respect the limit."""
     bucket: tuple[str, Bucket] | None = None
     keys: Buckets | None = None
-    """The buckets of a rate by key. Then only jobs that were chosen may start: others may come before the claim."""
+    """The buckets of a rate per key. Then only chosen jobs may start, because others may arrive before the claim."""
 
 
 @dataclass(slots=True)
 class ClaimQuotas:
-    """How many jobs each lane may give in this claim."""
+    """How many jobs a claim may take from each lane."""
 
     free: list[int]
     quota: int
@@ -66,7 +66,8 @@ class ClaimQuotas:
     grants: list[Grant] = field(default_factory=list)
 
     def columns(self, after: Mapping[int, QueuePosition]) -> dict[str, Sequence[object]]:
-        """The lanes of the claim statement, each from its place on; none when nothing may be claimed."""
+        """Return the input of the claim statement, each lane from its position on; empty when nothing may be
+        claimed."""
         shares = [(lane, self.quota, False, False) for lane in self.free]
         for grant in self.grants:
             given = ((lane, min(share, self.quota)) for lane, share in grant.shares.items() if share > 0)
@@ -83,7 +84,7 @@ class ClaimQuotas:
 
 @dataclass(frozen=True, slots=True, order=True)
 class QueuedJob:
-    """A queued job that is held until its turn is decided."""
+    """A queued job that is locked until the claim decides about it."""
 
     rank: int
     job_id: str
@@ -92,15 +93,15 @@ class QueuedJob:
 
 
 def scoped(draft: Draft, key: str | None) -> str | None:
-    """A key of a draft, made unlike the same key of another definition."""
+    """Return a key of a draft, prefixed by its definition."""
     return None if key is None else f"{draft.definition}|{key}"
 
 
 def touch(keys: Iterable[str | None]) -> Steps[None]:
-    """Note that jobs of concurrency keys have changed, and admit what the keys have room for.
+    """Note that jobs of concurrency keys have changed, and admit jobs that the keys have room for.
 
-    Needed after every change to a job with a key. The note is a row of its own, so that no transaction waits for
-    another one's key; it is removed with the admission, and a duty finds notes that were left.
+    Needed after every change to a job with a key. Each note is a separate row, so that no transaction waits for the key
+    of another; it is removed with the admission, and a duty finds remaining notes.
     """
     wanted = sorted({key for key in keys if key is not None})
     if wanted:
@@ -108,7 +109,7 @@ def touch(keys: Iterable[str | None]) -> Steps[None]:
 
 
 def admit_now(keys: Sequence[str]) -> Steps[list[str]]:
-    """Admit waiting jobs of touched concurrency keys up to their limit; the keys that other transactions hold are left.
+    """Admit waiting jobs of touched concurrency keys up to their limit; return the keys that other transactions hold.
 
     A transaction admits jobs of a key only while it holds all notes of that key, and only notes that are committed: so
     no two count the same free slot. It must therefore touch no key before.
@@ -124,7 +125,7 @@ def admit_now(keys: Sequence[str]) -> Steps[list[str]]:
 
 @writes
 def admit(keys: Sequence[str]) -> Steps[Plan[Any] | None]:
-    """The same as a plan that follows a change; a plan for the keys that are left, if any."""
+    """Do the same as a follow-up plan; return a plan for the remaining keys, if any."""
     left = yield from admit_now(keys)
     return admit(left) if left else None
 
@@ -132,9 +133,9 @@ def admit(keys: Sequence[str]) -> Steps[Plan[Any] | None]:
 def claim_quotas(
     lanes: Sequence[int], limited: Sequence[int], limit: int, after: Mapping[int, QueuePosition]
 ) -> Steps[ClaimQuotas]:
-    """How much each lane may give from its place on; definitions with limits are held and counted first.
+    """Return how much a claim may take from each lane; definitions with limits are locked and counted first.
 
-    Lanes without a grant are asked all the same: the claim passes over those whose definition has a limit.
+    Lanes without a grant are included: the claim skips those whose definition has a limit.
     """
     answer = ClaimQuotas(list(lanes), quota=limit)
     asked = [lane for lane in limited if lane in set(lanes)]
@@ -153,22 +154,22 @@ def claim_quotas(
             name = bucket_name(key, rate_count, rate_period)
             known = yield from _buckets([name])
             if (full_at := known.get(name, 0)) is None:
-                # Another transaction holds it: the others need not wait for that.
+                # Another transaction holds it: skip the definition instead of waiting.
                 allowance = 0
             else:
                 bucket = name, Bucket(rate_count, rate_period, full_at)
                 allowance = min(allowance, bucket[1].tokens(now))
         shares = {by_key[key][0]: allowance}
         keys: Buckets | None = None
-        ripe: list[QueuedJob] | None = None
+        queued: list[QueuedJob] | None = None
         if rate_count and per_key:
             keys = {}
             rate = Bucket(rate_count, rate_period, 0)
-            ripe = yield from _choose_by_key(by_key[key], min(limit, allowance), after, rate, keys, now)
+            queued = yield from _choose_by_key(by_key[key], min(limit, allowance), after, rate, keys, now)
         elif len(by_key[key]) > 1:
-            ripe = yield from _ripest(by_key[key], min(limit, allowance), after)
-        if ripe is not None:
-            shares = dict.fromkeys(by_key[key], 0) | Counter(each.lane for each in ripe)
+            queued = yield from _best_queued(by_key[key], min(limit, allowance), after)
+        if queued is not None:
+            shares = dict.fromkeys(by_key[key], 0) | Counter(each.lane for each in queued)
         answer.grants.append(Grant(shares, bucket, keys))
     granted = {lane for grant in answer.grants for lane in grant.shares}
     answer.free = [lane for lane in lanes if lane not in granted]
@@ -176,7 +177,7 @@ def claim_quotas(
 
 
 def spend_tokens(answer: ClaimQuotas, taken: Rows) -> Steps[None]:
-    """Take the tokens of what was claimed from the buckets; concurrency keys whose rate was spent admit the next."""
+    """Take the tokens of claimed jobs from the buckets, and admit the next jobs of keys whose rate was used."""
     spent: dict[str, int] = {}
     keys: list[str] = []
     for grant in answer.grants:
@@ -196,8 +197,8 @@ def spend_tokens(answer: ClaimQuotas, taken: Rows) -> Steps[None]:
     yield from touch(keys)
 
 
-def _ripest(lanes: Sequence[int], limit: int, after: Mapping[int, QueuePosition]) -> Steps[list[QueuedJob]]:
-    """The best-ranked jobs over all versions of a definition from its lanes' places on, held until claimed."""
+def _best_queued(lanes: Sequence[int], limit: int, after: Mapping[int, QueuePosition]) -> Steps[list[QueuedJob]]:
+    """Lock and return the best-ranked jobs over all versions of a definition, from the positions of its lanes on."""
     found: list[QueuedJob] = []
     if limit > 0:
         for lane in lanes:
@@ -211,73 +212,74 @@ def _ripest(lanes: Sequence[int], limit: int, after: Mapping[int, QueuePosition]
 def _choose_by_key(
     lanes: Sequence[int], wanted: int, after: Mapping[int, QueuePosition], rate: Bucket, buckets: Buckets, now: int
 ) -> Steps[list[QueuedJob]]:
-    """The best-ranked jobs whose keys have a token; those ranked before them whose keys have none are put off.
+    """Choose the best-ranked jobs whose keys have a token; delay those ranked before them whose keys have none.
 
-    A job that is put off does not take a token: its key admits no other one before it has started. Jobs of keys whose
-    buckets another transaction holds are passed over and stay in the queue.
+    A delayed job takes no token: its key admits no other job before it has started. Jobs of keys whose buckets another
+    transaction holds are skipped and stay queued.
     """
     chosen: list[QueuedJob] = []
-    passed: list[QueuedJob] = []
+    skipped: list[QueuedJob] = []
     for _ in range(_LOOKS if wanted > 0 else 0):
         looked_at = max(wanted, _LOOKED_AT)
-        ripe = yield from _ripest(lanes, looked_at, after)
-        keys = {each.limit_key for each in ripe if each.limit_key is not None} - {*buckets}
+        queued = yield from _best_queued(lanes, looked_at, after)
+        keys = {each.limit_key for each in queued if each.limit_key is not None} - {*buckets}
         names = {bucket_name(key, rate.count, rate.period): key for key in sorted(keys)}
         known = yield from _buckets(list(names))
         for name, key in names.items():
             full_at = known.get(name, 0)
             buckets[key] = None if full_at is None else replace(rate, full_at=full_at)
-        chosen, passed, dues = _with_token(ripe, wanted, buckets, now)
+        chosen, skipped, dues = _with_token(queued, wanted, buckets, now)
         if dues:
             yield Statement("put_off", columns={"id": list(dues), "due": list(dues.values())})
-        if not dues or len(chosen) == wanted or len(ripe) < looked_at:
+        if not dues or len(chosen) == wanted or len(queued) < looked_at:
             break
     if chosen:
-        ids = [each.job_id for each in chosen + passed]
-        yield Statement("pay_rates", columns={"id": ids, "paid": [True] * len(chosen) + [False] * len(passed)})
+        ids = [each.job_id for each in chosen + skipped]
+        yield Statement("pay_rates", columns={"id": ids, "paid": [True] * len(chosen) + [False] * len(skipped)})
     return chosen
 
 
 def _with_token(
-    ripe: Sequence[QueuedJob], wanted: int, buckets: Buckets, now: int
+    queued: Sequence[QueuedJob], wanted: int, buckets: Buckets, now: int
 ) -> tuple[list[QueuedJob], list[QueuedJob], dict[str, int]]:
-    """The first jobs whose keys have a token; before them, jobs of held buckets, and when the others have a token."""
+    """Return the first jobs whose keys have a token, the jobs of locked buckets before them, and when the others are
+    due."""
     left = {key: None if bucket is None else replace(bucket) for key, bucket in buckets.items()}
     chosen: list[QueuedJob] = []
-    passed: list[QueuedJob] = []
+    skipped: list[QueuedJob] = []
     dues: dict[str, int] = {}
-    for each in ripe:
+    for each in queued:
         if len(chosen) == wanted:
             break
         if each.limit_key is None:
             chosen.append(each)
         elif (bucket := left[each.limit_key]) is None:
-            passed.append(each)
+            skipped.append(each)
         else:
             if bucket.tokens(now) < 1:
                 dues[each.job_id] = bucket.next_at(now)
             else:
                 chosen.append(each)
             bucket.take(now)
-    return chosen, passed, dues
+    return chosen, skipped, dues
 
 
 def follow_clock(limit: int) -> Steps[None]:
-    """After the clock was set back, move rate buckets and the jobs that they put off back with it."""
+    """After the clock was set back, move rate buckets, and the jobs that they delayed, back with it."""
     early = yield Statement("early_buckets", {"limit": limit})
     if early:
-        yield _hasten(dict(early))
+        yield _advance_delayed(dict(early))
 
 
 def bucket_name(key: str, count: int, period: int) -> str:
-    """Another rate has another bucket, so that a changed limit holds at once."""
+    """Another rate has another bucket, so that a changed limit applies immediately."""
     return f"{key}@{count}/{period}"
 
 
 def _buckets(names: Sequence[str]) -> Steps[dict[str, int | None]]:
-    """When each of these buckets that is on record is full again; None where another transaction holds it.
+    """Return when each stored bucket is full again; None where another transaction holds it.
 
-    Those that were written ahead of the clock, which was set back, are moved back with it.
+    Buckets that are ahead of a clock that was set back are moved back with it.
     """
     if not names:
         return {}
@@ -286,18 +288,18 @@ def _buckets(names: Sequence[str]) -> Steps[dict[str, int | None]]:
     leads = {name: lead for name, _, lead in found if lead}
     if leads:
         yield _save_buckets({name: level for name, level in levels.items() if name in leads and level is not None})
-        yield _hasten(leads)
+        yield _advance_delayed(leads)
     return levels
 
 
 def _save_buckets(levels: Mapping[str, int]) -> Statement:
-    """Write down when these buckets are full again."""
+    """Return the statement that saves when these buckets are full again."""
     names = sorted(levels)
     return Statement("save_buckets", columns={"name": names, "full_at": [levels[name] for name in names]})
 
 
-def _hasten(leads: Mapping[str, int]) -> Statement:
-    """Let the jobs that these buckets put off start earlier, by how far each bucket was ahead of the clock."""
+def _advance_delayed(leads: Mapping[str, int]) -> Statement:
+    """Return the statement that makes delayed jobs due earlier, by how far each bucket was ahead of the clock."""
     by_key: dict[str, int] = {}
     for name, lead in leads.items():
         # A key has several buckets while its rate changes.
@@ -307,7 +309,7 @@ def _hasten(leads: Mapping[str, int]) -> Statement:
 
 
 def served_lanes() -> Steps[set[int]]:
-    """The lanes that live workers serve."""
+    """Return the lanes that live workers serve."""
     found = yield Statement("served_lanes")
     return {lane for (text,) in found for lane in json.loads(text)}
 

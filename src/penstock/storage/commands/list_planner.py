@@ -1,7 +1,7 @@
-"""Along which index the jobs of a filter are found, so that a page costs what it holds and not what the store holds.
+"""Plans of lists: which index finds the jobs of a filter, so that the cost of a page does not grow with the store.
 
-A list is either a walk in its own order past what does not fit, or it gathers all that one condition leaves and sorts
-that. Conditions that leave little are gathered; where each of them leaves much, a walk soon meets a page full of jobs.
+A list either walks an index in its own order and skips jobs that do not match, or it gathers all jobs that match one
+condition and sorts them. Selective conditions are gathered; if none is selective, a walk soon fills a page.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from penstock.domain.states import ACTIVE, SETS, TERMINAL, Status
 from penstock.storage.commands.filters import HINTS, filters
 
 LITTLE = 10_000
-"""As many jobs are gathered and sorted for a page, before a walk in the order asked for is tried."""
+"""The most jobs that are gathered and sorted for a page; with more, a walk in the requested order is tried."""
 MEASURED = 30_000
-"""As many are counted to tell which of several conditions leaves the fewest."""
+"""The most jobs that are counted to find the most selective condition."""
 SIDE_BY_SIDE = 10
-"""As many are read in the time of one, where they stand side by side."""
+"""How many adjacent rows are read in the time of one scattered row."""
 TRUST = DAY // 2
-"""As far as the time that an id tells may be from the time at which its job was created."""
+"""The largest difference between the time in an id and the creation of its job."""
 BEFORE_ALL, AFTER_ALL = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
 _ENDS = SETS["ended"]
@@ -41,7 +41,7 @@ _CHECKS = {
 _LOOKED_UP = {
     f"check_{name}" for name in ("tag", "fingerprint", "schedule_id", "parent_id", "reference_type", "reference_id")
 }
-# What is asked for, and the conditions that need no check when it is walked along.
+# Filter fields, their variant, and the conditions that need no check when it is walked.
 _SOURCES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "tag": ("_by_tag", {"filter_tag": ()}),
     "schedule_id": ("_by_detail", {"filter_schedule_id": ("along_schedule_id",)}),
@@ -52,12 +52,12 @@ _SOURCES: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     ),
     "fingerprint": ("_by_failure", {"filter_fingerprint": ()}),
 }
-# Those that know the priorities of their jobs.
+# Indexes that include the priority.
 _RANKED: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "tag priority": ("_by_tag_priority", {"filter_tag": ()}),
     "schedule_id priority": ("_by_schedule_priority", {"filter_schedule_id": ()}),
 }
-# What is asked for, and the conditions under which all of it is gathered.
+# Filter fields, and the conditions by which their jobs are gathered.
 _GATHERED: dict[str, dict[str, tuple[str, ...]]] = {
     "tag": {"filter_tag": ("among_tag",)},
     "schedule_id": {"filter_schedule_id": ("among_schedule_id",)},
@@ -76,31 +76,31 @@ _DIRECTED = {"_by_status", "_by_lane"}
 
 @dataclass(frozen=True, slots=True)
 class ListPlan:
-    """What to walk along: which variant of the statement, under which conditions, with which values."""
+    """How to read a list: the variant of the statement, its conditions and values."""
 
     variant: str
     parts: tuple[str, ...]
     values: dict[str, object]
     other: ListPlan | None = None
-    """Another way, for when this one would have to go very far."""
+    """Another plan, for when this one would scan too far."""
 
     @property
     def walks(self) -> str | None:
-        """The order in which what is walked along gives the jobs."""
+        """The order in which the walked index returns jobs; None: no walk."""
         return _WALKED.get(self.variant)
 
     def reading(self, direction: str) -> str:
-        """The statement that reads jobs this way, `up` or `down`."""
+        """Return the statement that reads jobs, `up` or `down`."""
         return f"read_jobs{self.variant}" + (f"_{direction}" if self.variant in _DIRECTED else "")
 
     @property
     def looks_up(self) -> bool:
-        """Whether something else than the job has to be looked up to see whether it fits."""
+        """Whether another row than the job's must be read to check its match."""
         return not _LOOKED_UP.isdisjoint(self.parts)
 
     @property
     def walks_past(self) -> bool:
-        """Whether it may have to go past many jobs that do not fit."""
+        """Whether it may skip many jobs that do not match."""
         fits = {"check_status", "check_definition_key"}
         return self.variant == "_by_end" and not fits.issuperset(self.parts)
 
@@ -114,15 +114,15 @@ def plan_list(
     down: bool = False,
     moves: bool = False,
 ) -> Steps[ListPlan]:
-    """`order` is what a list is sorted by, None for a count; ids lie between `after` and `before`.
+    """`order` is what a list is sorted by, None for a count; ids are between `after` and `before`.
 
-    `down`: the newest, the last or the most urgent come first. `moves`: these ids are given again for each part of a
-    walk, and much is not gathered.
+    `down`: the newest, the last or the most urgent come first. `moves`: the range is moved for each part of a walk, and
+    large sets are not gathered.
     """
     parts, values = filters(which)
     parts = tuple(part for part in parts if part not in HINTS)
     after, before = _between(which, after, before)
-    values |= _standing(which.status) | {"after": after, "before": before, "key": which.definition_key}
+    values |= _status_groups(which.status) | {"after": after, "before": before, "key": which.definition_key}
     bounded = moves or (after, before) != (BEFORE_ALL, AFTER_ALL)
     best = natural = _natural(which, order)
     little, size = "", 0
@@ -140,7 +140,7 @@ def plan_list(
     unordered = best == "reference_type" and which.reference_id is None and order is not None
     if unordered or (order in ("finishedAt", "priority") and best in _SOURCES):
         return _among(best, parts, values, bounded=bounded)
-    # Pages of a definition lie between these ids in any case.
+    # The statements for a definition bound the ids in any case.
     found = _along(best, parts, values, bounded=bounded and (best != "_by_lane" or order is None))
     if best == natural == "_by_end" and little in _SOURCES:
         return replace(found, other=_among(little, parts, values, bounded=bounded))
@@ -148,7 +148,7 @@ def plan_list(
 
 
 def _along(best: str, parts: tuple[str, ...], values: dict[str, object], *, bounded: bool) -> ListPlan:
-    """The conditions and values for a walk along a source, or in an order."""
+    """Return the plan of a walk along an index."""
     variant, along = (_SOURCES | _RANKED).get(best, (best, {}))
     if variant == "_by_lane":
         along = {"filter_definition_key": ()}
@@ -161,7 +161,7 @@ def _along(best: str, parts: tuple[str, ...], values: dict[str, object], *, boun
 
 
 def _among(best: str, parts: tuple[str, ...], values: dict[str, object], *, bounded: bool) -> ListPlan:
-    """The same for gathering all that a source has."""
+    """Return the plan that gathers all jobs of a condition."""
     of_one = best == "reference_type" and "filter_reference_id" in parts
     gathered = _GATHERED["reference_id" if of_one else best]
     kept = tuple(part for each in parts for part in gathered.get(each, (_CHECKS.get(each, each),)))
@@ -169,7 +169,7 @@ def _among(best: str, parts: tuple[str, ...], values: dict[str, object], *, boun
 
 
 def _bounds(variant: str, parts: tuple[str, ...]) -> str:
-    """How to say between which ids jobs lie, so that the index that is meant is used."""
+    """Return the condition on the range of ids that lets the intended index be used."""
     if variant in ("", "_by_status"):
         return "past_span"
     if variant in ("_by_end", "_by_priority"):
@@ -179,7 +179,7 @@ def _bounds(variant: str, parts: tuple[str, ...]) -> str:
 
 
 def _natural(which: JobFilter, order: str | None) -> str:
-    """The walk that is in the order asked for, or a source that is."""
+    """Return the index that is in the requested order."""
     if which.job_id is not None:
         return ""
     if order in ("finishedAt", "priority"):
@@ -194,7 +194,7 @@ def _natural(which: JobFilter, order: str | None) -> str:
 
 
 def _rivals(which: JobFilter, order: str | None, natural: str) -> list[str]:
-    """What might leave less than the natural way has to walk; none when there is nothing to choose."""
+    """Return the conditions that may be more selective than the natural index; empty when there is no choice."""
     if which.job_id is not None:
         return []
     rivals = [name for name in _SOURCES if getattr(which, name) is not None]
@@ -210,7 +210,7 @@ def _rivals(which: JobFilter, order: str | None, natural: str) -> list[str]:
 def _smallest(
     which: JobFilter, order: str | None, natural: str, rivals: list[str], values: Mapping[str, object]
 ) -> Steps[tuple[str, str, int]]:
-    """The way to go, the condition that leaves the fewest jobs, and how many these are."""
+    """Return the chosen index, the most selective condition, and its number of jobs."""
     asked = {name: getattr(which, name) for name in (*_SOURCES, "reference_id")}
     asked |= {name: values[name] for name in ("after", "before", "key")}
     asked |= {name: which.status is not None and values[name] for name in _LIVE}
@@ -244,9 +244,9 @@ def _smallest(
 
 
 def _in_priority(which: JobFilter, best: str, size: int) -> str:
-    """The way of a list by priority, when this condition leaves the fewest jobs.
+    """Return the index of a list by priority, when this condition is the most selective.
 
-    A walk is as long as it may be, and cannot be tried: what a condition leaves is gathered where nothing knows its
+    The length of a walk is unbounded and cannot be probed: matching jobs are gathered where no index has their
     priorities.
     """
     if best in ("status", "definition_key"):
@@ -260,7 +260,7 @@ def _in_priority(which: JobFilter, best: str, size: int) -> str:
 
 
 def _edge(statuses: tuple[Status, ...] | None, values: Mapping[str, object], *, down: bool) -> Steps[dict[str, str]]:
-    """Where a walk begins: at the first job in order of creation that ended so, not where all others come first."""
+    """Return where a walk begins: at the first job, in order of creation, with one of the ended statuses."""
     if statuses is None or not TERMINAL.issuperset(statuses):
         return {}
     name = f"read_jobs_by_status_{'down' if down else 'up'}"
@@ -273,14 +273,14 @@ def _edge(statuses: tuple[Status, ...] | None, values: Mapping[str, object], *, 
 
 
 def _ended(statuses: tuple[Status, ...], definition: str | None) -> Steps[int]:
-    """How many jobs have ended in one of the ways asked for, as they were counted; any of them may be stale."""
+    """Return the counted number of jobs with one of the ended statuses; any of them may be stale."""
     codes = _ENDS if Status.STALE in statuses else tuple(each.code for each in TERMINAL.intersection(statuses))
     counted = yield Statement("read_counts")
     return sum(n for key, _, code, n in counted if code in codes and definition in (None, key))
 
 
-def _standing(statuses: tuple[Status, ...] | None) -> dict[str, object]:
-    """Where jobs with these statuses stand: ended ones by outcome and whether they were retired, live ones by index."""
+def _status_groups(statuses: tuple[Status, ...] | None) -> dict[str, object]:
+    """Return the index groups of these statuses: ended jobs by outcome and retirement, active ones by partial index."""
     asked = frozenset(Status) if statuses is None else frozenset(statuses)
     groups = [2 * status.code for status in TERMINAL & asked - {Status.STALE}]
     if Status.STALE in asked:
@@ -290,7 +290,7 @@ def _standing(statuses: tuple[Status, ...] | None) -> dict[str, object]:
 
 
 def _between(which: JobFilter, after: str, before: str) -> tuple[str, str]:
-    """The ids that jobs created in the filter's span of time may have."""
+    """Return the range of ids of jobs created in the filter's time span."""
     if which.created_from is not None:
         after = max(after, _id_at(which.created_from - TRUST, "0"))
     if which.created_to is not None:

@@ -26,10 +26,10 @@ MOST = 500
 """The longest page."""
 
 LOOKED_UP = 3000
-"""As many jobs a count looks at in any case, where something else than the job has to be looked up for each."""
+"""The fewest jobs that a count examines, where another row must be read for each."""
 
 _SPANS = (10 * MINUTE, HOUR, 8 * HOUR)
-"""How much of the ends of jobs is walked at first, where most of them may not fit."""
+"""The first time spans of ended jobs that are walked, where most may not match."""
 _WORDS = {"createdAt": "created", "finishedAt": "finished", "priority": "priority"}
 _WALKED = {"createdAt": "walked", "priority": "walked_priority"}
 
@@ -42,7 +42,7 @@ class _Sort:
     way: str
 
     def order(self, walked: str | None) -> str:
-        """`walked`: the order in which what is walked along gives the jobs."""
+        """`walked`: the order in which the walked index returns jobs."""
         return f"order_{self._word(walked)}_{self.way}"
 
     def position(self, walked: str | None) -> str:
@@ -68,10 +68,10 @@ def count(which: JobFilter, cap: int = 10_000) -> Steps[Count]:
 
 @reads
 def page(which: JobFilter, *, limit: int = 50, sort: str = "-createdAt", cursor: str | None = None) -> Steps[Page]:
-    """`createdAt` is the order of the ids, which tell the time at which they were made and need no index more.
+    """`createdAt` is the order of the ids, which contain their time and need no further index.
 
     Jobs that have not ended are left out of lists by `finishedAt`. A page of a search may have fewer jobs than `limit`
-    although more fit: its cursor names the last job looked through.
+    although more match: its cursor names the last examined job.
     """
     if not 1 <= limit <= MOST:
         raise InvalidInput(f"A page holds 1 to {MOST} jobs, not {limit}.")
@@ -115,10 +115,10 @@ def _searched(which: JobFilter, limit: int, sort: str, by: _Sort, place: tuple[i
 
 
 def _look(along: ListPlan, cap: int) -> int:
-    """How many jobs a count looks at, so that it ends in time although hardly any of them may fit."""
+    """Return how many jobs a count examines, so that it ends in time even if few match."""
     if along.looks_up:
         return max(cap * 3 // 10, min(cap, LOOKED_UP)) + 1
-    # Some may not fit, and still the cap is reached.
+    # Some may not match, and still the cap is reached.
     look = cap + cap // 10 + 1
     return look * SIDE_BY_SIDE if along.variant == "" and along.parts else look
 
@@ -129,10 +129,10 @@ def _reading(along: ListPlan, by: _Sort, parts: tuple[str, ...], more: Mapping[s
 
 
 def _in_spans(along: ListPlan, by: _Sort, parts: tuple[str, ...], more: Mapping[str, object]) -> Steps[Rows]:
-    """The ends of jobs span by span, each longer than the last, until a page is full.
+    """Read ended jobs span by span, each longer than the last, until a page is full.
 
-    Every lane and outcome is walked until it gives a page, and most of that is thrown away: without a span each would
-    be walked far past what does not fit.
+    Every lane and outcome is walked until it fills a page, and most of that is discarded: without a span each walk
+    would skip many jobs that do not match.
     """
     first = yield _reading(replace(along, parts=()), by, parts, {**more, "limit": 1})
     if not first:
@@ -160,14 +160,14 @@ def _sort(sort: str) -> _Sort:
 
 
 def _bounds(by: _Sort, place: tuple[int | None, str] | None) -> tuple[str, str]:
-    """Between which ids a list goes on."""
+    """Return the range of ids in which a list continues."""
     if place is None or by.field != "createdAt":
         return BEFORE_ALL, AFTER_ALL
     return (place[1], AFTER_ALL) if by.way == "up" else (BEFORE_ALL, place[1])
 
 
 def _key(by: _Sort, last: Job) -> int | None:
-    """What the last job of a page is sorted by, where that is not its id."""
+    """Return the sort key of a page's last job, where that is not its id."""
     if by.field == "priority":
         return last.priority
     if by.field == "finishedAt" and last.finished_at is not None:
@@ -181,7 +181,7 @@ def _cursor(sort: str, key: int | None, job_id: str) -> str:
 
 
 def _position(cursor: str, sort: str) -> tuple[int | None, str]:
-    """The last job that a cursor names: what it is sorted by, and its id."""
+    """Return the sort key and the id of the last job in a cursor."""
     padding = "=" * (-len(cursor) % 4)
     try:
         text = base64.b64decode(cursor + padding, altchars=b"-_", validate=True)

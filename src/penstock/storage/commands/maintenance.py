@@ -1,4 +1,4 @@
-"""Instants ahead of the clock: finding them, and setting them back after the clock was wrong."""
+"""Maintenance: rules between rows, and instants ahead of a clock that was wrong."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ KINDS = (
     "scheduled_jobs", "queued_jobs", "ended_jobs", "idempotency_keys", "buckets", "deliveries", "receivers",
     "endpoints", "sessions", "alerts",
 )  # fmt: skip
-"""What keeps instants besides schedules; each has a statement that finds those ahead of the clock."""
+"""The kinds of instants besides schedules; each has a statement that finds those ahead of the clock."""
 
 
 @reads
 def marks_ahead(limit: int = 100) -> Steps[list[ClockMark]]:
-    """Instants that lie ahead of the clock and that work waits for: all those of schedules, up to `limit` of others."""
+    """Return instants ahead of the clock that delay work: all those of schedules, up to `limit` of each other kind."""
     return (yield from _found(limit))
 
 
 @writes
 def set_back(*, by: str, limit: int = 1000) -> Steps[list[ClockMark]]:
-    """Set instants ahead of the clock back, up to `limit` of each kind; those that were found. None: all is done."""
+    """Set instants ahead of the clock back, up to `limit` of each kind; return those found, none when all is done."""
     found = yield from _found(limit)
     now = yield from _now()
     for mark in found:
@@ -57,7 +57,8 @@ def _now() -> Steps[int]:
 
 
 def _reset(mark: ClockMark, now: int, by: str) -> Steps[None]:
-    """Let a schedule go on behind the newest tick that lies before the clock; its `missed` decides on those since."""
+    """Continue a schedule after its newest tick that is not ahead of the clock; its `missed` policy decides about later
+    ones."""
     stored = (yield from schedules._hold_all([mark.name])).get(mark.name)
     if stored is None or not schedule_marks([stored], now):
         return
@@ -78,7 +79,7 @@ def _text(value: object) -> str | None:
 
 
 def rules() -> list[str]:
-    """The names of the statements; those of both dialects are the same."""
+    """Return the names of the rules; both dialects have the same ones."""
     return [name for name in read("postgres") if name.startswith("unsound_")]
 
 

@@ -11,18 +11,18 @@ from itertools import islice
 from penstock.domain.plan import Rows, Statement, Steps, writes
 
 NUMBERS = 1024
-"""So many numbers each row of the feed has for its events."""
+"""The numbers that each row of the feed reserves for its events."""
 
 _TIMES = 64
-"""The bundles of so many times are touched at once, so that a transaction stays short."""
+"""The most times whose bundles one transaction changes, so that it stays short."""
 
 
 @writes
 def prune(age: int, limit: int = 1000) -> Steps[int]:
-    """A job's events go together, once its `job.deleted` is older than `age`: no reader finds half a history. Those of
-    attempts that were removed go once the `job.pruned` that says so is older.
+    """A job's events are deleted together, once its `job.deleted` is older than `age`: no reader finds half a history.
+    Those of pruned attempts are deleted once their `job.pruned` is older.
 
-    In a bundle its id is nulled; the row goes with the last one."""
+    In a bundle its id is set to null; the row is deleted with the last one."""
     found: Rows = yield Statement("prunable_events", {"age": age, "limit": limit})
     found, times = _within_reach(found)
     bundles: list[_Bundle] = []
@@ -85,7 +85,7 @@ def _within_reach(found: Rows) -> tuple[Rows, list[int]]:
 
 
 def _in_order(found: Rows, bundles: Sequence[_Bundle]) -> Iterator[_Place | tuple[str | None, int]]:
-    """Rows and places to be removed; a row that names bundles behind the places in these that only it names."""
+    """Yield rows and places to remove; a row that names bundles comes after the places that only it names."""
     gone = {job_id for _, _, job_id, told, _ in found if told}
     places: dict[str, list[_Place]] = defaultdict(list)
     for bundle in bundles:

@@ -1,4 +1,4 @@
-"""Reading jobs and what their attempts left behind; a part of the admin port."""
+"""Reading jobs, attempts, logs and reviews; a part of the admin port."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def attempts(job_id: str) -> Steps[list[Attempt]]:
     if not is_id(job_id):
         return []
     found = [rows.attempt(row) for row in (yield Statement("read_attempts", {"id": job_id}))]
-    return (yield from with_tries(found)) if found else []
+    return (yield from with_attempt_phases(found)) if found else []
 
 
-def with_tries(found: Sequence[Attempt]) -> Steps[list[Attempt]]:
-    """Attempts, each with what is on record of the phases that it began."""
+def with_attempt_phases(found: Sequence[Attempt]) -> Steps[list[Attempt]]:
+    """Return attempts with their recorded phases."""
     tries: dict[tuple[str, int], list[Phase]] = defaultdict(list)
     ids = list(dict.fromkeys(each.job_id for each in found))
     for phase in map(rows.phase, (yield Statement("attempt_phases", columns={"id": ids})) if ids else ()):

@@ -1,4 +1,4 @@
-"""Definitions: made known by code, read back with what operators say about them; a part of the admin port."""
+"""Definitions: registered by code, read with the overrides of operators; a part of the admin port."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def definition(key: str, version: int | None = None) -> Steps[DefinitionRow]:
 
 
 def _take_over(held: Iterable[Row], newest: Mapping[str, Definition]) -> Steps[None]:
-    """The newest versions' limits hold from now on, except where an operator wants others."""
+    """Apply the limits of the newest versions, except where an operator has overridden them."""
     changed: dict[str, dict[str, Any]] = {}
     freed: list[str] = []
     for key, overrides, *stored in held:
@@ -98,7 +98,7 @@ def _take_over(held: Iterable[Row], newest: Mapping[str, Definition]) -> Steps[N
 
 
 def _is_hooked(definition: Definition) -> bool:
-    """Whether there is a hook that the store keeps calls for; the one of the start is called by whoever starts."""
+    """Return whether the store must save hook calls; `on_start` is called by the worker itself."""
     return any(name != "on_start" for name in definition.hooks)
 
 
@@ -141,16 +141,16 @@ def _advice(key: str, keys: Sequence[str]) -> str:
 
 
 _PLAIN = Definition(key="plain")
-"""What a definition has that says nothing."""
+"""A definition with default periods."""
 
 
 def retention_periods(definitions: Sequence[Definition]) -> Steps[dict[str, list[int]] | None]:
-    """The columns `stale_after` and `delete_after` of these definitions; None: the configuration cannot be read."""
+    """Return the columns `stale_after` and `delete_after`; None: the worker configuration cannot be read."""
     found = yield Statement("find_setting", {"name": worker_config.SETTING})
     try:
         told = worker_config.from_text(found[0][1] if found else None).retention
     except InvalidInput:
-        # Whoever works with the configuration says what is wrong with it.
+        # Readers of the configuration report what is wrong with it.
         return None
     columns: dict[str, list[int]] = {}
     for name in ("stale_after", "delete_after"):

@@ -1,4 +1,4 @@
-"""Freeing the jobs of workers that are gone, and those that a worker does not know it has."""
+"""Rescue: frees the jobs of dead workers, and those that a worker does not know it has."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LOST = Outcome(
 @writes
 def release_unheld(worker: str, held: Sequence[Held]) -> Steps[list[str]]:
     known = set(held)
-    # So many that those it holds cannot crowd out the others.
+    # More than it holds, so that held jobs cannot crowd out the others.
     found = yield Statement("worker_jobs", {"worker": worker, "limit": len(known) + _BATCH})
     stray = [row for row in found if Held(row[0], row[1], worker) not in known]
     report = yield from endings.settle(worker, [_release(row) for row in stray])
@@ -60,7 +60,7 @@ def reclaim(
 
 
 def _free(worker: str, random: float, answer: Reclaimed) -> Steps[bool]:
-    """Free one batch of a worker's jobs; True when none are left."""
+    """Free one batch of a worker's jobs; return whether none are left."""
     found = yield Statement("worker_jobs", {"worker": worker, "limit": _BATCH})
     policies = yield from _policies(found)
     decided = [_lose(row, policies, random) if row[5] else _release(row) for row in found]
@@ -94,7 +94,7 @@ def _policies(found: Rows) -> Steps[dict[int, RetryPolicy]]:
 
 
 def _backoff(body: str, overrides: str) -> RetryPolicy:
-    """When to try again; where the definition cannot be read, as by default: its jobs must be freed all the same."""
+    """Return the retry policy; the default when the definition is unreadable, so that its jobs are freed."""
     try:
         return with_overrides(definition_text.from_text(body), json.loads(overrides)).backoff
     except Exception:

@@ -1,4 +1,4 @@
-"""Retention: ended jobs become stale, then go, and so does what nothing needs any more; a part of the admin port."""
+"""Retention: ended jobs become stale and are deleted, with everything unused; a part of the admin port."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.domain.maintenance import ArchivedJob, RetentionBatch
 from penstock.domain.phases import ONLY, with_phases
 from penstock.domain.plan import Rows, Statement, Steps, writes
 from penstock.storage.commands import rows, undeclared
-from penstock.storage.commands.reading import get, with_tries
+from penstock.storage.commands.reading import get, with_attempt_phases
 from penstock.storage.commands.registration import definitions, retention_periods
 
 T = TypeVar("T")
@@ -127,7 +127,7 @@ def tidy(age: int, limit: int = 1000) -> Steps[int]:
 
 
 def _by_job(name: str, ids: Sequence[str], read: Callable[[Any], T], key: int = 0) -> Steps[Mapping[str, Sequence[T]]]:
-    """What a statement finds of these jobs, by job."""
+    """Return the records that a statement finds of these jobs, by job."""
     found: Rows = yield Statement(name, columns={"id": ids})
     by_job: dict[str, list[T]] = defaultdict(list)
     for row in found:
@@ -138,13 +138,13 @@ def _by_job(name: str, ids: Sequence[str], read: Callable[[Any], T], key: int = 
 def _attempts(ids: Sequence[str]) -> Steps[Mapping[str, Sequence[Attempt]]]:
     found: Rows = yield Statement("attempts_of", columns={"id": ids})
     by_job: dict[str, list[Attempt]] = defaultdict(list)
-    for each in (yield from with_tries([rows.attempt(row) for row in found])):
+    for each in (yield from with_attempt_phases([rows.attempt(row) for row in found])):
         by_job[each.job_id].append(each)
     return by_job
 
 
 def _drop_receivers(age: int, limit: int) -> Steps[int]:
-    """Hold receivers of webhooks first and look again: a transaction that makes a delivery holds its receiver."""
+    """Lock receivers of webhooks and check again: a transaction that creates a delivery locks its receiver."""
     idle = [key for (key,) in (yield Statement("hold_idle_receivers", {"age": age, "limit": limit}))]
     if not idle:
         return 0

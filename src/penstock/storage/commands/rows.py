@@ -1,4 +1,4 @@
-"""Between rows and records: how what the statements take and give is read and written."""
+"""Conversion between rows of statements and records of the domain."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from penstock.domain.worker_config import Setting
 
 Row = tuple[Any, ...]
 _claimed: Callable[[Row], Claimed] = partial(tuple.__new__, Claimed)
-"""For many at once: their own way takes four times as long."""
+"""Faster for many: the constructor takes four times as long."""
 
 GONE = Status.STALE
-"""What a job that retention has removed reads as."""
+"""The status of a job that retention has deleted."""
 
 _LEVELS = ("debug", "info", "warning", "error")
 
@@ -37,7 +37,7 @@ def event(
     fence: int | None = None,
     data: str | None = None,
 ) -> Statement:
-    """The statement that writes one event."""
+    """Return the statement that writes one event."""
     columns: dict[str, Sequence[object]] = {
         "kind": [kind],
         "job_id": [job_id],
@@ -49,7 +49,7 @@ def event(
 
 
 def events(told: Sequence[tuple[str, str, str]]) -> Statement:
-    """The statement that writes events of what is no job: kind, subject and data of each."""
+    """Return the statement that writes events that are not about jobs: kind, subject and data of each."""
     kinds, subjects, data = zip(*told, strict=True)
     none = [None] * len(told)
     return Statement(
@@ -97,14 +97,14 @@ def settlement_columns(settlements: Sequence[Settlement]) -> dict[str, Sequence[
 
 
 def _fingerprint(outcome: Outcome) -> str | None:
-    """What puts an attempt among the errors; a cancelled one did what it was asked to."""
+    """Return the fingerprint of a failed attempt; cancelled ones do not count as errors."""
     if outcome.failure is None or outcome.cause is Cause.CANCELLED:
         return None
     return outcome.failure.fingerprint or None
 
 
 def is_plain_success(each: Settlement) -> bool:
-    """Whether an attempt returned and asks for nothing more."""
+    """Return whether an attempt succeeded and nothing else must be written."""
     told = each.outcome
     return told is RETURNED_NOTHING or (
         each.status is Status.SUCCEEDED and told.cause is Cause.RETURNED and not told.note and told.data is None
@@ -113,7 +113,7 @@ def is_plain_success(each: Settlement) -> bool:
 
 
 def success_columns(settlements: Sequence[Settlement], *, nothing: bool) -> dict[str, Sequence[object]]:
-    """Such endings as the columns of `settle_done`; of those that returned nothing there is no more to say."""
+    """Return plain successes as the columns of `settle_done`; without results there are only ids."""
     ids = [each.job_id for each in settlements]
     if nothing:
         return {"id": ids, "result": (), "exit_code": (), "peak_memory": (), "cpu_seconds": ()}
@@ -137,7 +137,7 @@ def job(row: Row) -> Job:
         due_at, queued_at, started_at, finished_at, updated_at, stale_at, cancel_at, worker, webhook_sent,
         ran_until,
     ) = row  # fmt: skip
-    # What its attempts said last is how far the last phase began or had come.
+    # The stored progress is that of the last report, not of the end.
     done = BY_CODE[stored] is Status.SUCCEEDED
     return Job(
         id=job_id, definition_key=definition, definition_version=version, status=BY_CODE[status],
@@ -194,7 +194,7 @@ def setting(row: Row) -> Setting:
 
 
 def unscoped(key: str | None) -> str | None:
-    """The key as the user gave it, without the definition in front of it."""
+    """Return the key as the user gave it, without its prefix."""
     return None if key is None else key.split("|", 1)[1]
 
 
@@ -203,12 +203,12 @@ def when(value: int | None) -> datetime | None:
 
 
 def event_kind(each: Settlement) -> str:
-    """The event that tells of an ending, unless the job is being cancelled."""
+    """Return the event type of an ending, unless the job is being cancelled."""
     return kinds.of_ending(each.outcome.trigger, each.status)
 
 
 def event_data(each: Settlement) -> str | None:
-    """What the event of an ending tells beside its kind; nothing for a plain success."""
+    """Return the data of an ending's event; None for a plain success."""
     facts: dict[str, object] = {}
     if each.outcome.failure is not None:
         facts = {"error": each.outcome.failure.message[:500], "errorType": each.outcome.failure.type}
@@ -245,7 +245,7 @@ def duties_from_text(text: str, age: int) -> tuple[Duty, ...]:
 
 
 def figures_from_text(text: str) -> Mapping[str, float]:
-    """What a worker counts by itself; nothing where it cannot be read."""
+    """Return a worker's counters; empty when unreadable."""
     try:
         facts = json.loads(text)
     except ValueError:

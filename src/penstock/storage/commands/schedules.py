@@ -1,4 +1,4 @@
-"""The schedules port: what runs by itself, and the ticks that were made of it."""
+"""The schedules port: schedules and their ticks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from penstock.domain.secrets.policy import mask_params
 from penstock.storage.commands import audit, definition_text, jobs, rows
 
 _APART = ("key", "expression", "owner", "enabled", "next_run_at")
-"""Fields that have a column of their own and are left out of the text."""
+"""Fields that are stored in columns and left out of the text."""
 _LONGEST_ERROR = 300
 
 
@@ -53,7 +53,7 @@ def save(schedule: Schedule, *, by: str, revision: int | None = None) -> Steps[S
     `revision` 0 means that there must be none yet."""
     stored = yield from _find(schedule.key)
     if stored is None and not revision:
-        made = yield Statement("create_schedule", _values(_ended_if_over(schedule)))
+        made = yield Statement("create_schedule", _values(_disabled_if_over(schedule)))
         if made:
             yield audit.entry(by, "schedule.create", schedule.key, None, (yield from _facts(schedule)))
             return _row(made[0])
@@ -61,8 +61,8 @@ def save(schedule: Schedule, *, by: str, revision: int | None = None) -> Steps[S
     if revision is not None and (stored is None or stored.revision != revision):
         raise _other_revision(schedule.key, stored, revision)
     if stored is None:
-        raise NotFound("schedule", schedule.key, hint="Somebody removed it just now; save it again.")
-    wanted = _ended_if_over(_after_mark(schedule, stored))
+        raise NotFound("schedule", schedule.key, hint="It was removed at the same time; save it again.")
+    wanted = _disabled_if_over(_after_mark(schedule, stored))
     if wanted == stored.schedule and stored.error is None:
         return stored
     changed = yield Statement("replace_schedule", _values(wanted))
@@ -126,7 +126,7 @@ def tick(tick: Tick, draft: Draft | None, overlap: str) -> Steps[TickResult]:
 @writes_once
 def tick_all(turns: Sequence[TickRequest]) -> Steps[list[TickResult]]:
     """The verdict of an instant that is passed over is `missed`. When a job cannot be created (its definition is
-    unknown or disabled), that error is raised and all schedules stand where they stood."""
+    unknown or disabled), that error is raised and no schedule is advanced."""
     stored = yield from _hold_all([turn.tick.schedule for turn in turns])
     open_ = [turn for turn in turns if _is_next(stored.get(turn.tick.schedule), turn.tick)]
     if not open_:
@@ -195,7 +195,7 @@ def _after_mark(schedule: Schedule, stored: ScheduleRow) -> Schedule:
     return dataclasses.replace(schedule, next_run_at=stored.schedule.next_run_at)
 
 
-def _ended_if_over(schedule: Schedule) -> Schedule:
+def _disabled_if_over(schedule: Schedule) -> Schedule:
     """A schedule that ticks once is disabled when there is nothing to come."""
     over = schedule.kind is Kind.ONCE and schedule.next_run_at is None
     return dataclasses.replace(schedule, enabled=False) if over else schedule
@@ -226,7 +226,7 @@ def _verdict(turn: TickRequest, busy: Collection[str]) -> str:
 
 
 def _save_ticks(turns: Sequence[TickRequest], verdicts: Mapping[Tick, str]) -> Steps[set[str]]:
-    """The schedules of those instants that nobody has dealt with before."""
+    """Save ticks; return the schedules whose instant was not handled before."""
     made = [verdicts[turn.tick] == "made" for turn in turns]
     columns: dict[str, Sequence[Any]] = {
         "key": [turn.tick.schedule for turn in turns],
@@ -257,7 +257,7 @@ def _create(turns: Iterable[TickRequest]) -> Steps[dict[Tick, str]]:
 
 def _advance(stored: Mapping[str, ScheduleRow], turns: Sequence[TickRequest]) -> Statement:
     after = [
-        _ended_if_over(dataclasses.replace(stored[tick.schedule].schedule, next_run_at=tick.next_run_at))
+        _disabled_if_over(dataclasses.replace(stored[tick.schedule].schedule, next_run_at=tick.next_run_at))
         for tick, *_ in turns
     ]
     columns: dict[str, Sequence[Any]] = {
@@ -290,7 +290,7 @@ def _values(schedule: Schedule) -> dict[str, Any]:
 
 
 def _facts(schedule: Schedule) -> Steps[dict[str, Any]]:
-    """A schedule as the audit shows it: with secret parameters masked, or all of them while nobody knows which are."""
+    """Return a schedule for the audit, with secret parameters masked; all of them while its definition is unknown."""
     secret: set[str] = set()
     known = yield Statement("read_definitions", {"key": schedule.definition_key})
     for key, version, _, body, *_ in known:
@@ -333,8 +333,7 @@ def _row(row: rows.Row) -> ScheduleRow:
 
 
 def _read(body: str, **apart: Any) -> tuple[Schedule, str | None]:
-    """A schedule, or else what there is beside its text and why that cannot be read: it must not keep others from
-    being read."""
+    """Return a schedule, or its columns and why its text is unreadable; one bad row must not hide others."""
     try:
         return from_text(body, **apart), None
     except Exception as error:

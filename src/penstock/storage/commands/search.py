@@ -1,7 +1,7 @@
-"""Searches for a text in errors and for values of parameters, which no index helps with.
+"""Searches in errors and parameters, which no index supports.
 
-The jobs that all other conditions leave are looked through in order of creation, part by part, and only so many of
-them: the caller is told how many these were, and goes on after them if it wants to.
+The jobs that match all other conditions are examined in order of creation, part by part, up to a maximum. The answer
+says how many were examined, and the caller may continue after them.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from penstock.domain.plan import Rows, Statement, Steps
 from penstock.storage.commands.list_planner import AFTER_ALL, BEFORE_ALL, ListPlan, plan_list
 
 MOST = 10_000
-"""As many jobs one search looks through."""
+"""The most jobs that one search examines."""
 MOST_PASSED = 50_000
-"""As many it passes at most, those that its other conditions leave out included."""
+"""The most jobs that it reads, including those that do not match its other conditions."""
 MOST_BYTES = 64_000_000
-"""A search ends after the part in which so many bytes of errors and parameters have been looked through."""
+"""A search ends after the part in which this many bytes of errors and parameters were examined."""
 PART = 500
-"""As many jobs one statement looks through."""
+"""The number of jobs that one statement examines."""
 _GATHERED = {"_among", "_by_status"}
-"""Ways on which a statement costs the same however few jobs it gives."""
+"""Variants whose statement costs the same however few jobs it returns."""
 
 
 @dataclass(slots=True)
-class Found:
-    """What a search has found, and how far it has looked."""
+class SearchResult:
+    """The matches of a search, and how far it has read."""
 
     limit: int
     ids: list[str] = field(default_factory=list)
     searched: int = 0
-    """How many jobs it has looked through."""
+    """The number of jobs examined."""
     last: str | None = None
-    """After which job a further search goes on; None: there are no more."""
+    """The job after which another search continues; None: there are no more."""
     passed: int = 0
     bytes: int = 0
     is_full: bool = False
-    """Whether more jobs fit than are wanted."""
+    """Whether more jobs match than are wanted."""
 
     @property
     def is_over(self) -> bool:
         return self.is_full or self.searched >= MOST or self.passed >= MOST_PASSED or self.bytes >= MOST_BYTES
 
     def look(self, part: Rows) -> None:
-        """Take the jobs that fit."""
+        """Add the matching jobs of a part."""
         for job_id, fit, size in part:
             self.passed += 1
             if fit:
@@ -61,8 +61,8 @@ class Found:
                 return
 
 
-def search(which: JobFilter, limit: int, place: str | None = None, *, down: bool = True) -> Steps[Found]:
-    """The first `limit` jobs after `place` that fit, in order of creation; `down`: the newest come first."""
+def search(which: JobFilter, limit: int, place: str | None = None, *, down: bool = True) -> Steps[SearchResult]:
+    """Return the first `limit` matching jobs after `place`, in order of creation; `down`: the newest come first."""
     after, before = (BEFORE_ALL, place or AFTER_ALL) if down else (place or BEFORE_ALL, AFTER_ALL)
     along = yield from plan_list(which, "createdAt", after, before, down=down, moves=True)
     wanted = {
@@ -70,11 +70,11 @@ def search(which: JobFilter, limit: int, place: str | None = None, *, down: bool
         "params": None if which.params is None else json.dumps(dict(which.params)),
     }
     walk = _through_gathered if along.variant in _GATHERED else _along
-    return (yield from walk(along, wanted, Found(limit), "down" if down else "up"))
+    return (yield from walk(along, wanted, SearchResult(limit), "down" if down else "up"))
 
 
-def _along(along: ListPlan, wanted: dict[str, str | None], found: Found, direction: str) -> Steps[Found]:
-    """Pass jobs in their order."""
+def _along(along: ListPlan, wanted: dict[str, str | None], found: SearchResult, direction: str) -> Steps[SearchResult]:
+    """Examine jobs in their order."""
     edge = "before" if direction == "down" else "after"
     while not found.is_over:
         here = {} if found.last is None else {edge: found.last}
@@ -86,8 +86,10 @@ def _along(along: ListPlan, wanted: dict[str, str | None], found: Found, directi
     return found
 
 
-def _through_gathered(along: ListPlan, wanted: dict[str, str | None], found: Found, direction: str) -> Steps[Found]:
-    """Gather the ids once, and pass the jobs that have them."""
+def _through_gathered(
+    along: ListPlan, wanted: dict[str, str | None], found: SearchResult, direction: str
+) -> Steps[SearchResult]:
+    """Gather the ids once, and examine their jobs."""
     gathered = [job_id for (job_id,) in (yield _reading(along, "answer_ids", direction, {"limit": MOST + 1}))]
     for start in range(0, len(gathered), PART):
         if found.is_over:
@@ -106,5 +108,5 @@ def _reading(along: ListPlan, answer: str, direction: str, more: dict[str, objec
 
 
 def _small(text: str) -> str:
-    """A text with its ASCII letters small: both databases agree on these."""
+    """Return a text with its ASCII letters in lower case: both databases agree on these."""
     return text.encode().lower().decode()

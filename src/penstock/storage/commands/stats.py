@@ -1,7 +1,7 @@
-"""Figures: what goes wrong, how many jobs came and went, how long they take; a part of the admin port.
+"""Statistics: errors, throughput, durations and counts; a part of the admin port.
 
-Nothing here grows with the number of jobs that are kept: counts come from what was counted when it happened, and where
-rows are looked at it is a bounded number of the newest ones.
+The cost does not grow with the number of jobs that are kept: counters are written with each change, and only a bounded
+number of the newest rows is examined.
 """
 
 from __future__ import annotations
@@ -40,18 +40,17 @@ from penstock.storage.commands.rows import Row
 MOST = 500
 """The longest page of errors."""
 LOOK = 5000
-"""How many of the newest failures are looked at."""
+"""How many of the newest failures are examined."""
 DEEPEST = 10_000
-"""How many of each definition's jobs that are ready are looked at, to tell their priorities, and how many wait in an
-outbox."""
+"""How many ready jobs of each definition are examined for their priorities, and how many outbox rows are counted."""
 LONGEST = 90 * DAY
-"""How far back figures reach: hours are kept a little longer."""
+"""How far back statistics reach: hours are kept a little longer."""
 
 _AFTER_ALL = 2**62
 _LOOK = 500
 _HOUR = HOUR // MINUTE
 _RETRIED, _LOST = -1, -2
-"""What stands in place of a status where arrivals are told span by span."""
+"""Pseudo statuses in the statement that reads arrivals by span."""
 _ENDINGS = (Status.SCHEDULED, Status.REVIEW_NEEDED, Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
 _FLOWS = {
     Status.QUEUED: "queued",
@@ -102,7 +101,7 @@ def stats(since: int | None = None) -> Steps[Stats]:
     begin = now - HOUR if since is None else since
     if begin + MINUTE < now - LONGEST or begin > now:
         raise InvalidInput(
-            f"Figures reach back for {LONGEST // DAY} days at most, and not ahead.", hint="Ask for a later time."
+            f"Statistics cover at most the last {LONGEST // DAY} days, and no future.", hint="Ask for a later time."
         )
     grain = 1 if begin + MINUTE >= now - DAY else _HOUR
     first = begin // MINUTE // grain * grain
@@ -162,7 +161,9 @@ def usual_durations() -> Steps[dict[str, Durations]]:
 @reads
 def longest_running(limit: int = 100) -> Steps[list[Running]]:
     found = yield Statement("longest_running", {"limit": limit})
-    return [Running(job_id, key, to_datetime(started), maybe_datetime(heard)) for job_id, key, started, heard in found]
+    return [
+        Running(job_id, key, to_datetime(started), maybe_datetime(reported)) for job_id, key, started, reported in found
+    ]
 
 
 class _Seen:
@@ -269,7 +270,7 @@ def _not_a_cursor(cursor: str) -> InvalidInput:
 
 
 BATCH = 10_000
-"""How many deltas are folded at once, so that no transaction lasts long."""
+"""How many deltas one transaction folds, so that it stays short."""
 
 
 @reads
@@ -282,6 +283,6 @@ def counts() -> Steps[dict[tuple[str, int], dict[Status, int]]]:
 
 @writes
 def fold() -> Steps[int]:
-    """At most a batch at once: when it was a full one, fold again."""
+    """Fold one batch: when it was a full one, fold again."""
     ((folded,),) = yield Statement("fold", {"limit": BATCH}, alone=True)
     return int(folded)

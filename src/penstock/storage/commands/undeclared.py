@@ -1,4 +1,4 @@
-"""Definitions that no code declares any more: retired, removed and declared again; a part of the control port."""
+"""Retirement and removal of definitions that no code declares; a part of the control port."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AS_NEW: Mapping[str, Any] = {
     "key_concurrency": 0, "rate_count": 0, "rate_period": 0, "rate_per_key": False, "priority": None,
     "max_attempts": None, "overrides": "{}",
 }  # fmt: skip
-"""What operators say about a definition that was never known before."""
+"""The controls of a new definition."""
 
 
 @writes
@@ -72,7 +72,7 @@ def remove_definition(key: str, *, version: int | None = None, by: str) -> Steps
 
 
 def return_declared(keys: Sequence[str]) -> Steps[None]:
-    """Code declares these definitions, whose keys are held: they are retired no longer."""
+    """Bring retired definitions back, because code declares them again; their keys are locked."""
     back = [key for (key,) in (yield Statement("return_retired", columns={"key": keys}))]
     if back:
         yield Statement("bump_controls", {"by": _CODE})
@@ -80,7 +80,7 @@ def return_declared(keys: Sequence[str]) -> Steps[None]:
 
 
 def check_declared(lanes: Iterable[int], wish: str) -> Steps[None]:
-    """Raise when one of these definitions is retired or removed; none of them is until the transaction ends."""
+    """Raise when one of these definitions is retired or removed; lock them until the transaction ends."""
     wanted = {"lanes": sorted(set(lanes))}
     yield Statement("hold_keys_of_lanes", wanted)
     for _, key, version, retired_by, removed in (yield Statement("closed_lanes", wanted)):
@@ -88,14 +88,14 @@ def check_declared(lanes: Iterable[int], wish: str) -> Steps[None]:
 
 
 def note_declared() -> Steps[None]:
-    """What live workers have loaded is declared."""
+    """Record that definitions which live workers have loaded are declared."""
     served = yield from served_lanes()
     if served:
         yield Statement("note_declared", {"lanes": sorted(served)})
 
 
 def show_unfinished() -> Steps[None]:
-    """A transaction that began before a definition was removed may have created a job of it."""
+    """List removed definitions again of which an earlier transaction created a job."""
     if (yield Statement("show_unfinished")):
         yield Statement("bump_controls", {"by": _CODE})
 

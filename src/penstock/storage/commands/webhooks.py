@@ -1,4 +1,4 @@
-"""The webhooks port: endpoints, and what is on its way to them."""
+"""The webhooks port: endpoints and their deliveries."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ from penstock.storage.commands import audit, rows
 from penstock.storage.commands.delivery_fanout import create_deliveries as create_deliveries
 
 LEAST_FAILURES = 10
-"""Failed tries in a row before an endpoint is disabled."""
+"""Consecutive failed tries before an endpoint is disabled."""
 SYSTEM = "penstock"
-"""Who does what no operator asked for."""
+"""The actor of automatic changes."""
 
 
 @writes_once
@@ -57,16 +57,16 @@ def save_endpoint(
             raise _missing(draft.id)
         made = yield Statement("create_endpoint", {**values, "secret": secret})
         if not made:
-            raise Conflict(f"Webhook {draft.id!r} was created by somebody else just now.")
+            raise Conflict(f"Webhook {draft.id!r} was created by another caller at the same time.")
         yield Statement("lock_receivers", columns={"key": [draft.id]})
-        yield audit.entry(by, "webhook.create", draft.id, None, _told(draft))
+        yield audit.entry(by, "webhook.create", draft.id, None, _audit_facts(draft))
     elif _facts(draft) == _facts(stored):
         return stored
     else:
         yield Statement("replace_endpoint", values)
         if draft.enabled and (not stored.enabled or draft.url != stored.url):
             yield Statement("reset_receiver", {"key": draft.id})
-        yield audit.entry(by, "webhook.replace", draft.id, _told(stored), _told(draft))
+        yield audit.entry(by, "webhook.replace", draft.id, _audit_facts(stored), _audit_facts(draft))
     return (yield from _read(draft.id))
 
 
@@ -85,7 +85,7 @@ def remove_endpoint(endpoint_id: str, *, by: str) -> Steps[None]:
     stored = yield from _hold(endpoint_id)
     yield Statement("remove_endpoint", {"id": endpoint_id})
     yield Statement("fail_deliveries", {"id": endpoint_id, "error": "The endpoint was removed."})
-    yield audit.entry(by, "webhook.remove", endpoint_id, _told(stored))
+    yield audit.entry(by, "webhook.remove", endpoint_id, _audit_facts(stored))
 
 
 @writes
@@ -109,7 +109,7 @@ def take_deliveries(owner: str, limit: int, lease: int, per_endpoint: int = 2) -
     chosen: list[int] = []
     for key, tried_again in (yield Statement("hold_receivers", {"limit": limit})):
         most = 1 if tried_again else per_endpoint
-        # Read behind the lock: what others took before is seen, so that there are never more at once than allowed.
+        # Read after locking: deliveries taken by others are visible, so that the limit is never exceeded.
         ripe = yield Statement("due_deliveries", {"key": key, "most": most, "room": limit - len(chosen)})
         chosen += [seq for (seq,) in ripe]
         if len(chosen) >= limit:
@@ -126,7 +126,7 @@ def take_deliveries(owner: str, limit: int, lease: int, per_endpoint: int = 2) -
 def settle_delivery(
     delivery_id: str, number: int, answer: Answer, verdict: DeliveryDecision, *, give_up: int = 0
 ) -> Steps[bool]:  # fmt: skip
-    """A second settlement of the same try is refused like any other that comes too late."""
+    """A second settlement of the same try is refused like a late one."""
     values = {
         "id": delivery_id, "number": number, "status": verdict.status, "delay": round(verdict.delay * SECOND),
         "status_code": answer.status_code, "error": answer.error,
@@ -153,7 +153,7 @@ def settle_delivery(
         told_for = f"{failing_for / DAY:.3g} days" if failing_for >= 2 * DAY else f"{failing_for / HOUR:.3g} hours"
         yield from _disable(endpoint_id, f"No message has arrived for {told_for}: {failing_tries} tries failed.")
     if verdict.status != WAITING and job_id is not None:
-        yield from _tell(job_id, delivery_id, endpoint_id, kind, tries, answer, verdict)
+        yield from _write_event(job_id, delivery_id, endpoint_id, kind, tries, answer, verdict)
     return True
 
 
@@ -188,7 +188,7 @@ def delivery(delivery_id: str) -> Steps[DeliveryDetail]:
 def redeliver(delivery_id: str, *, by: str) -> Steps[DeliveryDetail]:
     before = (yield from _detail(delivery_id)).delivery
     if before.webhook_id not in (GLOBAL, OF_JOB) and (yield from _find(before.webhook_id)) is None:
-        raise Conflict(f"The endpoint of delivery {delivery_id!r} was removed.", hint="There is nobody to send it to.")
+        raise Conflict(f"The endpoint of delivery {delivery_id!r} was removed.", hint="There is no receiver any more.")
     if (yield Statement("redeliver", {"id": delivery_id})):
         yield audit.entry(by, "webhook.redeliver", delivery_id, {"status": before.status}, {"status": WAITING})
     return (yield from _detail(delivery_id))
@@ -199,7 +199,7 @@ def test_endpoint(endpoint_id: str, at: int, *, by: str) -> Steps[DeliveryDetail
     stored = yield from _hold(endpoint_id)
     if not stored.enabled:
         raise Conflict(f"Webhook {endpoint_id!r} is disabled: nothing is sent to it.", hint="Enable it first.")
-    # No event has a number below 0; the instant makes it the only one.
+    # Event numbers are positive; the negative instant makes this one unique.
     event = Event(-at, TEST, to_datetime(at), None, endpoint_id, None, None)
     message = message_id(endpoint_id, event)
     row = {
@@ -217,10 +217,10 @@ def _disable(endpoint_id: str, reason: str) -> Steps[None]:
         yield audit.entry(SYSTEM, "webhook.disable", endpoint_id, None, {"enabled": False, "reason": reason})
 
 
-def _tell(
+def _write_event(
     job_id: str, delivery_id: str, endpoint_id: str, kind: str, tries: int, answer: Answer, verdict: DeliveryDecision
 ) -> Steps[None]:
-    """The end of a delivery is an event of its job; of a job that is gone nothing more is told."""
+    """Write the end of a delivery as an event of its job, if the job still exists."""
     if not (yield Statement("find_jobs", columns={"id": [job_id]})):
         return
     facts = {
@@ -289,8 +289,8 @@ def _facts(what: EndpointDraft | Endpoint) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _told(what: EndpointDraft | Endpoint) -> dict[str, Any]:
-    """The same for the audit, which more people read than may see the URL."""
+def _audit_facts(what: EndpointDraft | Endpoint) -> dict[str, Any]:
+    """Return the same for the audit, without the path of the URL, which is secret."""
     return {**_facts(what), "url": without_path(what.url)}
 
 

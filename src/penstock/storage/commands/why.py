@@ -1,4 +1,4 @@
-"""Why jobs wait, and who waits for a worker; a part of the admin port."""
+"""Why jobs wait, and which definitions no worker serves; a part of the admin port."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def system_pause() -> Steps[Pause | None]:
 
 
 def _facts(row: dict[str, Any]) -> JobFacts:
-    """What the job's own row and its definition's say."""
+    """Return the facts in the job's own row and its definition's."""
     stored, now = BY_CODE[row["stored"]], row["now"]
     return JobFacts(
         definition=row["key"], version=row["version"], status=BY_CODE[row["status"]], now=now, due_at=row["due_at"],
@@ -65,7 +65,7 @@ def _facts(row: dict[str, Any]) -> JobFacts:
 
 
 def _around(job_id: str, row: dict[str, Any], facts: JobFacts) -> Steps[JobFacts]:
-    """What else keeps a waiting job: workers, limits, and what stands before it."""
+    """Add what else keeps a waiting job: workers, limits, and jobs ahead of it."""
     served = yield from served_lanes()
     lanes: dict[int, int] = dict((yield Statement("key_lanes", {"key": row["key"]})))
     setting = yield Statement("find_setting", {"name": SETTING})
@@ -109,7 +109,7 @@ def _key_slots(row: dict[str, Any]) -> Steps[FullLimit | None]:
 
 
 def _next_token(row: dict[str, Any]) -> Steps[int | None]:
-    """When the job's rate lets it start, if not now."""
+    """Return when the job's rate lets it start; None: now."""
     name = row["limit_key"] if row["rate_per_key"] else row["key"]
     if not row["rate_count"] or name is None:
         return None
@@ -120,5 +120,5 @@ def _next_token(row: dict[str, Any]) -> Steps[int | None]:
 
 def _pause(columns: rows.Row, now: int) -> Pause | None:
     reason, by, at, until = columns
-    stands = at is not None and (until is None or until > now)
-    return Pause(reason, by, at, until) if stands else None
+    active = at is not None and (until is None or until > now)
+    return Pause(reason, by, at, until) if active else None

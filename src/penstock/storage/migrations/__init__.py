@@ -70,12 +70,12 @@ def newest(dialect: str) -> int:
 
 
 def missing(dialect: str, applied: Mapping[int, str], place: str) -> list[Migration]:
-    """What is still to be applied; raises when the database and this code do not fit together."""
+    """Return the migrations to apply; raise when the database and this code do not fit."""
     known = {each.version: each for each in all_of(dialect)}
     if UNFINISHED_MOVE in applied:
         raise SchemaError(
             f"{place} holds a part of what `penstock db move` copies: it is under way, or was broken off.",
-            hint="Wait for it, or repeat it; it begins anew.",
+            hint="Wait for it, or repeat it; it starts from the beginning.",
         )
     for version, checksum in sorted(applied.items()):
         if version not in known:
@@ -89,7 +89,7 @@ def missing(dialect: str, applied: Mapping[int, str], place: str) -> list[Migrat
 
 
 def script(dialect: str, schema: str = "penstock") -> str:
-    """All that an empty database needs, as one text, for people who apply it by hand; it is then up to date."""
+    """Return all migrations of an empty database as one script, to be applied by hand."""
     name = quoted(schema)
     parts = [_BEGIN[dialect], *(fill(each.text, {"schema": name}) + _record(dialect, each) for each in all_of(dialect))]
     return fill("\n".join([*parts, "COMMIT;\n"]), {"schema": name})
@@ -101,13 +101,13 @@ def quoted(name: str) -> str:
         raise SchemaError(f"{name!r} cannot be a schema's name.", hint="Use 1 to 63 bytes.")
     text = name.replace('"', '""')
     if "{" in text:
-        # Our statements have {names} of their own to be filled in.
+        # Our statements use {names} as placeholders.
         return 'U&"' + text.replace("\\", "\\\\").replace("{", "\\007B") + '"'
     return f'"{text}"'
 
 
 def migrate_sqlite(connection: apsw.Connection, place: str) -> None:
-    """Bring a SQLite file up to date; any number of processes may try at once."""
+    """Bring a SQLite file up to date; any number of processes may try concurrently."""
     if _is_current(connection, place):
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -129,7 +129,7 @@ def migrate_sqlite(connection: apsw.Connection, place: str) -> None:
 
 def refuse_foreign(connection: apsw.Connection, place: str) -> None:
     """Raise when a SQLite file belongs to another program; nothing is written to it."""
-    # In this order: whoever sets the file up meanwhile has marked it when its tables are there.
+    # In this order: a process that sets the file up meanwhile marks it before its tables exist.
     shared = _tables(connection) & set(tables("sqlite"))
     mark = connection.pragma("application_id")
     if mark not in (0, APPLICATION_ID):
@@ -153,7 +153,7 @@ def _tables(connection: apsw.Connection) -> set[str]:
 
 
 def tables(dialect: str) -> list[str]:
-    """Our tables in the order in which they are made, so that each stands behind those that it refers to."""
+    """Return our tables in order of creation: each comes after those that it refers to."""
     pattern = re.compile(r"CREATE TABLE (?:\{schema\}\.)?(\w+)")
     return ["migration", *(name for each in all_of(dialect) for name in pattern.findall(each.text))]
 

@@ -1,7 +1,7 @@
-"""Connections that the caller brings, so that a job is created in the caller's own PostgreSQL transaction.
+"""Callers' own connections: jobs are created in the caller's PostgreSQL transaction.
 
-What the database refuses comes to the caller as its own driver says it, so that its way of trying again holds for
-our statements, too.
+Errors of the database are raised as the caller's driver raises them, so that the caller's retry logic applies to our
+statements.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class CallerConnection:
             self._driver = self._alchemy.connection.driver_connection
         _check_transaction(self._driver)
 
-    def run(self, plan: Plan[T], bind: Callable[[Statement], Bound], told: Bound) -> T:
-        """Carry out a plan inside the caller's transaction; `told` is sent along with what it writes."""
+    def run(self, plan: Plan[T], bind: Callable[[Statement], Bound], notice: Bound) -> T:
+        """Carry out a plan inside the caller's transaction; send the `notice` after a write."""
         with self._all_or_nothing(plan):
             answer = self._drive(plan, bind)
         if plan.writes:
-            self._execute(*told)
+            self._execute(*notice)
         return answer
 
     def _drive(self, plan: Plan[T], bind: Callable[[Statement], Bound]) -> T:
@@ -68,7 +68,7 @@ class CallerConnection:
 
     @contextmanager
     def _all_or_nothing(self, plan: Plan[Any]) -> Iterator[None]:
-        """A caller that catches an error of ours may go on, and keeps nothing of the plan that failed."""
+        """Undo a failed plan, so that a caller that catches its error may continue."""
         if _is_one_statement(plan):
             yield
             return
@@ -102,12 +102,12 @@ class AsyncCallerConnection:
         _check_alchemy(alchemy)
         return cls((await alchemy.get_raw_connection()).driver_connection, alchemy)
 
-    async def run(self, plan: Plan[T], bind: Callable[[Statement], Bound], told: Bound) -> T:
+    async def run(self, plan: Plan[T], bind: Callable[[Statement], Bound], notice: Bound) -> T:
         """As `CallerConnection.run`, without blocking the event loop."""
         async with self._all_or_nothing(plan):
             answer = await self._drive(plan, bind)
         if plan.writes:
-            await self._execute(*told)
+            await self._execute(*notice)
         return answer
 
     async def _drive(self, plan: Plan[T], bind: Callable[[Statement], Bound]) -> T:
@@ -144,7 +144,7 @@ class AsyncCallerConnection:
 
 
 def _is_one_statement(plan: Plan[Any]) -> bool:
-    """Whether the database makes the plan all or nothing by itself."""
+    """Return whether a plan is atomic without a savepoint."""
     first = next(plan.steps(), None)
     return first is None or first.alone or not plan.writes
 

@@ -1,9 +1,9 @@
-"""Connections of a pool, lent for one use each, to whoever each of them suits best.
+"""Pooled connections: chosen by the plans that they have prepared, checked before use, and cut at a deadline.
 
-A connection that its server has closed is replaced before anything is sent on it. When one breaks in use, those that
-are as old are replaced as well: they led to the same server. After a failover old connections lead to a server that
-takes no writes: such a one is closed, and not lent again.
-Ours are in autocommit mode, so that nothing is left to be committed when one is given back.
+A connection that its server has closed is replaced before anything is sent on it. When one breaks in use, all
+idle ones are replaced: they led to the same server. After a failover, old connections lead to a server that refuses
+writes: such a connection is closed and not reused. Connections are in autocommit mode, so that nothing is uncommitted
+when one is returned.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ from penstock.storage.postgres.session import AsyncConnection, Connection, sessi
 class IdleConnections(deque[Any]):
     """IdleConnections connections of a pool.
 
-    A session prepares a statement when it carries it out for the first time, which takes as long as many jobs do. So a
-    plan gets a connection that has carried it out before, the one used last of these, or else one that knows the
-    fewest plans: each plan finds its own, which others then leave to it.
+    A session prepares a statement at its first use, which takes as long as many jobs do. So a plan gets the most
+    recently used connection that has carried it out before, or else one that knows the fewest plans.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.wanted = ""
-        """The plan that is to be carried out next. Should somebody else come in between, it takes longer once."""
+        """The next plan to carry out. If another caller comes in between, one statement is prepared again."""
         self.replaced_at: float = float("-inf")
         """When all connections were replaced last, because one of them broke."""
 
@@ -59,7 +58,7 @@ class IdleConnections(deque[Any]):
 
 
 class PooledConnection:
-    """One for a thread."""
+    """Takes a connection from the pool for one use, in a thread."""
 
     __slots__ = ("_connection", "_plan", "_pool")
 
@@ -90,7 +89,7 @@ class PooledConnection:
 
 
 class AsyncPooledConnection:
-    """One for a task."""
+    """Takes a connection from the pool for one use, in an event loop."""
 
     __slots__ = ("_connection", "_plan", "_pool")
 
@@ -121,7 +120,7 @@ class AsyncPooledConnection:
 
 
 def _is_first_to_break(pool: Any, connection: Connection | AsyncConnection, error: BaseException) -> bool:
-    """Whether a connection broke that is as old as those in the pool: they were not replaced since it was opened."""
+    """Return whether a connection broke that is as old as the idle ones, so that these must be replaced."""
     if not isinstance(error, Exception) or not connection_broke(error):
         return False
     idle: IdleConnections = pool._pool
@@ -153,7 +152,7 @@ def _cutting(end: float, connection: psycopg.Connection[Any]) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-        timer.join()  # or else it might cut whoever gets the same descriptor next
+        timer.join()  # or else it might cut another connection with the same descriptor
 
 
 @contextmanager
@@ -170,6 +169,6 @@ def _left(end: float) -> float:
 
 
 def _cut(descriptor: int) -> None:
-    """Whoever waits for an answer sees the end of the connection instead."""
+    """Shut the connection down, so that a caller that waits for an answer gets an error."""
     with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
         connection.shutdown(socket.SHUT_RDWR)

@@ -1,8 +1,8 @@
-"""Wakes every process on a database by NOTIFY, on connections of its own.
+"""The doorbell of PostgreSQL: wakes every process on a database by NOTIFY, on separate connections.
 
 Rings that come close together are sent as one: NOTIFY inside the transactions that create jobs would make
-them queue up behind one lock. Listening needs a session, so behind a pooler in transaction mode the bell is deaf
-and workers find their jobs by polling.
+them queue up behind one lock. Listening needs a session, so with a pooler in transaction mode nothing is
+received, and workers find their jobs by polling.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class PostgresDoorbell(Listener):
         self._ringers: dict[int, _Ringer] = {}
 
     def ring(self) -> None:
-        # By process, for a fork leaves the thread behind.
+        # By process, because a fork does not copy the thread.
         ringer = self._ringers.get(os.getpid())
         if ringer is None:
             ringer = self._ringers.setdefault(os.getpid(), _Ringer(self._conninfo, self._channel))
@@ -76,7 +76,7 @@ class PostgresDoorbell(Listener):
             heard()
             while True:
                 await _hear(connection, heard)
-                # A connection that is half open would be silent for ever.
+                # A half-open connection would never report an error.
                 async with asyncio.timeout(_LONGEST_SILENCE):
                     await connection.execute("SELECT 1")
         finally:
@@ -85,7 +85,8 @@ class PostgresDoorbell(Listener):
 
 
 async def _hear(connection: psycopg.AsyncConnection[Any], heard: Callable[[], None]) -> None:
-    """Call `heard` at each ring for some seconds, straight from the loop; raise when the connection has broken."""
+    """Call `heard` at each ring for some seconds, directly from the event loop; raise when the connection has
+    broken."""
     loop, owner = asyncio.get_running_loop(), os.getpid()
     broken: asyncio.Future[None] = loop.create_future()
     link = connection.pgconn
@@ -108,7 +109,7 @@ async def _hear(connection: psycopg.AsyncConnection[Any], heard: Callable[[], No
     except TimeoutError:
         pass
     finally:
-        # A forked child that collects this would make the parent's loop deaf, for they share what it waits on.
+        # A forked child that collects this would unregister the parent's reader, because they share the selector.
         if owner == os.getpid():
             loop.remove_reader(descriptor)
 
@@ -116,8 +117,8 @@ async def _hear(connection: psycopg.AsyncConnection[Any], heard: Callable[[], No
 class _Ringer:
     """Sends the rings of one process; those that come close together as one.
 
-    A thread sends them and rests a while after each. A ring that comes while it sleeps is sent by the caller, who
-    does not wait for the answer: the thread hears it, and sends once more what did not get through.
+    A thread sends them and pauses after each. A ring that comes while it sleeps is sent by the caller, which does not
+    wait for the answer: the thread reads it, and repeats a ring that failed.
     """
 
     def __init__(self, conninfo: str, channel: str) -> None:
@@ -130,7 +131,7 @@ class _Ringer:
         self._closed = threading.Event()
         self._rung = False
         self._sending = threading.Lock()
-        """Held by the thread but while it sleeps, and by a caller who sends."""
+        """Held by the thread except while it sleeps, and by a caller that sends."""
         self._connection: psycopg.Connection[tuple[Any, ...]] | None = None
         self._unanswered = False
 
@@ -149,7 +150,7 @@ class _Ringer:
         self._woken.set()
 
     def close(self) -> None:
-        """Send what is still to be sent, and end."""
+        """Send a pending ring, and end."""
         self._closed.set()
         self._woken.set()
         thread = self._thread
@@ -200,7 +201,7 @@ class _Ringer:
         return True
 
     def _was_sent(self) -> bool:
-        """Whether the ring that a caller has sent got through; if not, its connection is not used again."""
+        """Return whether a ring that a caller sent succeeded; if not, its connection is not used again."""
         self._unanswered = False
         try:
             if self._connection is not None:

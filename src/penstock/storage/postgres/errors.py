@@ -1,4 +1,4 @@
-"""PostgreSQL's errors in our words."""
+"""Translation of PostgreSQL's errors."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _SCHEMA = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaNa
 
 
 def is_serialization(error: Exception) -> bool:
-    """The database asks to run the transaction again; it then sees the job that held the unique key first."""
+    """Return whether the transaction must run again; it then sees the job that took the unique key first."""
     if isinstance(error, errors.UniqueViolation):
         return error.diag.constraint_name == "job_unique"
     return isinstance(error, errors.SerializationFailure | errors.DeadlockDetected)
 
 
 def connection_broke(error: Exception) -> bool:
-    """The answer will never come: the connection or the server is gone, or it became read-only."""
+    """Return whether the connection or the server is gone, or became read-only."""
     if isinstance(error, errors.QueryCanceled | errors.DiskFull | PoolTimeout):
         return False
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError | errors.ReadOnlySqlTransaction)
@@ -52,7 +52,7 @@ def connection_broke(error: Exception) -> bool:
 
 @contextmanager
 def translated(place: str) -> Iterator[None]:
-    """Raise our errors in place of PostgreSQL's."""
+    """Raise our errors instead of PostgreSQL's."""
     try:
         yield
     except PenstockError:
@@ -63,7 +63,7 @@ def translated(place: str) -> Iterator[None]:
         raise SchemaError(f"{place} is not set up: {_first_line(error)}.", hint=MIGRATE) from error
     except _PREPARED as error:
         raise StoreError(
-            f"{place} mixes up prepared statements: a pooler in transaction mode stands in front of it.",
+            f"{place} mixes up prepared statements: it is behind a pooler in transaction mode.",
             hint=POOLER_HINT,
         ) from error
     except errors.QueryCanceled as error:

@@ -1,8 +1,8 @@
-"""Single creates that come at the same moment share a statement and its commit.
+"""Batching of concurrent single creates into one statement and one commit.
 
-Who comes while another one is served waits, and the next statement takes all who wait. Only plans that wait for
-nobody's locks are joined, so that nobody waits for what another one has asked for. When a joint plan is refused,
-each is carried out by itself, and the error comes to whom it belongs.
+Callers that arrive mid-statement are batched into the next one. Only plans that wait for no lock are batched, so that
+no caller waits for another's lock. When a batch is refused, each plan is carried out separately, so that the error
+reaches its own caller.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ AloneAsync = Callable[[Plan[Any], int | None], Awaitable[Any]]
 """Carries out one plan without blocking the event loop."""
 
 _MOST = 100
-"""So many jobs with the largest parameters still fit into a statement."""
+"""The most jobs in a batch: with the largest parameters they fit into a statement."""
 
 
 class ThreadBatches(WriteQueue):
-    """Joins what the threads of a process ask for: one of them leads, and has it done for all who wait."""
+    """Batches the plans of a process's threads: one thread leads and carries out the batch of all that wait."""
 
     def run(self, plan: Plan[T], now: int | None, alone: Alone) -> T:
-        """Carry out a plan that can be joined to others."""
+        """Carry out a plan that can be batched."""
         if not self.waiting and self.lock.acquire(blocking=False):
             try:
                 return alone(plan, now)  # type: ignore[no-any-return]
@@ -55,7 +55,7 @@ class ThreadBatches(WriteQueue):
 
 
 class TaskBatches:
-    """Joins what the tasks of one event loop ask for; a task of its own serves those who wait."""
+    """Batches the plans of one event loop's tasks; a separate task serves the waiting ones."""
 
     def __init__(self) -> None:
         self._waiting: deque[Task] = deque()
@@ -63,7 +63,7 @@ class TaskBatches:
         self._serving: asyncio.Task[None] | None = None
 
     async def run(self, plan: Plan[T], now: int | None, alone: AloneAsync) -> T:
-        """Carry out a plan that can be joined to others."""
+        """Carry out a plan that can be batched."""
         if not self._leads:
             self._leads = True
             try:
@@ -77,7 +77,7 @@ class TaskBatches:
         try:
             await future
         except asyncio.CancelledError:
-            # What has not been begun is not begun any more.
+            # A task that has not begun is dropped.
             with suppress(ValueError):
                 self._waiting.remove(task)
             raise
@@ -99,7 +99,7 @@ class TaskBatches:
                 for task in group:
                     task.finish()
         finally:
-            # Nobody is left behind by one that was cancelled.
+            # Wake every caller, also after a cancellation.
             for task in (*group, *self._waiting):
                 task.finish()
             self._waiting.clear()
@@ -107,16 +107,16 @@ class TaskBatches:
 
 
 def _taken(waiting: deque[Task]) -> list[Task]:
-    """Those who are served next: the first one, and who came after it with the same now."""
+    """Return the tasks of the next batch: the first, and those after it with the same `now`."""
     group: list[Task] = []
-    with suppress(IndexError):  # somebody has just left
+    with suppress(IndexError):  # a caller has just left
         while len(group) < _MOST and (not group or waiting[0].now == group[0].now):
             group.append(waiting.popleft())
     return group
 
 
 def _joined(group: list[Task]) -> Plan[Any]:
-    """One plan for all of them."""
+    """Return one plan for all tasks."""
     if len(group) == 1:
         return group[0].plan
     joints: list[Joint] = [task.plan.joint for task in group if task.plan.joint is not None]
@@ -129,7 +129,7 @@ def _share(group: list[Task], answers: list[Any]) -> None:
 
 
 def _refuse(group: list[Task], error: Exception) -> None:
-    """An error belongs to all when the store is away, or there is only one; else nobody is served yet."""
+    """Fail all tasks when the store is unavailable, or when there is only one; otherwise each is repeated alone."""
     if len(group) == 1 or isinstance(error, StoreUnavailable):
         for task in group:
             task.fail(error)

@@ -16,7 +16,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def migrate(connection: Connection, schema: str, place: str) -> list[int]:
-    """Apply what is missing in one transaction, behind a lock of the schema's own; the versions applied."""
+    """Apply missing migrations in one transaction, under an advisory lock of the schema; return their versions."""
     name = migrations.quoted(schema)
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s, %s)", (0x70656E73, zlib.crc32(schema.encode()) - 2**31))

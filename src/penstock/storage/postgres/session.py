@@ -1,8 +1,9 @@
-"""How a statement travels to a PostgreSQL session and its rows come back: straight through the driver's own calls.
+"""Sends statements to a PostgreSQL session and reads rows, with the driver's low-level calls.
 
-A cursor of the driver does more for each statement than ours need, which takes as long as the database does for a
-small one. Every value goes as text whose type the statement says. What comes again is prepared, under a name that tells
-its text: behind a pooler that nobody told us of, a session may lack a statement, but never has another by that name.
+A cursor of the driver takes as long for a small statement as the database does. Every value is sent as text, and the
+statement casts it. Arrays are written as literals, because the driver would choose a type by their content and prepare
+the statement again for each. Repeated statements are prepared under a name made from their text: behind an undeclared
+pooler a session may lack a statement, but never has another one of that name.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ def array(values: Sequence[Any]) -> str:
 
 
 def _texts(values: Sequence[Any]) -> str | None:
-    """An array of texts, escaped all at once; None when they are not only texts."""
+    """Return an array of texts, escaped in one pass; None when there are other values."""
     try:
-        # No text may hold a NUL: it stands between them until they are escaped.
+        # No text may contain a NUL, so it separates them until they are escaped.
         joined = "\0".join(values)
     except TypeError:
         return None
@@ -84,10 +85,10 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 AsyncConnection = psycopg.AsyncConnection[tuple[Any, ...]]
 
 _MOST_PREPARED = 100
-"""A session keeps so many statements; what comes later goes unprepared, and changes are prepared all the same."""
+"""The most prepared reads of a session; later ones are sent unprepared. Writes are always prepared."""
 
 _MOST_NOTICES = 8
-"""So often what an idle session has sent is read, before it is taken for closed."""
+"""The most reads from an idle session before it counts as closed."""
 
 _answers: Callable[[Any], PQGen[list[PGresult]]] = execute
 _send: Callable[[Any], PQGen[None]] = send
@@ -104,7 +105,7 @@ class Numbered(NamedTuple):
 
 
 class Session:
-    """What is known of the session of one connection."""
+    """The state of one connection's session."""
 
     __slots__ = ("_encoding", "_loader", "_once", "_poll", "_prepared", "_prepares", "begun_at", "plans")
 
@@ -121,7 +122,7 @@ class Session:
         self._loader = Transformer(connection)
 
     def was_closed(self, connection: Connection | AsyncConnection) -> bool:
-        """Whether the server has ended an idle session. What else it has sent is read."""
+        """Return whether the server has closed an idle session; pending notices are read."""
         for _ in range(_MOST_NOTICES):
             if not self._poll.poll(0):
                 return connection.closed
@@ -135,7 +136,7 @@ class Session:
     def send(
         self, connection: Connection | AsyncConnection, text: str, values: Mapping[str, Any], *, comes_again: bool
     ) -> PQGen[list[PGresult]]:
-        """Send a statement; what is given back waits for the answer, which `rows` reads."""
+        """Send a statement; the returned generator waits for the answer, which `rows` reads."""
         statement = numbered(text)
         given = [
             None if (value := values[name]) is None else _written(value, self._encoding) for name in statement.names
@@ -150,7 +151,7 @@ class Session:
         return _answers(link)
 
     def rows(self, answers: list[PGresult]) -> Rows:
-        """The rows of an answer; an error is raised."""
+        """Return the rows of an answer, or raise its error."""
         answer = _checked(answers, self._encoding)
         if answer.status != ExecStatus.TUPLES_OK or not answer.ntuples:
             return []
@@ -185,19 +186,19 @@ class Session:
 
 
 def session_of(connection: Any) -> Session:
-    """What is known of a connection's session."""
+    """Return the session of a connection."""
     found: Session = connection.__dict__["penstock_session"]
     return found
 
 
 def begin_session(connection: Any, *, prepares: bool) -> None:
-    """A connection is new."""
+    """Attach a new session to a connection."""
     connection.__dict__["penstock_session"] = Session(connection, prepares=prepares)
 
 
 @lru_cache(maxsize=2000)
 def numbered(text: str) -> Numbered:
-    """A statement as the database's own protocol has it."""
+    """Return a statement with numbered placeholders."""
     places: dict[str, int] = {}
 
     def place(found: re.Match[str]) -> str:
@@ -211,7 +212,7 @@ def _written(value: Any, encoding: str) -> bytes:
     if isinstance(value, str):
         data = value.encode(encoding)
         if b"\0" in data:
-            # The database's own calls would take what stands before it for the whole.
+            # libpq would truncate the text there.
             raise psycopg.DataError("a text cannot have NUL characters (0x00)")
         return data
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
 """The PostgreSQL store: a schema in a database, any number of processes on any number of hosts.
 
-Nothing is kept in a session, so that poolers in transaction mode may stand in between; ownership and
-leadership are rows. Serialization failures and deadlocks start a plan again from its beginning.
+No state is kept in a session, so that poolers in transaction mode work; ownership and leadership are rows.
+Serialization failures and deadlocks start a plan again from its beginning.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _log = logging.getLogger("penstock.store")
 
 _TRIES = 6
 _IDLE_MILLISECONDS = 10_000
-"""A process that was stopped in the middle of a transaction keeps its locks no longer than this."""
+"""A process that stops in the middle of a transaction keeps its locks no longer than this."""
 _POOL_SECONDS = 10.0
 _FOLLOW_UP_PAUSES = (0.002, 0.008, 0.032)
 """Seconds before a follow-up is tried again because another transaction holds what it needs."""
 _NOW = "coalesce(%(now)s::bigint, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)"
 _abandoned: list[object] = []
-"""Pools that a fork left behind: closing them here would end the parent's sessions."""
+"""Pools inherited by a fork: closing them here would end the parent's sessions."""
 
 
 class PostgresStore:
@@ -84,7 +84,7 @@ class PostgresStore:
         self._pool_size = pool_size
         self._migrate = migrate
         self._ring = (NOTIFY, {"channel": channel(schema)})
-        # The driver looks for its placeholders in names, too.
+        # The driver searches names for placeholders as well.
         name = migrations.quoted(schema).replace("%", "%%")
         fields = {"schema": name, "now": _NOW}
         self._hopeful = Catalogue("postgres", {**fields, "unless_there": ""})
@@ -99,7 +99,7 @@ class PostgresStore:
 
     @property
     def pooled(self) -> bool:
-        """Whether a pooler in transaction mode stands in front of the database."""
+        """Whether connections go through a pooler in transaction mode."""
         return self._pooler
 
     def open(self) -> None:
@@ -107,17 +107,17 @@ class PostgresStore:
         self._notice_fork()
         if self._migrate:
             self.migrate()
-        # Not from the pool, which would wait for its time to be over instead of saying what is wrong.
+        # Not from the pool, which would wait for its timeout instead of raising the reason.
         with translated(self.place), self.connect() as connection:
             postgres_schema.check(connection, self.schema, self.place)
 
     def migrate(self) -> list[int]:
-        """Bring the schema up to date; any number of processes may try at once."""
+        """Bring the schema up to date; any number of processes may try concurrently."""
         with translated(self.place), psycopg.connect(self._conninfo) as connection:
             return postgres_schema.migrate(connection, self.schema, self.place)
 
     def close(self) -> None:
-        """Close what this process opened; the store opens again by itself when it is used."""
+        """Close what this process opened; the next use opens the store again."""
         self._notice_fork()
         if self._mine.pool is not None:
             self._mine.pool.close()
@@ -130,16 +130,16 @@ class PostgresStore:
         await asyncio.to_thread(self.close)
 
     def connect(self) -> Connection:
-        """A connection of one's own, outside the pool, for statements that are run once."""
+        """Return a connection outside the pool, for statements that are run once."""
         with translated(self.place):
             return psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
 
     def run(self, plan: Plan[T], *, now: int | None = None) -> T:
-        """Carry out a plan in the caller's thread, again and again while the database asks for that."""
+        """Carry out a plan in the caller's thread, and repeat it after serialization failures."""
         self._notice_fork()
         ongoing = self._mine.ongoing
         if not ongoing.begin():
-            # The interrupted call may hold the pool's locks, or lead those who wait.
+            # The interrupted call may hold the pool's locks, or lead a batch.
             return self._run(plan, now, apart=True)
         try:
             return self._run(plan, now) if plan.joint is None else self._mine.threads.run(plan, now, self._run)
@@ -165,15 +165,17 @@ class PostgresStore:
                     self._follow_up(follow_up, now, apart=apart)
                 return answer
             time.sleep(_pause(attempt))
-        raise StoreUnavailable(f"{self.place} could not finish {plan.name}: others were always faster.")
+        raise StoreUnavailable(
+            f"{self.place} could not finish {plan.name}: it conflicted with other transactions every time."
+        )
 
     def _follow_up(self, plan: Plan[Any], now: int | None, *, apart: bool) -> None:
-        """Carry out what follows from a plan that is committed; what is left or fails is found by a duty."""
+        """Carry out the follow-up of a committed plan; a duty repeats what fails."""
         for pause in (*_FOLLOW_UP_PAUSES, None):
             try:
                 left = self._run(plan, now, apart=apart)
             except StoreError as error:
-                _log.debug("%s was committed, and what follows from it is left to a duty: %s", plan.name, error)
+                _log.debug("%s was committed, and its follow-up is left to a duty: %s", plan.name, error)
                 return
             if left is None or pause is None:
                 return
@@ -204,7 +206,9 @@ class PostgresStore:
                     await self._afollow_up(follow_up, now)
                 return answer
             await asyncio.sleep(_pause(attempt))
-        raise StoreUnavailable(f"{self.place} could not finish {plan.name}: others were always faster.")
+        raise StoreUnavailable(
+            f"{self.place} could not finish {plan.name}: it conflicted with other transactions every time."
+        )
 
     async def _afollow_up(self, plan: Plan[Any], now: int | None) -> None:
         """As `_follow_up`, without blocking the event loop."""
@@ -212,7 +216,7 @@ class PostgresStore:
             try:
                 left = await self._arun(plan, now)
             except StoreError as error:
-                _log.debug("%s was committed, and what follows from it is left to a duty: %s", plan.name, error)
+                _log.debug("%s was committed, and its follow-up is left to a duty: %s", plan.name, error)
                 return
             if left is None or pause is None:
                 return
@@ -227,7 +231,7 @@ class PostgresStore:
         return await (await AsyncCallerConnection.of(connection)).run(plan, self._statement(now), self._ring)
 
     def reserve(self, seconds: float) -> PostgresStore:
-        """The same schema over one connection of its own, with deadlines of its own."""
+        """Return the same schema over a separate connection with separate deadlines."""
         return PostgresStore(
             self.url, schema=self.schema, pooler=self._pooler, pool_size=1, statement_seconds=seconds,
             patience=seconds,
@@ -241,13 +245,13 @@ class PostgresStore:
         """There is none."""
 
     def doorbell(self) -> PostgresDoorbell:
-        """A bell that every process on this database can hear; behind a pooler nobody hears it."""
+        """Return a bell for every process on this database; behind a pooler it reaches none."""
         return PostgresDoorbell(self._conninfo, self.schema, deaf=self._pooler)
 
     def _statement(
         self, now: int | None, *, hopeful: bool = False
     ) -> Callable[[Statement], tuple[str, dict[str, Any]]]:
-        """`hopeful`: what is created is not there yet. Where that is wrong, the plan is carried out once more."""
+        """`hopeful`: assume that created rows do not exist yet. Where that is wrong, the plan is repeated."""
         common = {"now": None if now is None else str(now)}
         catalogue = self._hopeful if hopeful else self._careful
 
@@ -307,7 +311,7 @@ class PostgresStore:
             # The driver prepares nothing: what it does, it undoes at times, and all of ours with it.
             "kwargs": {"autocommit": True, "prepare_threshold": None},
             "timeout": patience,
-            # A pool that fails to connect waits longer each time and lets nobody else try: soon it shall begin anew.
+            # A pool that fails to connect waits longer each time and blocks other attempts: restart it soon.
             "reconnect_timeout": patience / 2,
             "name": "penstock",
         }
@@ -329,7 +333,7 @@ class PostgresStore:
 
 
 class _Mine:
-    """What belongs to one process: after a fork the child begins with its own."""
+    """The state of one process: after a fork the child starts with a new one."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
@@ -342,14 +346,14 @@ class _Mine:
         self._coroutines: WeakKeyDictionary[asyncio.AbstractEventLoop, TaskBatches] = WeakKeyDictionary()
 
     def coroutines(self) -> TaskBatches:
-        """Those of the running loop."""
+        """Return the batches of the running loop."""
         loop = asyncio.get_running_loop()
         found = self._coroutines.get(loop)
         return self._coroutines.setdefault(loop, TaskBatches()) if found is None else found
 
 
 class _Progress:
-    """How far a plan came, and what follows from it."""
+    """The progress of a plan, and its follow-up plans."""
 
     __slots__ = ("follow_ups", "may_be_committed")
 
@@ -429,7 +433,7 @@ def _steps(
 
 
 def _again(error: Exception, plan: Plan[Any], progress: _Progress, attempt: int) -> bool:
-    """Whether a plan may be started again after this error."""
+    """Return whether a plan may be repeated after this error."""
     if is_serialization(error):
         return attempt < _TRIES - 1
     if isinstance(error, psycopg.errors.UniqueViolation):

@@ -1,4 +1,4 @@
-"""A copy of a SQLite store as it was at one moment, made while others write to it."""
+"""Online backup: a copy of a SQLite store at one moment, made while other processes write."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from penstock.storage import migrations
 from penstock.storage.sqlite import files
 from penstock.storage.sqlite.errors import translated
 
-Tell = Callable[[int, int], None]
-"""Told how many pages of how many are copied."""
+ReportProgress = Callable[[int, int], None]
+"""Receives the number of copied pages and of all pages."""
 
 _PAGES = 2_000
 
 
-def back_up(source: str, target: str | Path, tell: Tell = lambda done, pages: None) -> int:
+def back_up(source: str, target: str | Path, report: ReportProgress = lambda done, pages: None) -> int:
     """Copy the store in the file `source` to a new file; its size in bytes.
 
     The copy is checked and flushed before it gets its name: a file of that name is whole."""
     path = Path(target).absolute()
     if source == ":memory:":
-        raise InvalidInput("What SQLite keeps in memory cannot be backed up.", hint="Use a file.")
+        raise InvalidInput("A store in memory cannot be backed up.", hint="Use a file.")
     if not os.path.exists(source):
         raise NotFound(
             "SQLite file",
@@ -37,7 +37,7 @@ def back_up(source: str, target: str | Path, tell: Tell = lambda done, pages: No
         draft = _draft(path)
         try:
             with translated(f"SQLite file {source}"):
-                _copy(source, draft, tell)
+                _copy(source, draft, report)
             size = draft.stat().st_size
             _flush(draft)
             os.rename(draft, path)
@@ -56,19 +56,19 @@ def _draft(path: Path) -> Path:
     return Path(name)
 
 
-def _copy(source: str, draft: Path, tell: Tell) -> None:
+def _copy(source: str, draft: Path, report: ReportProgress) -> None:
     origin = files.connect(source, files.READ_WRITE)
     try:
         origin.set_busy_timeout(30_000)
         migrations.refuse_foreign(origin, f"SQLite file {source}")
-        # What is read once stays as it is until the end: without this each write of others would begin the copy anew.
+        # A read transaction keeps the snapshot: without it each write of another process would restart the copy.
         origin.execute("BEGIN; SELECT count(*) FROM sqlite_schema")
         copy = files.connect(str(draft), files.READ_WRITE)
         try:
             with copy.backup("main", origin, "main") as running:
                 while not running.done:
                     running.step(_PAGES)
-                    tell(running.page_count - running.remaining, running.page_count)
+                    report(running.page_count - running.remaining, running.page_count)
             copy.execute("PRAGMA journal_mode = DELETE")
             ((verdict,),) = copy.execute("PRAGMA quick_check(1)").fetchall()
             if verdict != "ok":

@@ -1,4 +1,4 @@
-"""An apsw connection that the caller brings, so that a job is created in the caller's own SQLite transaction."""
+"""Callers' own connections: jobs are created in the caller's SQLite transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _waiting: WeakKeyDictionary[apsw.Connection, list[Callable[[], None]]] = WeakKey
 
 
 def cursor_on(connection: object, path: str, place: str) -> apsw.Cursor:
-    """A cursor on the caller's connection, once it is one that can hold our jobs."""
+    """Return a cursor on the caller's connection; raise when the connection is unfit."""
     if not isinstance(connection, apsw.Connection):
         kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
         raise InvalidInput(
@@ -42,7 +42,7 @@ def cursor_on(connection: object, path: str, place: str) -> apsw.Cursor:
 
 
 def ring_at_commit(connection: apsw.Connection, ring: Callable[[], None]) -> None:
-    """Ring when the caller commits. Workers that hear it wait for the lock until the commit is done."""
+    """Ring when the caller commits. Woken workers wait for the lock until the commit is done."""
     if connection not in _waiting:
         rings = _waiting[connection] = []
         connection.set_commit_hook(lambda: _ring_all(rings), id="penstock")

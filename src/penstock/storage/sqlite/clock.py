@@ -10,10 +10,10 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What a SQLite store asks for the time; both answers are microseconds."""
+    """The clock of a SQLite store; both times are in microseconds."""
 
     boot: str
-    """Names the boot of this host that the steady time counts from."""
+    """The id of the boot that the steady time counts from."""
 
     def read(self) -> tuple[int, int]:
         """The wall time since 1970, and the steady time since boot, which never jumps."""
@@ -21,7 +21,7 @@ class Clock(Protocol):
 
 
 class HostClock:
-    """The clocks of this host. The steady one goes on while the host sleeps."""
+    """The clocks of this host. The steady one continues while the host sleeps."""
 
     def __init__(self) -> None:
         self.boot: str = _boot_id()
@@ -32,7 +32,7 @@ class HostClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved, for tests."""
+    """A clock that is moved by hand, for tests."""
 
     def __init__(self, wall: int = 1_800_000_000_000_000, steady: int = 1_000_000_000, boot: str = "boot-1") -> None:
         self.wall: int = wall
@@ -43,12 +43,12 @@ class ManualClock:
         return self.wall, self.steady
 
     def advance(self, seconds: float) -> None:
-        """Time goes by: both clocks move."""
+        """Move both clocks."""
         self.wall += round(seconds * 1_000_000)
         self.steady += round(seconds * 1_000_000)
 
     def jump(self, seconds: float) -> None:
-        """Somebody sets the wall clock; the steady one does not notice."""
+        """Set the wall clock only."""
         self.wall += round(seconds * 1_000_000)
 
 

@@ -1,8 +1,8 @@
-"""Wakes the other processes of a SQLite file by datagrams; each listener has a socket in a shared folder.
+"""The doorbell of SQLite: wakes the other processes of a file by datagrams to sockets in a shared folder.
 
-The folder lies among the temporary files under a name that every process of the user can work out, and other users as
-well. So it is used only while it is a real folder of this user that is closed to others; else the processes meet in a
-private one, whose name is in the store.
+The folder is among the temporary files, under a name that other users can compute too. So it is used only while it is a
+real folder of this user that is closed to others; otherwise the processes use a private folder whose name is in the
+store.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class SqliteDoorbell(Listener):
         folder = await self._choose()
         with _seat(folder) as (listener, is_there):
             heard()
-            # Whoever tidies the folder for temporary files may take the address away.
+            # A cleaner of temporary files may remove the socket.
             while is_there() and await self._choose() == folder:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_LOOK_AFTER):
@@ -73,7 +73,7 @@ class SqliteDoorbell(Listener):
                         heard()
 
     async def _choose(self) -> Path:
-        """The folder that listeners are to be in."""
+        """Return the folder for listeners."""
         try:
             _make(self.folder)
         except _NotPrivate:
@@ -81,7 +81,7 @@ class SqliteDoorbell(Listener):
         return self.folder
 
     def _private_folder(self) -> Path:
-        """The folder that is named in the store; where that is not private either, a new one."""
+        """Return the folder named in the store; if that is not private either, a new one."""
         self._warn()
         named = self._named_folder()
         if named is not None and _is_private(named):
@@ -116,18 +116,18 @@ class SqliteDoorbell(Listener):
             self._warned = True
             _log.warning(
                 "%s is not a private folder of user %d, so workers are woken through another folder, which "
-                "the store names. See who made it, and remove it.",
+                "the store names. Check who owns it, and remove it.",
                 self.folder,
                 os.geteuid(),
             )
 
 
 class _NotPrivate(OSError):
-    """A folder that another user made or can change, or none at all."""
+    """A folder that another user made or can change, or that is not a folder."""
 
 
 def _open_private(folder: Path) -> int:
-    """A descriptor of a folder that no other user can change; what is done through it is done in this very folder."""
+    """Open a folder that no other user can change; operations on the descriptor cannot be redirected."""
     try:
         descriptor = os.open(folder, _AS_FOLDER)
     except FileNotFoundError:
@@ -150,11 +150,11 @@ def _is_private(folder: Path) -> bool:
 
 
 def _make(folder: Path) -> None:
-    """See that the folder is there, and private."""
+    """Create the folder if needed, and check that it is private."""
     for _ in range(_TRIES):
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o700)
-        # The last one to leave removes the folder, perhaps just now.
+        # The last listener to leave removes the folder, maybe at this moment.
         with contextlib.suppress(FileNotFoundError):
             os.close(_open_private(folder))
             return
@@ -176,7 +176,7 @@ def _send(sender: socket.socket, folder: Path, descriptor: int, name: str) -> No
     try:
         sender.sendto(b"!", socket.MSG_DONTWAIT, _address(folder, descriptor, name))
     except ConnectionRefusedError:
-        # Its process is gone without a goodbye. A file or a link refuses as well, and is none of ours.
+        # Its process is dead. A file or a link also refuses, and is not ours.
         with contextlib.suppress(OSError):
             if stat.S_ISSOCK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
                 os.unlink(name, dir_fd=descriptor)
@@ -186,7 +186,7 @@ def _send(sender: socket.socket, folder: Path, descriptor: int, name: str) -> No
 
 @contextlib.contextmanager
 def _seat(folder: Path) -> Iterator[tuple[socket.socket, Callable[[], bool]]]:
-    """A socket in the folder, and whether it can still be reached there."""
+    """Bind a socket in the folder; yield it and a check whether it is still reachable there."""
     owner = os.getpid()
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
@@ -212,7 +212,7 @@ def _seat(folder: Path) -> Iterator[tuple[socket.socket, Callable[[], bool]]]:
 
 
 def _address(folder: Path, descriptor: int, name: str) -> str:
-    """A path of a socket in an open folder: a folder that is moved meanwhile leads it nowhere else."""
+    """Return the path of a socket in an open folder; moving the folder does not redirect it."""
     return f"{_HERE}/{descriptor}/{name}" if _HERE else f"{folder}/{name}"
 
 
@@ -224,14 +224,14 @@ def _drain(listener: socket.socket) -> None:
 
 @reads
 def _saved_folder(user: int) -> Steps[str | None]:
-    """The folder in which the processes of this user meet; None: it was never needed."""
+    """Return the private folder of this user; None: it was never needed."""
     found = yield Statement("find_setting", {"name": _setting_name(user)})
     return str(found[0][1]) if found else None
 
 
 @writes
 def _save_folder(user: int, path: str) -> Steps[None]:
-    """Have the processes of this user meet in another folder."""
+    """Save the private folder of this user."""
     yield Statement("save_setting", {"name": _setting_name(user), "value": path, "by": "penstock", "revision": None})
 
 

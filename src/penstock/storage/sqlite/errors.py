@@ -1,4 +1,4 @@
-"""SQLite's errors in our words."""
+"""Translation of SQLite's errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.storage import INPUT_HINT
 
 @contextmanager
 def translated(place: str) -> Iterator[None]:
-    """Raise our errors in place of SQLite's."""
+    """Raise our errors instead of SQLite's."""
     try:
         yield
     except PenstockError:
@@ -21,7 +21,7 @@ def translated(place: str) -> Iterator[None]:
     except apsw.BusyError as error:
         raise StoreUnavailable(
             f"{place} was kept locked by another writer for too long.",
-            hint="Look for a transaction that somebody left open on the file.",
+            hint="Find the process that left a transaction open on the file.",
         ) from error
     except apsw.FullError as error:
         raise StoreFull(f"The disk that holds {place} is full; nothing was written.", hint="Make room.") from error
@@ -31,7 +31,7 @@ def translated(place: str) -> Iterator[None]:
         ) from error
     except apsw.ReadOnlyError as error:
         raise StoreUnavailable(
-            f"{place} cannot be written to: {error}.", hint="Check who owns the file and its folder."
+            f"{place} cannot be written to: {error}.", hint="Check the owner of the file and its folder."
         ) from error
     except (apsw.NotADBError, apsw.CorruptError) as error:
         raise StoreError(

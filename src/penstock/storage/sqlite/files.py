@@ -1,4 +1,4 @@
-"""How a file of SQLite is opened, and how a new one is made so that no other user of the host can read it."""
+"""Opening SQLite files: private to their user when created, and refused on network file systems."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ NETWORK = frozenset(
 
 
 def refuse_network_file(path: str) -> None:
-    """Raise when `path` lies on a network file system."""
+    """Raise when `path` is on a network file system."""
     kind = file_system(Path(path).resolve().parent)
     if kind in NETWORK:
         raise StoreError(
-            f"{path} lies on a network file system ({kind}), where SQLite's locks do not hold and data gets lost.",
+            f"{path} is on a network file system ({kind}), where SQLite's locks do not hold and data gets lost.",
             hint="Put the file on a local disk, or use PostgreSQL.",
         )
 

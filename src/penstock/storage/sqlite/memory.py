@@ -1,4 +1,4 @@
-"""A store in memory, lent to somebody who may close it."""
+"""A shared store in memory, for users that close their store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class SharedMemoryStore:
-    """The host itself, except that closing it closes nothing: there is no second way into a database in memory."""
+    """A store whose `close` does nothing, because a database in memory has only one connection."""
 
     def __init__(self, host: Store) -> None:
         self._host = host
@@ -29,10 +29,10 @@ class SharedMemoryStore:
         self._host.open()
 
     def close(self) -> None:
-        """The host goes on."""
+        """Do nothing: the shared store stays open."""
 
     async def aclose(self) -> None:
-        """The host goes on."""
+        """Do nothing: the shared store stays open."""
 
     def run(self, plan: Plan[T], *, now: int | None = None) -> T:
         return self._host.run(plan, now=now)

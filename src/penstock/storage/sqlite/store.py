@@ -1,7 +1,7 @@
 """The SQLite store: one file, any number of processes on one host.
 
-Each process has one connection that writes and a few that read. Writers that come while another one
-commits are put into the next transaction together, so that many callers share one flush to disk. `apsw` brings its own
+Each process has one connection that writes and a few that read. Writers that arrive during a commit are
+grouped into the next transaction, so that many callers share one flush to disk. `apsw` brings its own
 SQLite; a `sqlite3` connection to our file in the same process would lose locks and data, so none is taken.
 """
 
@@ -44,7 +44,7 @@ _GROUP_SECONDS = 0.04
 _BELL_SECONDS = 1.0
 _READERS = 2
 _abandoned: list[object] = []
-"""Connections that a fork left behind: closing them here would drop the parent's locks."""
+"""Connections inherited by a fork: closing them here would drop the parent's locks."""
 
 
 class SqliteStore:
@@ -89,7 +89,7 @@ class SqliteStore:
             self._mine.ongoing.end()
 
     def close(self) -> None:
-        """Close what this process opened; the store opens again by itself when it is used."""
+        """Close what this process opened; the next use opens the store again."""
         self._notice_fork()
         if not self._mine.ongoing.begin():
             raise self._interruption("close")
@@ -149,7 +149,7 @@ class SqliteStore:
         return self.run_on(connection, plan, now=now)
 
     def reserve(self, seconds: float) -> SqliteStore | SharedMemoryStore:
-        """The same file over connections of its own; what is in memory has only the ones it has."""
+        """Return the same file over separate connections; a store in memory has only its own."""
         if self.memory:
             return SharedMemoryStore(self)
         return SqliteStore(self.path, clock=self._clock, busy_seconds=seconds)
@@ -168,13 +168,13 @@ class SqliteStore:
         return 0 if self._leases is None else self._leases.until(worker[0])
 
     def doorbell(self) -> SqliteDoorbell:
-        """A bell that processes on this host can hear."""
+        """Return a bell for the processes of this host."""
         if self.memory:
             return SqliteDoorbell(f":memory:{self._id}")
         return SqliteDoorbell(self.path, lambda: self.reserve(_BELL_SECONDS))
 
     def _interruption(self, name: str) -> InvalidInput:
-        """A call that waits for the one that it has interrupted would wait for ever."""
+        """Return the error of a call that has interrupted another one of its thread: waiting for it would never end."""
         return InvalidInput(
             f"{name} was called by a signal handler or a finalizer that has interrupted another call of its "
             f"thread to {self.place}; nothing was written.",
@@ -351,7 +351,7 @@ class SqliteStore:
 
 
 class _Mine(WriteQueue):
-    """What belongs to one process: after a fork the child begins with its own."""
+    """The state of one process: after a fork the child starts with a new one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -364,7 +364,7 @@ class _Mine(WriteQueue):
         self.gate = Gate()
         """Readers pass through it; a fork waits until all are out."""
         self.still = False
-        """Nothing moves: the process is about to fork."""
+        """The process is about to fork."""
 
     def renew_threads(self) -> None:
         self.threads = ThreadPoolExecutor(_READERS, thread_name_prefix="penstock-sqlite")
@@ -397,7 +397,7 @@ def _hand_in(connection: Executing, name: str, columns: Mapping[str, Sequence[An
     }
     differing = columns.keys() - once.keys()
     if differing in ({"id"}, {"lane"}):
-        # In one step: between one row and the next others would take the interpreter's lock, and keep it for long.
+        # In one step: between rows other threads would take the interpreter's lock for long.
         shown = ", ".join("?" if column in once else "value" for column in columns)
         given = (*once.values(), json.dumps(columns[differing.pop()]))
         connection.execute(f"INSERT INTO {table} ({names}) SELECT {shown} FROM json_each(?)", given)  # noqa: S608
@@ -422,7 +422,7 @@ def _write_ahead(connection: apsw.Connection, seconds: float) -> None:
 
 
 def _patience(seconds: float) -> Callable[[int], bool]:
-    """A busy handler that asks again every few milliseconds, and gives up after so many seconds."""
+    """Return a busy handler that retries every few milliseconds for some seconds."""
     began = 0.0
 
     def wait(count: int) -> bool:

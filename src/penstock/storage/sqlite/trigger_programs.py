@@ -1,7 +1,7 @@
-"""Several changes that SQLite carries out in one step: they are the program of a trigger on a view that holds nothing.
+"""Several changes in one SQLite step: they are the program of a trigger on an empty view.
 
-Between two steps of a connection other threads may take the interpreter's lock, and keep it for milliseconds. Within a
-step nobody waits for it, so that the loop of a worker runs jobs while the changes of others are written.
+Between two steps of a connection other threads may take the interpreter's lock for milliseconds. Within a step it is
+free, so that the event loop of a worker runs jobs while changes are written.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _CHANGED = re.compile(r"\b(INSERT INTO|UPDATE|DELETE FROM) temp\.")
 
 
 class Program(NamedTuple):
-    """How a connection is taught what to do at once, and how it is told to do it."""
+    """The script that defines a program on a connection, and the statement that calls it."""
 
-    lesson: str
+    definition: str
     call: str
 
 
 def call(entry: Entry) -> str:
-    """The statement that has done what an entry has done at once."""
+    """Return the statement that calls the program of an entry."""
     return _program(entry.name, entry.before, entry.given, entry.at_once).call
 
 
 def carry_out(on: apsw.Connection | apsw.Cursor, entry: Entry, values: Mapping[str, Any]) -> None:
-    """Do what an entry has done at once."""
+    """Carry out the program of an entry; define it at the first use on a connection."""
     program = _program(entry.name, entry.before, entry.given, entry.at_once)
     try:
         on.execute(program.call, values)
@@ -40,7 +40,7 @@ def carry_out(on: apsw.Connection | apsw.Cursor, entry: Entry, values: Mapping[s
         if on.execute("SELECT 1 FROM temp.sqlite_schema WHERE name = ?", [f"do_{entry.name}"]).fetchall():
             raise
         # The first time on this connection.
-        on.execute(program.lesson)
+        on.execute(program.definition)
         on.execute(program.call, values)
 
 
@@ -48,15 +48,15 @@ def carry_out(on: apsw.Connection | apsw.Cursor, entry: Entry, values: Mapping[s
 def _program(name: str, before: tuple[str, ...], given: tuple[str, ...], steps: tuple[str, ...]) -> Program:
     inner = _names(steps)
     outer = [each for each in _names(before + steps) if each not in given]
-    lesson = _trigger(f"do_{name}", outer, steps)
+    definition = _trigger(f"do_{name}", outer, steps)
     if given:
         # What a query gives is handed to a second trigger together with the values that it needs.
         *changes, query = before
         passed = ", ".join(f"given.{each}" if each in given else f":{each}" for each in inner)
         hand_on = f"INSERT INTO temp.go_on_{name} SELECT {passed} FROM ({query}) AS given"  # noqa: S608 - our own text
-        lesson = _trigger(f"go_on_{name}", inner, steps) + _trigger(f"do_{name}", outer, (*changes, hand_on))
+        definition = _trigger(f"go_on_{name}", inner, steps) + _trigger(f"do_{name}", outer, (*changes, hand_on))
     call = f"INSERT INTO temp.do_{name} VALUES ({', '.join(f':{each}' for each in outer)})"  # noqa: S608 - our own names
-    return Program(lesson, call)
+    return Program(definition, call)
 
 
 def _trigger(view: str, names: Sequence[str], steps: Sequence[str]) -> str:
