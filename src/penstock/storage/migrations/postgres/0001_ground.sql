@@ -2,7 +2,7 @@
 -- Times are microseconds since 1970 (UTC). Statuses: 0 scheduled, 1 queued, 2 running, 3 cancelling,
 -- 4 review_needed, 5 succeeded, 6 failed, 7 cancelled; from 5 on a job has ended.
 
--- What operators say about a definition, one row per key; the row '*' speaks of the whole system.
+-- Controls of operators, one row per definition key; the row '*' is the whole system.
 CREATE TABLE {schema}.control (
     key text PRIMARY KEY,
     enabled boolean NOT NULL DEFAULT true,
@@ -55,16 +55,16 @@ CREATE TABLE {schema}.worker (
     heartbeat_at bigint NOT NULL,
     lease_until bigint NOT NULL,
     ended text CHECK (ended IN ('stopped', 'lost')),
-    -- What it last said of its duties (JSON), and when.
+    -- Its last report on duties (JSON), and when.
     duties text NOT NULL DEFAULT '[]',
     duties_at bigint,
-    -- What it counts by itself (JSON), as of then.
+    -- Its counters (JSON), as of then.
     figures text NOT NULL DEFAULT '{}'
 );
 CREATE INDEX worker_lease ON {schema}.worker (lease_until) WHERE ended IS NULL;
 
 -- The hot row: what changes while a job lives. Everything about it that never changes is in job_detail.
--- Pages are filled by less than half: a claimed row stays in its page, and when it ends, in the place of what it was.
+-- Pages are filled by less than half: a claimed row stays in its page, and an ended one reuses its space.
 CREATE TABLE {schema}.job (
     id uuid PRIMARY KEY,
     lane integer NOT NULL,
@@ -89,7 +89,7 @@ CREATE TABLE {schema}.job (
     stale_at bigint,
     retire_at bigint,
     worker uuid,
-    -- Who ran an attempt that returned nothing. It has no row in attempt: all that is known of it stands here.
+    -- The worker of a successful attempt without result. It has no row in attempt: this row records it.
     done_by uuid,
     limit_key text,
     unique_key text,
@@ -110,7 +110,7 @@ CREATE INDEX job_attention ON {schema}.job (status, id) WHERE status IN {attenti
 -- Jobs that may have more attempts than are kept.
 CREATE INDEX job_long ON {schema}.job (id) WHERE fence > 100;
 -- Lists of what has ended, by its end and by its priority; written once, when a job ends. Their conditions mean the
--- same and are said in two ways, so that no planner takes the one for the other.
+-- same and are written in two ways, so that no planner confuses them.
 CREATE INDEX job_ended_at ON {schema}.job (lane, status, retired, finished_at, id) WHERE status IN {ended};
 CREATE INDEX job_ended_priority ON {schema}.job (lane, status, retired, priority, id) WHERE stale_at IS NOT NULL;
 CREATE INDEX job_admitted ON {schema}.job (limit_key) 
@@ -164,7 +164,7 @@ CREATE TABLE {schema}.idempotency (
 );
 CREATE INDEX idempotency_expiry ON {schema}.idempotency (expires_at);
 
--- Attempts that have ended, but for those that a job's own row tells of (done_by).
+-- Ended attempts, except those recorded in the job's own row (done_by).
 CREATE TABLE {schema}.attempt (
     job_id uuid NOT NULL,
     fence integer NOT NULL,
@@ -186,7 +186,7 @@ CREATE TABLE {schema}.attempt (
     PRIMARY KEY (job_id, fence)
 );
 CREATE INDEX attempt_fingerprint ON {schema}.attempt (fingerprint, job_id) WHERE fingerprint IS NOT NULL;
--- What failed last, for the list of errors; attempts that succeed do not stand in it.
+-- The latest failures, for the list of errors; without successful attempts.
 CREATE INDEX attempt_failed ON {schema}.attempt (ended_at, fingerprint) WHERE fingerprint IS NOT NULL;
 
 CREATE TABLE {schema}.progress (
@@ -199,7 +199,7 @@ CREATE TABLE {schema}.progress (
 );
 
 -- One row for each attempt that began a phase. The completed one keeps the result, and the phase does not begin again
--- until a retry by hand forgets it; what is forgotten belongs to its attempt only.
+-- until a retry by hand deletes it; deleted results belong to their attempt only.
 CREATE TABLE {schema}.phase (
     job_id uuid NOT NULL,
     name text NOT NULL,
@@ -296,7 +296,7 @@ CREATE TABLE {schema}.tick (
 );
 CREATE INDEX tick_age ON {schema}.tick (at);
 
--- Counts are tally + tally_delta: nobody who creates or settles jobs waits for another one's counter.
+-- Counts are tally + tally_delta: no transaction that creates or settles jobs waits for another's counter.
 CREATE TABLE {schema}.tally (
     lane integer NOT NULL,
     status smallint NOT NULL,
@@ -314,7 +314,7 @@ CREATE TABLE {schema}.tally_delta (
     lengths text
 );
 -- Arrivals in a status by span of time: grain is its length in minutes (1, 60; 0: ever), span its first minute.
--- Lane 0 stands for all of them together, for figures span by span.
+-- Lane 0 is the sum of all, for figures by span.
 CREATE TABLE {schema}.tally_span (
     lane integer NOT NULL,
     grain smallint NOT NULL CHECK (grain IN (0, 1, 60)),
@@ -336,7 +336,7 @@ CREATE TABLE {schema}.tally_length (
 );
 
 -- xid says which transaction wrote the row, so that a reader's cursor can be a snapshot.
--- A row is one event, or a bundle: the same event of up to 1000 jobs, whose ids stand in jobs; an id is nulled when its
+-- A row is one event, or a bundle: the same event of up to 1000 jobs, whose ids are in jobs; an id is nulled when its
 -- event is removed. The number of an event is seq * 1024, and in a bundle the id's place is added, from 0 on.
 CREATE TABLE {schema}.event (
     seq bigint GENERATED ALWAYS AS IDENTITY,
@@ -362,10 +362,10 @@ CREATE INDEX event_job ON {schema}.event (job_id, seq) WHERE job_id IS NOT NULL;
 -- How a job finds the bundles that name it: by created_at, and by started_at and ended_at of its attempts.
 CREATE INDEX event_bundle ON {schema}.event (at) WHERE jobs IS NOT NULL;
 CREATE INDEX event_deleted ON {schema}.event (job_id) WHERE times IS NOT NULL;
--- What retention begins with; nothing of what jobs do every day stands in it.
+-- The index of retention; it is not changed by the ordinary life of jobs.
 CREATE INDEX event_prunable ON {schema}.event (at, seq) WHERE (job_id IS NULL AND jobs IS NULL) OR kind = 'job.deleted' OR kind = 'job.pruned';
 
--- What handlers' own code is to be told, of definitions that have hooks; whoever takes a row removes it.
+-- Hook calls of definitions that have hooks; taking a row deletes it.
 CREATE TABLE {schema}.hook (
     lane integer NOT NULL,
     seq bigint GENERATED ALWAYS AS IDENTITY,

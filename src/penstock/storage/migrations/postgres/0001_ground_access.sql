@@ -1,5 +1,5 @@
 
--- Who may ask: tokens and the sessions that begin with one. Of their secrets only digests are kept.
+-- Access: tokens and their sessions. Of their secrets only digests are stored.
 CREATE TABLE {schema}.token (
     id text PRIMARY KEY,
     digest text NOT NULL CHECK (length(digest) = 64),
@@ -29,7 +29,7 @@ CREATE INDEX session_expiry ON {schema}.session (expires_at);
 CREATE INDEX audit_actor ON {schema}.audit (actor, seq);
 CREATE INDEX audit_target ON {schema}.audit (target, seq);
 
--- Webhooks: who asked to be told, what is on its way to them, and how far the feed was read for that.
+-- Webhooks: endpoints, deliveries, and the feed cursor.
 CREATE INDEX job_detail_webhook ON {schema}.job_detail (id) WHERE webhook_url IS NOT NULL;
 CREATE TABLE {schema}.webhook (
     id text PRIMARY KEY,

@@ -4,7 +4,7 @@
 -- Statuses: 0 scheduled, 1 queued, 2 running, 3 cancelling, 4 review_needed, 5 succeeded, 6 failed,
 -- 7 cancelled; from 5 on a job has ended.
 
--- What operators say about a definition, one row per key; the row '*' speaks of the whole system.
+-- Controls of operators, one row per definition key; the row '*' is the whole system.
 CREATE TABLE control (
     key TEXT PRIMARY KEY,
     enabled INTEGER NOT NULL DEFAULT 1,
@@ -58,10 +58,10 @@ CREATE TABLE worker (
     boot TEXT NOT NULL,
     lease_until INTEGER NOT NULL,
     ended TEXT CHECK (ended IN ('stopped', 'lost')),
-    -- What it last said of its duties (JSON), and when.
+    -- Its last report on duties (JSON), and when.
     duties TEXT NOT NULL DEFAULT '[]',
     duties_at INTEGER,
-    -- What it counts by itself (JSON), as of then.
+    -- Its counters (JSON), as of then.
     figures TEXT NOT NULL DEFAULT '{}'
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX worker_lease ON worker (lease_until) WHERE ended IS NULL;
@@ -91,7 +91,7 @@ CREATE TABLE job (
     stale_at INTEGER,
     retire_at INTEGER,
     worker TEXT,
-    -- Who ran an attempt that returned nothing. It has no row in attempt: all that is known of it stands here.
+    -- The worker of a successful attempt without result. It has no row in attempt: this row records it.
     done_by TEXT,
     limit_key TEXT,
     unique_key TEXT,
@@ -112,7 +112,7 @@ CREATE INDEX job_attention ON job (status, id) WHERE status IN {attention};
 -- Jobs that may have more attempts than are kept.
 CREATE INDEX job_long ON job (id) WHERE fence > 100;
 -- Lists of what has ended, by its end and by its priority; written once, when a job ends. Their conditions mean the
--- same and are said in two ways, so that no planner takes the one for the other; all that they name stands in the index itself.
+-- same and are written in two ways, so that no planner confuses them; all their columns are in the index itself.
 CREATE INDEX job_ended_at ON job (lane, status, retired, finished_at, id) WHERE finished_at IS NOT NULL;
 CREATE INDEX job_ended_priority ON job (lane, status, retired, priority, id) WHERE status IN {ended};
 CREATE INDEX job_admitted ON job (limit_key) 
@@ -166,7 +166,7 @@ CREATE TABLE idempotency (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX idempotency_expiry ON idempotency (expires_at);
 
--- Attempts that have ended, but for those that a job's own row tells of (done_by).
+-- Ended attempts, except those recorded in the job's own row (done_by).
 CREATE TABLE attempt (
     job_id TEXT NOT NULL,
     fence INTEGER NOT NULL,
@@ -188,7 +188,7 @@ CREATE TABLE attempt (
     PRIMARY KEY (job_id, fence)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX attempt_fingerprint ON attempt (fingerprint, job_id) WHERE fingerprint IS NOT NULL;
--- What failed last, for the list of errors; attempts that succeed do not stand in it.
+-- The latest failures, for the list of errors; without successful attempts.
 CREATE INDEX attempt_failed ON attempt (ended_at, fingerprint) WHERE fingerprint IS NOT NULL;
 
 CREATE TABLE progress (
@@ -201,7 +201,7 @@ CREATE TABLE progress (
 ) STRICT;
 
 -- One row for each attempt that began a phase. The completed one keeps the result, and the phase does not begin again
--- until a retry by hand forgets it; what is forgotten belongs to its attempt only.
+-- until a retry by hand deletes it; deleted results belong to their attempt only.
 CREATE TABLE phase (
     job_id TEXT NOT NULL,
     name TEXT NOT NULL,
@@ -290,7 +290,7 @@ CREATE TABLE tick (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX tick_age ON tick (at);
 
--- Counts are tally + tally_delta: nobody who creates or settles jobs waits for another one's counter.
+-- Counts are tally + tally_delta: no transaction that creates or settles jobs waits for another's counter.
 CREATE TABLE tally (
     lane INTEGER NOT NULL,
     status INTEGER NOT NULL,
@@ -308,7 +308,7 @@ CREATE TABLE tally_delta (
     lengths TEXT
 ) STRICT;
 -- Arrivals in a status by span of time: grain is its length in minutes (1, 60; 0: ever), span its first minute.
--- Lane 0 stands for all of them together, for figures span by span.
+-- Lane 0 is the sum of all, for figures by span.
 CREATE TABLE tally_span (
     lane INTEGER NOT NULL,
     grain INTEGER NOT NULL CHECK (grain IN (0, 1, 60)),
@@ -330,7 +330,7 @@ CREATE TABLE tally_length (
 ) STRICT, WITHOUT ROWID;
 
 -- One writer at a time: seq rises in the order of the commits, so a reader's cursor is the number of an event.
--- A row is one event, or a bundle: the same event of up to 1000 jobs, whose ids stand in jobs (JSON); an id is nulled when
+-- A row is one event, or a bundle: the same event of up to 1000 jobs, whose ids are in jobs (JSON); an id is nulled when
 -- its event is removed. The number of an event is seq * 1024, and in a bundle the id's place is added, from 0 on.
 CREATE TABLE event (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -350,10 +350,10 @@ CREATE INDEX event_job ON event (job_id, seq) WHERE job_id IS NOT NULL;
 -- How a job finds the bundles that name it: by created_at, and by started_at and ended_at of its attempts.
 CREATE INDEX event_bundle ON event (at) WHERE jobs IS NOT NULL;
 CREATE INDEX event_deleted ON event (job_id) WHERE times IS NOT NULL;
--- What retention begins with; nothing of what jobs do every day stands in it.
+-- The index of retention; it is not changed by the ordinary life of jobs.
 CREATE INDEX event_prunable ON event (at, seq) WHERE (job_id IS NULL AND jobs IS NULL) OR kind = 'job.deleted' OR kind = 'job.pruned';
 
--- What handlers' own code is to be told, of definitions that have hooks; whoever takes a row removes it.
+-- Hook calls of definitions that have hooks; taking a row deletes it.
 CREATE TABLE hook (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
     lane INTEGER NOT NULL,

@@ -1,5 +1,5 @@
 
--- Who may ask: tokens and the sessions that begin with one. Of their secrets only digests are kept.
+-- Access: tokens and their sessions. Of their secrets only digests are stored.
 CREATE TABLE token (
     id TEXT PRIMARY KEY,
     digest TEXT NOT NULL CHECK (length(digest) = 64),
@@ -29,7 +29,7 @@ CREATE INDEX session_expiry ON session (expires_at);
 CREATE INDEX audit_actor ON audit (actor, seq);
 CREATE INDEX audit_target ON audit (target, seq);
 
--- Webhooks: who asked to be told, what is on its way to them, and how far the feed was read for that.
+-- Webhooks: endpoints, deliveries, and the feed cursor.
 CREATE INDEX job_detail_webhook ON job_detail (id) WHERE webhook_url IS NOT NULL;
 CREATE TABLE webhook (
     id TEXT PRIMARY KEY,

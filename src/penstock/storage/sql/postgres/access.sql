@@ -7,7 +7,7 @@
 -- let unseen: token.last_used_at IS NULL OR token.last_used_at <= {now} - 60000000
 
 -- name: save_token
--- A new token; one whose id is there stays as it is.
+-- Insert a token; an existing id stays as it is.
 WITH clock AS (SELECT {now} AS now)
 INSERT INTO {schema}.token (id, digest, name, role, created_at, created_by, expires_at)
 SELECT %(id)s, %(digest)s, %(name)s, %(role)s, now, %(by)s, now + %(life)s::bigint FROM clock
@@ -18,19 +18,19 @@ ON CONFLICT (id) DO NOTHING RETURNING 1;
 SELECT {token} FROM {schema}.token ORDER BY created_at, id;
 
 -- name: find_token
--- One token with its digest, whether it may be used, and whether its last use is long ago.
+-- A token with its digest, whether it is usable, and whether its last use must be recorded again.
 SELECT {token}, digest, {usable}, {unseen} FROM {schema}.token WHERE id = %(id)s;
 
 -- name: count_usable_tokens
--- How many tokens may be used.
+-- The number of usable tokens.
 SELECT count(*) FROM {schema}.token WHERE {usable};
 
 -- name: close_access
--- From now on a caller needs a token; where that is so already, it stays so since then.
+-- Require a token from now on; if one is required already, the time stays.
 UPDATE {schema}.access SET closed_at = coalesce(closed_at, {now}) RETURNING 1;
 
 -- name: open_access
--- A caller needs no token any more.
+-- Require no token any more.
 UPDATE {schema}.access SET closed_at = NULL WHERE closed_at IS NOT NULL RETURNING 1;
 
 -- name: read_access
@@ -38,15 +38,15 @@ UPDATE {schema}.access SET closed_at = NULL WHERE closed_at IS NOT NULL RETURNIN
 SELECT closed_at IS NOT NULL FROM {schema}.access;
 
 -- name: revoke_token
--- A token opens nothing from now on, unless it was revoked before.
+-- Revoke a token, unless it is revoked already.
 UPDATE {schema}.token SET revoked_at = {now} WHERE id = %(id)s AND revoked_at IS NULL RETURNING 1;
 
 -- name: touch_token
--- A token is used now; not written more than once a minute.
+-- Record that a token is used now, at most once a minute.
 UPDATE {schema}.token SET last_used_at = {now} WHERE id = %(id)s AND ({unseen});
 
 -- name: save_session
--- A new session of a token that may be used, at most until that expires; one whose id is there stays as it is.
+-- Insert a session of a usable token, which ends with the token at the latest; an existing id stays as it is.
 WITH clock AS (SELECT {now} AS now),
 holder AS MATERIALIZED (
     SELECT id, expires_at FROM {schema}.token WHERE token.id = %(token_id)s AND {usable} FOR SHARE
@@ -57,25 +57,26 @@ ON CONFLICT (id) DO NOTHING
 RETURNING id, token_id, created_at, expires_at;
 
 -- name: find_session
--- A session's token with the session's digest, whether both may be used, and whether the last use is long ago.
+-- The token of a session with the session's digest, whether both are usable, and whether the last use must be recorded
+-- again.
 SELECT {token}, session.digest, {usable} AND session.expires_at > {now}, {unseen}
 FROM {schema}.session JOIN {schema}.token ON token.id = session.token_id WHERE session.id = %(id)s;
 
 -- name: read_session
--- One session as it was made.
+-- One session.
 SELECT id, token_id, created_at, expires_at FROM {schema}.session
 WHERE id = %(id)s AND digest = %(digest)s AND token_id = %(token_id)s;
 
 -- name: drop_session
--- Forget a session.
+-- Delete a session.
 DELETE FROM {schema}.session WHERE id = %(id)s RETURNING token_id;
 
 -- name: drop_token_sessions
--- Forget all sessions of a token.
+-- Delete all sessions of a token.
 DELETE FROM {schema}.session WHERE token_id = %(token_id)s RETURNING 1;
 
 -- name: drop_expired_sessions
--- Sessions that have ended by themselves.
+-- Delete expired sessions.
 WITH chosen AS MATERIALIZED (
     SELECT id FROM {schema}.session WHERE expires_at <= (SELECT {now}) ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
@@ -83,7 +84,7 @@ DELETE FROM {schema}.session USING chosen WHERE session.id = chosen.id
 RETURNING 1;
 
 -- name: drop_old_tokens
--- Tokens that were revoked or expired long ago.
+-- Delete tokens that were revoked or expired long ago.
 WITH chosen AS MATERIALIZED (
     SELECT id FROM {schema}.token WHERE revoked_at < {now} - %(age)s::bigint OR expires_at < {now} - %(age)s::bigint
     LIMIT %(limit)s FOR UPDATE SKIP LOCKED
@@ -92,13 +93,13 @@ DELETE FROM {schema}.token USING chosen WHERE token.id = chosen.id
 RETURNING 1;
 
 -- name: take_tokens
--- Take from a bucket if it holds enough: the whole content is worth `capacity` microseconds, what is taken `cost`.
--- More taken than it can hold says that the clock was set back: then it counts as full.
+-- Take from a bucket if it has enough: `capacity` is a full bucket in microseconds, `cost` what is taken. A bucket that
+-- is more than empty shows that the clock was set back, and counts as full.
 INSERT INTO {schema}.bucket (name, full_at, at) VALUES (%(name)s, {now} + %(cost)s::bigint, {now})
 ON CONFLICT (name) DO UPDATE SET full_at = {now} + {taken} + %(cost)s::bigint, at = excluded.at
 WHERE {taken} + %(cost)s::bigint <= %(capacity)s::bigint
 RETURNING 1;
 
 -- name: wait_for_tokens
--- In how many microseconds a bucket will hold enough.
+-- Microseconds until a bucket has enough.
 SELECT full_at + %(cost)s::bigint - %(capacity)s::bigint - {now} FROM {schema}.bucket WHERE name = %(name)s;

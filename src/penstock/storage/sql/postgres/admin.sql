@@ -6,17 +6,17 @@
 -- let every_lane: (SELECT lane FROM {schema}.definition UNION ALL SELECT 0) AS lanes
 
 -- name: register_controls
--- One row for each definition key, if there is none yet.
+-- Insert a row for each definition key that has none.
 INSERT INTO {schema}.control (key)
 SELECT key FROM unnest(%(key)s::text[]) AS input (key) ORDER BY key ON CONFLICT (key) DO NOTHING;
 
 -- name: hold_controls
--- The limits of these definition keys, and what operators want instead; held until the transaction ends.
+-- Lock the limits of these definition keys and the overrides of operators.
 SELECT key, overrides, concurrency, key_concurrency, rate_count, rate_period, rate_per_key FROM {schema}.control
 WHERE key = ANY(%(key)s::text[]) ORDER BY key FOR UPDATE;
 
 -- name: save_limits
--- The limits that these definition keys have from now on.
+-- Save the limits of these definition keys.
 UPDATE {schema}.control SET
     concurrency = input.concurrency, key_concurrency = input.key_concurrency, rate_count = input.rate_count,
     rate_period = input.rate_period, rate_per_key = input.rate_per_key, revision = control.revision + 1
@@ -27,7 +27,7 @@ FROM unnest(
 WHERE control.key = input.key;
 
 -- name: register_definitions
--- Definitions by key and version; the same again within an hour changes nothing.
+-- Save definitions by key and version; the same again within an hour changes nothing.
 INSERT INTO {schema}.definition AS known (
     key, version, body, source, stale_after, delete_after, hooked, registered_at, declared_at
 )
@@ -48,7 +48,7 @@ WHERE {other} OR known.declared_at < excluded.declared_at - 3600000000;
 SELECT key, version, lane FROM {schema}.definition WHERE key = ANY(%(key)s::text[]) AND removed_at IS NULL;
 
 -- name: read_definitions
--- Definitions (all, or the versions of one) with what operators say about them, and the time it is.
+-- Definitions (all, or the versions of one) with their controls, and the current time.
 SELECT definition.key, version, lane, body, enabled, pause_reason, pause_by, pause_at, pause_until, overrides,
     registered_at, {now}, retired_at, retired_by, declared_at, removed_at IS NOT NULL
 FROM {schema}.definition JOIN {schema}.control USING (key)
@@ -59,18 +59,18 @@ WHERE %(key)s::text IS NULL OR definition.key = %(key)s::text ORDER BY definitio
 SELECT DISTINCT key FROM {schema}.definition WHERE removed_at IS NULL ORDER BY key;
 
 -- name: served_lanes
--- Which lanes live workers serve; workers with the same ones count once.
+-- The lanes of live workers; workers with the same lanes count once.
 SELECT DISTINCT lanes FROM {schema}.worker WHERE {leased};
 
 -- name: read_counts
--- How many jobs of each definition stand in each status: what was folded and what was not yet.
+-- The number of jobs of each definition in each status: folded counts and deltas.
 SELECT key, version, status, sum(n)::bigint FROM (
     SELECT lane, status, n FROM {schema}.tally UNION ALL SELECT lane, status, n FROM {schema}.tally_delta
 ) AS counted JOIN {schema}.definition USING (lane)
 GROUP BY key, version, status HAVING sum(n) <> 0 ORDER BY key, version, status;
 
 -- name: fold
--- Add deltas to the counts, and arrivals in a status to the spans of time in which they were; how many were folded.
+-- Add deltas to the counts, and arrivals in a status to their time spans; return how many were folded.
 WITH folded AS MATERIALIZED (
     DELETE FROM {schema}.tally_delta WHERE ctid = ANY(ARRAY(
         SELECT ctid FROM {schema}.tally_delta LIMIT %(limit)s FOR UPDATE SKIP LOCKED
@@ -107,7 +107,7 @@ measured AS (
 SELECT count(*) FROM folded;
 
 -- name: read_attempts
--- The attempts at a job that have ended, in their order.
+-- The ended attempts at a job, in their order.
 SELECT job_id::text, fence, number, worker::text, status, cause, started_at, ended_at, result, error_type, error,
     traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds
 FROM {schema}.attempt WHERE job_id = %(id)s::uuid
@@ -117,25 +117,25 @@ SELECT id::text, fence, attempt, done_by::text, status, 'returned', started_at, 
 FROM {schema}.job WHERE id = %(id)s::uuid AND done_by IS NOT NULL ORDER BY fence;
 
 -- name: read_logs
--- Lines that the attempts at a job wrote, from a level on.
+-- Log lines of a job, from a level on.
 SELECT seq, fence, at, level, phase, message, details, duration FROM {schema}.log
 WHERE job_id = %(id)s::uuid AND seq > %(after)s::bigint AND level >= %(level)s::smallint
     AND (%(phase)s::text IS NULL OR phase = %(phase)s::text) AND (%(fence)s::integer IS NULL OR fence = %(fence)s::integer)
 ORDER BY seq LIMIT %(limit)s;
 
 -- name: read_reviews
--- What the attempts at a job asked people, and what these said.
+-- The reviews of a job with their decisions.
 SELECT job_id::text, fence, note, data, asked_at, decision, decided_by, decided_note, decided_at, result
 FROM {schema}.review WHERE job_id = %(id)s::uuid ORDER BY fence;
 
 -- name: read_workers
--- All workers that are remembered, in the order in which they came.
+-- All stored workers, in the order of their start.
 SELECT id::text, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, {leased}, ended, duties,
     {now} - duties_at, lease_until, figures
 FROM {schema}.worker ORDER BY started_at, id;
 
 -- name: read_settings
--- The settings; what penstock keeps for itself is none.
+-- The settings, without internal ones.
 SELECT name, value, revision, updated_at, updated_by FROM {schema}.setting WHERE name NOT IN ('controls', 'ageing') AND name NOT LIKE 'doorbell:%%' ORDER BY name;
 
 -- name: find_setting
@@ -143,7 +143,7 @@ SELECT name, value, revision, updated_at, updated_by FROM {schema}.setting WHERE
 SELECT name, value, revision, updated_at, updated_by FROM {schema}.setting WHERE name = %(name)s;
 
 -- name: save_setting
--- Keep a setting if it has the revision expected: null is any, 0 is none yet.
+-- Save a setting if it has the expected revision: null is any, 0 is none yet.
 INSERT INTO {schema}.setting AS known (name, value, updated_at, updated_by)
 SELECT %(name)s, %(value)s, {now}, %(by)s
 WHERE coalesce(%(revision)s::integer, 0) = 0 OR EXISTS (SELECT FROM {schema}.setting WHERE name = %(name)s)
@@ -153,19 +153,19 @@ WHERE %(revision)s::integer IS NULL OR known.revision = %(revision)s::integer
 RETURNING name, value, revision, updated_at, updated_by;
 
 -- name: save_ageing
--- How long a job waits for one step of priority, in microseconds: every change of a rank reads it from here.
+-- Save the waiting time for one step of priority, in microseconds; every change of a rank reads it.
 INSERT INTO {schema}.setting AS known (name, value, updated_at, updated_by) VALUES ('ageing', %(interval)s, {now}, %(by)s)
 ON CONFLICT (name) DO UPDATE SET
     value = excluded.value, revision = known.revision + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by
 WHERE known.value <> excluded.value;
 
 -- name: hold_retired
--- Hold ended jobs whose next step of retention has come, the longest overdue first.
+-- Lock ended jobs whose next step of retention is due, the longest overdue first.
 SELECT id::text, retired FROM {schema}.job WHERE retire_at <= (SELECT {now})
 ORDER BY retire_at, job.id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: announce_stale
--- Held jobs that have become stale are told of, and will be deleted next.
+-- Write the events of locked jobs that became stale; the next step deletes them.
 WITH clock AS (SELECT {now} AS now),
 stale AS (
     UPDATE {schema}.job SET retired = true, retire_at = job.stale_at + definition.delete_after, updated_at = now
@@ -179,7 +179,7 @@ called AS (
 INSERT INTO {schema}.event (at, kind, job_id) SELECT updated_at, 'job.stale', id FROM stale ORDER BY id;
 
 -- name: drop_expired_keys
--- Idempotency keys that have ended; never one whose job is active.
+-- Delete expired idempotency keys, except those of active jobs.
 WITH chosen AS MATERIALIZED (
     SELECT definition, scope, key FROM {schema}.idempotency WHERE expires_at <= (SELECT {now})
         AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = idempotency.job_id AND job.status IN {active})
@@ -190,7 +190,7 @@ WHERE (idempotency.definition, idempotency.scope, idempotency.key) = (chosen.def
 RETURNING 1;
 
 -- name: drop_full_buckets
--- Rate buckets that are full again: as good as none.
+-- Delete rate buckets that are full again: they equal missing ones.
 WITH chosen AS MATERIALIZED (
     SELECT name FROM {schema}.bucket WHERE full_at <= {now} LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 )
@@ -198,7 +198,7 @@ DELETE FROM {schema}.bucket USING chosen WHERE bucket.name = chosen.name
 RETURNING 1;
 
 -- name: drop_ended_workers
--- Workers that ended long ago and hold nothing.
+-- Delete workers that ended long ago and hold no jobs.
 WITH chosen AS MATERIALIZED (
     SELECT id FROM {schema}.worker WHERE ended IS NOT NULL AND heartbeat_at < {now} - %(age)s::bigint
         AND NOT EXISTS (SELECT FROM {schema}.job WHERE job.worker = worker.id)
@@ -208,7 +208,7 @@ DELETE FROM {schema}.worker USING chosen WHERE worker.id = chosen.id
 RETURNING 1;
 
 -- name: drop_old_ticks
--- Ticks of long ago; the newest of a schedule stays.
+-- Delete old ticks; the newest of each schedule stays.
 WITH chosen AS MATERIALIZED (
     SELECT schedule, instant FROM {schema}.tick WHERE at < (SELECT {now}) - %(age)s::bigint
         AND instant < (SELECT max(newest.instant) FROM {schema}.tick AS newest WHERE newest.schedule = tick.schedule)
@@ -218,7 +218,7 @@ DELETE FROM {schema}.tick USING chosen WHERE tick.schedule = chosen.schedule AND
 RETURNING 1;
 
 -- name: drop_old_spans
--- Counts by minute of long ago, and by hour of so long ago thirteen times.
+-- Delete counts by minute after the age, and by hour after thirteen times the age.
 WITH chosen AS MATERIALIZED (
     SELECT old.* FROM {every_lane} CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains (grain, times) CROSS JOIN LATERAL (
         SELECT lane, grain, span, status FROM {schema}.tally_span
@@ -234,7 +234,7 @@ WHERE tally_span.lane = chosen.lane AND tally_span.grain = chosen.grain AND tall
 RETURNING 1;
 
 -- name: drop_old_lengths
--- The same of the counts by how long it took.
+-- Do the same with the counts by duration.
 WITH chosen AS MATERIALIZED (
     SELECT old.* FROM {every_lane} CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains (grain, times) CROSS JOIN LATERAL (
         SELECT lane, grain, span, status, bucket FROM {schema}.tally_length

@@ -1,12 +1,12 @@
--- Statements of the admin port about alerts: what somebody should look at, since when, until when.
+-- Statements of the admin port about alerts.
 -- {now} is the instant given by the caller, or else the database's own clock.
 
 -- name: active_alerts
--- The alerts that were raised and not cleared.
+-- The active alerts.
 SELECT kind, subject FROM {schema}.alert WHERE cleared_at IS NULL ORDER BY kind, subject;
 
 -- name: raise_alerts
--- Alerts that begin now; those that stand already are left out of the answer.
+-- Insert alerts that begin now; those that are active already are not returned.
 INSERT INTO {schema}.alert (kind, subject, message, severity, since, raised_at)
 SELECT kind, subject, message, severity, since, {now} FROM unnest(
     %(kind)s::text[], %(subject)s::text[], %(message)s::text[], %(severity)s::text[], %(since)s::bigint[]
@@ -15,7 +15,7 @@ ON CONFLICT (kind, subject) WHERE cleared_at IS NULL DO NOTHING
 RETURNING kind, subject;
 
 -- name: clear_alerts
--- Alerts that end now; those that have ended already are left out of the answer.
+-- Clear alerts; those that were cleared already are not returned.
 WITH chosen AS MATERIALIZED (
     SELECT seq FROM {schema}.alert JOIN unnest(%(kind)s::text[], %(subject)s::text[]) AS input (kind, subject)
         ON alert.kind = input.kind AND alert.subject = input.subject
@@ -25,14 +25,14 @@ UPDATE {schema}.alert SET cleared_at = {now} FROM chosen WHERE alert.seq = chose
 RETURNING kind, subject, message, severity, since;
 
 -- name: read_alerts
--- Alerts before a place in the list, the newest first; all of them, or those that stand, or those that were cleared.
+-- Alerts before a place in the list, the newest first: all, only active, or only cleared ones.
 SELECT seq, kind, subject, message, severity, since, raised_at, cleared_at FROM {schema}.alert
 WHERE seq < coalesce(%(before)s::bigint, 9223372036854775807)
     AND (%(cleared)s::boolean IS NULL OR (cleared_at IS NOT NULL) = %(cleared)s::boolean)
 ORDER BY seq DESC LIMIT %(limit)s;
 
 -- name: drop_old_alerts
--- Alerts that were cleared so long ago thirteen times.
+-- Delete alerts that were cleared before thirteen times the age.
 WITH chosen AS MATERIALIZED (
     SELECT seq FROM {schema}.alert WHERE cleared_at IS NOT NULL AND cleared_at < {now} - 13 * %(age)s::bigint
     LIMIT %(limit)s FOR UPDATE SKIP LOCKED

@@ -115,7 +115,7 @@ FROM unnest(%(name)s::text[]) AS input (name) WHERE kind || ' ' || subject = inp
 SELECT max(instant) FROM {schema}.tick WHERE schedule = %(key)s AND instant <= {now};
 
 -- name: reset_schedule
--- A held schedule goes on from another mark, and what it ticked ahead of the clock is forgotten.
+-- Continue a locked schedule from another mark, and delete its ticks ahead of the clock.
 WITH forgotten AS (DELETE FROM {schema}.tick WHERE schedule = %(key)s AND instant > {now})
 UPDATE {schema}.schedule SET last_scheduled_at = %(mark)s::bigint, next_run_at = %(next_run_at)s::bigint,
     revision = revision + 1, updated_at = {now} WHERE key = %(key)s;

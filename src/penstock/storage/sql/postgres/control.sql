@@ -11,19 +11,19 @@
 job.id = ANY(%(filter_job_id)s::uuid[])
 
 -- name: filter_status
--- Jobs that read as one of these statuses now; stale is derived.
+-- Jobs with one of these statuses now; stale is derived.
 job.status = ANY(%(filter_stored)s::smallint[]) AND {told_now} = ANY(%(filter_status)s::smallint[])
 
 -- name: filter_attention
--- What the index of jobs that need attention holds.
+-- The predicate of the index of jobs that need attention.
 job.status IN {attention}
 
 -- name: filter_live
--- What the index of live jobs holds.
+-- The predicate of the index of live jobs.
 job.worker IS NOT NULL
 
 -- name: filter_not_due
--- What the index of scheduled jobs holds.
+-- The predicate of the index of scheduled jobs.
 job.status = {scheduled}
 
 -- name: filter_definition_key
@@ -63,20 +63,20 @@ job.id IN (SELECT job_id FROM {schema}.attempt WHERE fingerprint = %(filter_fing
 detail.parent = %(filter_parent_id)s::uuid
 
 -- name: select_jobs
--- Ids of the jobs that a filter speaks of, in order of id.
+-- Ids of jobs that match a filter, in order of id.
 SELECT job.id::text FROM {schema}.job JOIN {schema}.job_detail AS detail ON detail.id = job.id
 WHERE job.id > %(after)s::uuid AND {filters} ORDER BY job.id LIMIT %(limit)s;
 
 -- name: hold_jobs
--- Hold these jobs in order of id until the transaction ends; as what they read now, and what a change must know.
+-- Lock jobs in order of id, and return their current status and what a change needs.
 SELECT job.id::text, {told_now}, job.status, job.fence, job.priority, job.due_at, job.generation,
     job.limit_key, job.unique_key, definition.key, {now}, job.lane, definition.hooked
 FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
 WHERE job.id = ANY(%(id)s::uuid[]) ORDER BY job.id FOR UPDATE OF job;
 
 -- name: move_jobs
--- Held jobs change their status, each from the one it was seen in; renewed ones begin another generation. The attempt
--- that a job's own row tells of gets a row of its own.
+-- Change the status of locked jobs, each from its known status; renewed ones begin another generation. An attempt that
+-- was recorded only in the job's row gets a separate row.
 WITH clock AS (SELECT {now} AS now),
 input AS (
     SELECT * FROM unnest(%(id)s::uuid[], %(before)s::smallint[], %(status)s::smallint[], %(due)s::bigint[], %(renewed)s::boolean[])
@@ -112,7 +112,7 @@ FROM moved CROSS JOIN LATERAL (VALUES (moved.before, -1), (moved.status, 1)) AS 
 WHERE moved.before <> moved.status GROUP BY lane, step.status, step.n;
 
 -- name: reprioritise_jobs
--- Held jobs that wait get another priority and keep their place in time; what lists are sorted by follows.
+-- Change the priority of waiting locked jobs and keep their due time, with the sort keys of lists.
 WITH changed AS (
     UPDATE {schema}.job SET priority = %(priority)s::smallint, rank = due_at - %(priority)s::bigint * {ageing}, updated_at = {now}
     WHERE id = ANY(%(id)s::uuid[]) AND status IN {pending} RETURNING id
@@ -124,8 +124,8 @@ UPDATE {schema}.job_detail SET schedule_priority = %(priority)s::smallint FROM c
 WHERE job_detail.id = changed.id AND job_detail.schedule IS NOT NULL;
 
 -- name: forget_phases
--- The results of these jobs from a position on; where none is left, the progress is forgotten too. That the phases were
--- tried stays on record.
+-- Delete the phase results of these jobs from a position on, and the progress if no phase is left. The record of the
+-- tries stays.
 WITH gone AS (
     UPDATE {schema}.phase SET forgotten = true, result = NULL
     WHERE job_id = ANY(%(id)s::uuid[]) AND position >= %(position)s AND NOT forgotten
@@ -136,13 +136,13 @@ DELETE FROM {schema}.progress WHERE job_id = ANY(%(id)s::uuid[]) AND NOT EXISTS 
 );
 
 -- name: decide_review
--- What a person said to the question of an attempt; a result given with it stands in place of the handler's.
+-- Save the decision of a review; a result given with it replaces the handler's.
 UPDATE {schema}.review SET decision = %(decision)s, decided_by = %(by)s, decided_note = %(note)s, decided_at = {now},
     result = coalesce(%(result)s, result)
 WHERE job_id = %(id)s::uuid AND fence = %(fence)s;
 
 -- name: delete_jobs
--- Ended jobs and everything that belongs to them; their events, told where to find them, and their idempotency keys stay.
+-- Delete ended jobs and everything that belongs to them; idempotency keys stay, and events with where to find them.
 WITH doomed AS MATERIALIZED (
     SELECT job.id, job.lane, job.status, job.fence, job.created_at, job.started_at, job.finished_at,
         definition.key, definition.hooked
@@ -180,13 +180,13 @@ counted AS (
 SELECT id::text, lane, status FROM doomed;
 
 -- name: hold_control
--- What operators have said about a definition, or about the whole system, held until the transaction ends.
+-- Lock the controls of a definition or of the whole system.
 SELECT enabled, pause_reason, pause_by, pause_at, pause_until, concurrency, key_concurrency, rate_count, rate_period,
     rate_per_key, priority, max_attempts, overrides, retired_at, retired_by
 FROM {schema}.control WHERE key = %(key)s FOR UPDATE;
 
 -- name: save_control
--- What operators say about a definition from now on.
+-- Save the controls of a definition.
 UPDATE {schema}.control SET
     enabled = %(enabled)s, pause_reason = %(pause_reason)s, pause_by = %(pause_by)s, pause_at = %(pause_at)s,
     pause_until = %(pause_until)s, concurrency = %(concurrency)s, key_concurrency = %(key_concurrency)s,
@@ -196,16 +196,16 @@ UPDATE {schema}.control SET
 WHERE key = %(key)s;
 
 -- name: bump_controls
--- Workers learn with their next heartbeat that operators changed something.
+-- Raise the number by which workers notice changes of operators with their next heartbeat.
 INSERT INTO {schema}.setting AS known (name, value, updated_at, updated_by) VALUES ('controls', '{}', {now}, %(by)s)
 ON CONFLICT (name) DO UPDATE SET
     revision = known.revision + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by;
 
 -- name: newest_body
--- The newest version of a definition, whole.
+-- The body of the newest version of a definition.
 SELECT body FROM {schema}.definition WHERE key = %(key)s AND removed_at IS NULL ORDER BY version DESC LIMIT 1;
 
 -- name: blocked_keys_of
--- Concurrency keys of a definition that hold jobs back.
+-- Concurrency keys of a definition with blocked jobs.
 SELECT DISTINCT job.limit_key FROM {schema}.job JOIN {schema}.definition ON definition.lane = job.lane
 WHERE job.blocked AND definition.key = %(key)s ORDER BY 1;

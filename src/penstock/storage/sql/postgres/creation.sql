@@ -14,7 +14,7 @@ CASE WHEN %(priority_given)s::boolean THEN %(priority)s::smallint ELSE coalesce(
 -- let places: generate_series(1, cardinality(ids), 1000) AS place
 
 -- name: claim_keys
--- Take idempotency keys in order; a key that is taken and not expired answers with the job that has it.
+-- Take idempotency keys in order; a key that is taken and not expired returns its job.
 WITH clock AS (SELECT {now} AS now),
 input AS (
     SELECT * FROM unnest(
@@ -30,14 +30,14 @@ ON CONFLICT (definition, scope, key) DO UPDATE SET
 RETURNING definition, scope, key, job_id::text, digest;
 
 -- name: move_keys
--- These idempotency keys stand for other jobs than they were taken for.
+-- Point idempotency keys to other jobs than they were taken for.
 UPDATE {schema}.idempotency AS known SET job_id = input.id
 FROM unnest(%(definition)s::text[], %(scope)s::text[], %(key)s::text[], %(id)s::uuid[])
     AS input (definition, scope, key, id)
 WHERE (known.definition, known.scope, known.key) = (input.definition, input.scope, input.key);
 
 -- name: create_one
--- One job without keys, with its details, event and count; nothing when it is there already or refused.
+-- Insert one plain job with its details, event and count; nothing when it exists or is refused.
 WITH clock AS (SELECT {now} AS now),
 born AS (
     INSERT INTO {schema}.job (
@@ -72,8 +72,8 @@ counted AS (
 SELECT id::text, status FROM born;
 
 -- name: create_uniform
--- Jobs that differ in their ids and parameters only; how many were made, in which status, and if not all, which.
--- Those that are there already are left out; that is looked for only when it has turned out to be so.
+-- Insert jobs that differ only in id and parameters; return how many were inserted, in which status, and if not all,
+-- which. Existing ones are left out; they are searched only when an insert fails.
 WITH clock AS (SELECT {now} AS now),
 time AS MATERIALIZED (SELECT now, greatest(coalesce(%(due)s::bigint, now + %(delay)s::bigint), now) AS at FROM clock),
 said AS MATERIALIZED (
@@ -112,7 +112,7 @@ counted AS (
 SELECT n, CASE WHEN at > now THEN {scheduled} ELSE {queued} END, ids FROM made CROSS JOIN time;
 
 -- name: create_jobs
--- Jobs with their details, events and counts; what is there already or refused is left out of the answer.
+-- Insert jobs with their details, events and counts; existing and refused ones are not returned.
 WITH clock AS (SELECT {now} AS now),
 input AS (
     SELECT * FROM unnest(
@@ -167,24 +167,24 @@ counted AS (
 SELECT id::text, status FROM born;
 
 -- name: tag_jobs
--- Make jobs findable by their tags.
+-- Insert the tags of jobs.
 INSERT INTO {schema}.job_tag (tag, id, priority)
 SELECT tag, job.id, job.priority FROM unnest(%(tag)s::text[], %(id)s::uuid[]) AS input (tag, id)
 JOIN {schema}.job ON job.id = input.id
 ON CONFLICT DO NOTHING;
 
 -- name: find_jobs
--- The jobs with these ids: the status that is stored, and the one they read as.
+-- Jobs by id: the stored status and the current one.
 SELECT id::text, status, CASE WHEN stale_at <= {now} THEN {stale} ELSE status END
 FROM {schema}.job WHERE id = ANY(%(id)s::uuid[]);
 
 -- name: find_unique
--- The active jobs that hold these unique keys.
+-- The active jobs with these unique keys.
 SELECT unique_key, id::text, status FROM {schema}.job
 WHERE unique_key = ANY(%(unique_key)s::text[]) AND unique_key IS NOT NULL AND status IN {active};
 
 -- name: find_refusing
--- Which of these lanes take no jobs, and why: unknown, or disabled, retired or removed by an operator.
+-- Which of these lanes refuse jobs, and why: unknown, or disabled, retired or removed by an operator.
 SELECT input.lane, control.key, definition.version, control.retired_by, definition.removed_at IS NOT NULL FROM unnest(%(lane)s::integer[]) AS input (lane)
 LEFT JOIN {schema}.definition ON definition.lane = input.lane
 LEFT JOIN {schema}.control ON control.key = definition.key

@@ -13,17 +13,17 @@
 -- let of_deleted: CASE event.kind WHEN 'job.pruned' THEN NULL ELSE event.job_id END
 
 -- name: feed_tip
--- This moment, and how often events have been removed.
+-- This moment, and the number of removals from the feed.
 SELECT revision, pg_current_snapshot()::text FROM {schema}.feed_horizon;
 
 -- name: feed_origin
--- The moment before every event, and how often events have been removed.
+-- The moment before every event, and the number of removals from the feed.
 SELECT revision, '1:1:' FROM {schema}.feed_horizon;
 
 -- name: read_feed
--- What the base has not seen and the target has (without a target: this moment), behind a number, in order of numbers.
--- In front of each event, or alone: whether the cursor is one, whether removed events are missing, how often
--- events have been removed, how many rows were looked at, this moment.
+-- Events that are not in the base and are in the target (without a target: committed by now), after a number, in order
+-- of numbers. With each event, or alone: whether the cursor is valid, whether removed events are missing, the number of
+-- removals, the number of rows examined, this moment.
 WITH given AS MATERIALIZED (
     SELECT base, target, base LIKE '%%:%%' AND target LIKE '%%:%%' AS valid
     FROM (SELECT %(base)s::text AS base, coalesce(%(target)s::text, pg_current_snapshot()::text) AS target) AS texts
@@ -69,12 +69,11 @@ SELECT given.valid, missed.gone, missed.revision, (SELECT count(*) FROM fresh), 
 FROM given CROSS JOIN missed LEFT JOIN page ON true {looked_up} ORDER BY page.number;
 
 -- name: cut_feed
--- A target for a reader that is far behind, so that it need not sort all that it missed again for each page.
--- It ends with the transaction of the row at `most`, and leaves out what was written after the first row beyond:
--- of two events of a job the later one is written when the first one's transaction has ended, so whatever must
--- follow an event that is left out is left out too. Null when nothing would remain.
--- Beyond the edge only those are looked at that had begun when all up to the edge had ended: what began later was
--- written later than all of these.
+-- A target for a reader that lags far, so that it need not sort all missed events for each page. It ends with the
+-- transaction of the row at `most`, and excludes what was written after the first row beyond: of two events of a job,
+-- the later is written after the first one's transaction has ended, so the successors of excluded events are excluded
+-- too. Null when nothing would remain. Beyond the edge only those transactions are checked that began when all up to
+-- the edge had ended: later ones were written after all of these.
 WITH span AS MATERIALIZED (SELECT %(base)s::text::pg_snapshot AS base, pg_current_snapshot() AS target),
 edge AS MATERIALIZED (
     SELECT xid FROM {schema}.event WHERE xid >= {xmax_base} AND xid < {xmax_target}
@@ -113,7 +112,7 @@ END
 FROM (SELECT (xid::text::bigint + 1)::text AS after FROM edge) AS cut;
 
 -- name: job_events
--- The events of one job, in order: its own rows, and its place in the bundles of the times that its rows name.
+-- The events of one job, in order: its own rows, and its places in the bundles of the times that its rows name.
 WITH told_at AS MATERIALIZED (
     SELECT unnest(ARRAY[created_at, started_at, finished_at]) AS at FROM {schema}.job WHERE id = %(id)s::uuid
     UNION SELECT unnest(ARRAY[started_at, ended_at]) FROM {schema}.attempt WHERE job_id = %(id)s::uuid
@@ -135,9 +134,9 @@ SELECT page.number, page.kind, page.at, page.job_id::text, page.subject, page.fe
 ) AS page {looked_up} ORDER BY page.number;
 
 -- name: prunable_events
--- The oldest rows that may go, each once: those about no job, all of a job whose deletion was told long ago, and those
--- of attempts whose removal was told long ago, the first such removal of each job. With the row that tells come the times
--- of the bundles that may name the job, and the last of the attempts if it is about these alone.
+-- The oldest removable rows, each once: those not about a job, all of a job deleted long ago, and those of attempts
+-- pruned long ago, the first such pruning of each job. The row of the deletion or pruning has the times of the bundles
+-- that may name the job, and for a pruning the last of the attempts.
 WITH clock AS (SELECT {now} - %(age)s::bigint AS horizon),
 ripe AS MATERIALIZED (
     SELECT xid, seq, at, job_id, CASE kind WHEN 'job.pruned' THEN fence END AS upto FROM {schema}.event
@@ -167,13 +166,13 @@ SELECT xid::text, seq, job_id::text, array_to_json(times)::text, upto FROM (
 ) AS doomed GROUP BY xid, seq, job_id, times, upto ORDER BY min(turn), min(rank), seq LIMIT %(limit)s;
 
 -- name: hold_bundles
--- Hold the bundles of these times, in order.
+-- Lock the bundles of these times, in order.
 SELECT xid::text, seq, fence, array_to_json(jobs)::text FROM {schema}.event
 WHERE at = ANY(%(at)s::bigint[]) AND jobs IS NOT NULL ORDER BY seq FOR UPDATE;
 
 -- name: remove_events
--- Remove these rows, or leave of a bundle what is said; with each the number of the newest event that goes. Readers that
--- had not come so far can learn it.
+-- Delete these rows, or shorten their bundles; with each the number of the newest removed event, so that readers that
+-- lag can notice.
 WITH input AS (
     SELECT * FROM unnest(%(xid)s::xid8[], %(seq)s::bigint[], %(number)s::bigint[], %(jobs)s::text[])
         AS input (xid, seq, number, jobs)

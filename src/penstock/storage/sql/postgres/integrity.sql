@@ -1,4 +1,4 @@
--- What must hold of the rows whenever nobody is in the middle of something; each statement finds what breaks it.
+-- The rules between rows outside of transactions; each statement finds the rows that break one.
 
 -- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status IN {queued_or_live} OR (status = {scheduled} AND rate_paid))
 
@@ -19,7 +19,7 @@ SELECT DISTINCT child.id::text FROM (
 ) AS child WHERE NOT EXISTS (SELECT FROM {schema}.job WHERE job.id = child.id) LIMIT %(limit)s;
 
 -- name: broken_running
--- An attempt that still runs has no ending on record, and one that its job's own row tells of has no other.
+-- A running attempt has no recorded end, and one that is recorded in its job's row has no other record.
 SELECT job.id::text FROM {schema}.job JOIN {schema}.attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
 WHERE job.worker IS NOT NULL AND job.status IN {live}
 UNION ALL
@@ -33,7 +33,7 @@ UNION ALL
 SELECT job.id::text FROM {schema}.job JOIN {schema}.phase ON phase.job_id = job.id AND phase.fence > job.fence LIMIT %(limit)s;
 
 -- name: broken_blocked
--- Nothing is blocked while its concurrency key has room, but for a moment in which a note of the key says so.
+-- No job is blocked while its concurrency key has room, unless the key has a note.
 SELECT waiting.id::text FROM {schema}.job AS waiting JOIN {schema}.definition ON definition.lane = waiting.lane
 JOIN {schema}.control ON control.key = definition.key
 WHERE waiting.blocked AND NOT EXISTS (SELECT FROM {schema}.key_note WHERE key_note.limit_key = waiting.limit_key)

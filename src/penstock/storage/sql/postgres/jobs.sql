@@ -59,8 +59,8 @@ SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, N
 WHERE NOT EXISTS (SELECT FROM alive)
 
 -- name: promote
--- Scheduled jobs whose time has come stand in the queue. They are found by their keys, one by one: the planner expects
--- more of them than there are, and would rather read all jobs.
+-- Move due jobs to the queue. They are found by key, one by one: the planner overestimates them and would scan all
+-- jobs.
 WITH clock AS (SELECT {now} AS now),
 due AS MATERIALIZED (
     SELECT id FROM {schema}.job WHERE status = {scheduled} AND due_at <= (SELECT now FROM clock)
@@ -80,21 +80,19 @@ counted AS (
 SELECT id::text, CASE WHEN blocked THEN limit_key END FROM moved;
 
 -- name: next_due
--- How long it is until the next scheduled job is due; no time when a concurrency key has a note.
+-- Time until the next scheduled job is due; null when a concurrency key has a note.
 (SELECT 0::bigint FROM {schema}.key_note LIMIT 1)
 UNION ALL
 (SELECT due_at - {now} FROM {schema}.job WHERE status = {scheduled} ORDER BY due_at, id LIMIT 1)
 LIMIT 1;
 
 -- name: claim
--- The best-ranked jobs of these lanes become this worker's, while its lease is live. Each lane gives at most
--- its quota; where jobs are paid for by key, those that have their token. A look without locks says how many of each
--- lane are among the best; so many of it are taken, or what others leave of them. The lane whose first job comes first
--- is looked into as far as need be, each next one less far; where one gave all that was looked at, nothing ranked
--- behind that is taken from the others.
--- A job with a loss behind it is not recorded as started: it must first get its turn to run alone.
--- What was taken is found by its key, one by one: where much waits, the planner would rather read all jobs.
--- A row of nothing says that the lease has ended.
+-- Give the best-ranked jobs of these lanes to a worker with a live lease. Each lane gives at most its quota; where jobs
+-- are paid for by key, only paid ones. A read without locks finds how many of each lane are among the best; that many
+-- are taken, or what others leave. The lane with the first job is read furthest, the others less; if one gave
+-- everything that was read, nothing ranked after that is taken from the others. A job that was lost before is not
+-- recorded as started: it must wait to run alone. Taken jobs are found by key, one by one: with a long queue the
+-- planner would scan all jobs. A row of nulls: the lease has ended.
 WITH clock AS (SELECT {now} AS now),
 alive AS MATERIALIZED ({live_worker}),
 lanes AS MATERIALIZED (
@@ -150,8 +148,7 @@ taken AS MATERIALIZED (
 {to_the_worker};
 
 -- name: claim_lane
--- The best-ranked jobs of one lane become this worker's, as with `claim`, when its definition has no limits: there is
--- nothing to choose between.
+-- Give the best-ranked jobs of one lane to a worker, as with `claim`, for a definition without limits.
 WITH clock AS (SELECT {now} AS now),
 alive AS MATERIALIZED ({live_worker}),
 taken AS MATERIALIZED (
@@ -170,11 +167,11 @@ taken AS MATERIALIZED (
 {to_the_worker};
 
 -- name: ready_job
--- The lane and the rank of a job that is queued and not blocked.
+-- Lane and rank of a job that is queued and not blocked.
 SELECT lane, rank FROM {schema}.job WHERE id = %(id)s::uuid AND status = {queued} AND NOT blocked;
 
 -- name: claim_job
--- This job becomes the worker's, as with `claim`; `granted` says that its definition has a limit that leaves room.
+-- Give this job to a worker, as with `claim`; `granted`: its definition has a limit with room.
 WITH clock AS (SELECT {now} AS now),
 alive AS MATERIALIZED ({live_worker}),
 taken AS MATERIALIZED (
@@ -209,7 +206,7 @@ WHERE job.lane = ANY(%(lanes)s::integer[]) AND job.status = {queued} AND NOT job
 LIMIT 1;
 
 -- name: start
--- Claimed jobs whose attempt begins now.
+-- Record that claimed attempts begin.
 WITH clock AS (SELECT {now} AS now),
 input AS (
     SELECT * FROM unnest(%(id)s::uuid[], %(fence)s::integer[], %(worker)s::uuid[]) AS input (id, fence, worker)
@@ -229,7 +226,7 @@ SELECT job.id::text, job.fence, job.worker::text FROM {schema}.job JOIN input ON
 WHERE started_at IS NOT NULL;
 
 -- name: settle
--- Endings of a worker's attempts, applied where it still holds the job under that fence; a cancelling job is cancelled.
+-- End attempts where the worker still holds the job under that fence; a cancelling job becomes cancelled.
 WITH clock AS (SELECT {now} AS now),
 input AS (
     SELECT * FROM unnest(
@@ -292,13 +289,12 @@ counted AS (
 SELECT id::text, fence, status, limit_key, key, lane, hooked FROM ended;
 
 -- name: settle_done
--- A worker's attempts with one fence that returned and ask for nothing more: the common ending, told in few columns. The first row
--- says how many were ended; others follow where there is more to do, and all of them when some were not ended.
--- Where nothing may follow because this is the whole transaction (alone), what has a concurrency key is left out, and
--- everything if there are hooks.
--- What returned nothing and was not to be cancelled needs no row but the job's own.
--- How long ended jobs are kept is looked up once for each lane; where it is not the same for all, it is found by halving.
--- A full join is never done by comparing each with each, whatever the planner expects.
+-- End successful attempts with one fence that need no other write: the common case, in few columns. The first row has
+-- the number of ended attempts; others follow where more is to do, and all of them when some were not ended. When this
+-- is the whole transaction (`alone`), jobs with a concurrency key are left out, and all jobs if there are hooks. A
+-- success without result changes only the job's own row, unless it was being cancelled. Retention periods are looked up
+-- once for each lane, by binary search where they differ. A full join is never a nested loop, whatever the planner
+-- expects.
 WITH clock AS (SELECT {now} AS now),
 kinds AS MATERIALIZED (
     SELECT array_agg(lane ORDER BY lane) AS lanes, array_agg(stale_after ORDER BY lane) AS kept,
@@ -361,7 +357,7 @@ WHERE limit_key IS NOT NULL OR ended.lane = ANY((SELECT hooked FROM kinds)::inte
 SELECT DISTINCT lane FROM {schema}.job WHERE id = ANY(%(id)s::uuid[]);
 
 -- name: find_attempts
--- Which of these attempts are on record, and how they ended.
+-- The recorded ones of these attempts, with their causes.
 WITH input AS (
     SELECT * FROM unnest(%(id)s::uuid[], %(fence)s::integer[], %(worker)s::uuid[]) AS input (id, fence, worker)
 )
@@ -372,7 +368,7 @@ SELECT job.id::text, job.fence, 'returned' FROM {schema}.job
 JOIN input ON job.id = input.id AND job.fence = input.fence AND job.done_by = input.worker;
 
 -- name: save_progress
--- How far attempts have come; the answer names those that were still allowed to say so.
+-- Save progress of attempts; return those that still hold their job.
 WITH clock AS (SELECT {now} AS now),
 input AS (
     SELECT * FROM unnest(
@@ -400,11 +396,11 @@ told AS (
 SELECT id::text, fence, worker::text FROM held;
 
 -- name: hold_attempt
--- Hold one live attempt's job until the transaction ends.
+-- Lock the job of a live attempt.
 SELECT {now} FROM {schema}.job WHERE id = %(id)s::uuid AND {held_by} FOR UPDATE;
 
 -- name: save_phase
--- What an attempt has to say of a phase; one that is completed is not written again.
+-- Save a phase of an attempt; a completed phase is not changed.
 INSERT INTO {schema}.phase AS known (
     job_id, name, fence, position, status, progress, message, result, error, started_at, ended_at
 )
@@ -421,19 +417,19 @@ ON CONFLICT (job_id, name, fence) DO UPDATE SET
 RETURNING name;
 
 -- name: read_phases
--- The phases of a job in their order, each as the last attempt at it left it.
+-- The phases of a job in their order, each from its last attempt.
 SELECT job_id::text, name, position, status, progress, message, result, error, fence, started_at, ended_at
 FROM {schema}.phase WHERE job_id = %(id)s::uuid AND NOT forgotten AND {newest_try} ORDER BY position, name;
 
 -- name: save_logs
--- Lines that a held attempt wrote.
+-- Insert log lines of a locked attempt.
 INSERT INTO {schema}.log (job_id, fence, at, level, phase, message, details, duration)
 SELECT %(id)s::uuid, %(fence)s, coalesce(at, {now}), level, phase, message, details, duration
 FROM unnest(%(at)s::bigint[], %(level)s::smallint[], %(phase)s::text[], %(message)s::text[], %(details)s::text[], %(duration)s::bigint[])
     WITH ORDINALITY AS input (at, level, phase, message, details, duration, n) ORDER BY n;
 
 -- name: save_events
--- Events, in this order.
+-- Insert events, in this order.
 INSERT INTO {schema}.event (at, kind, job_id, subject, fence, data)
 SELECT {now}, kind, job_id, subject, fence, data
 FROM unnest(%(kind)s::text[], %(job_id)s::uuid[], %(subject)s::text[], %(fence)s::integer[], %(data)s::text[])

@@ -16,7 +16,8 @@ WHERE (key_concurrency > 0 OR rate_per_key) AND definition.lane <> ALL(%(served)
     )
 
 -- name: touch_keys
--- Note that jobs of these concurrency keys have changed. Each note is a row of its own: no transaction waits for another one's key.
+-- Note that jobs of these concurrency keys have changed. Each note is a separate row: no transaction waits for
+-- another's key.
 INSERT INTO {schema}.key_note (limit_key) SELECT unnest(%(limit_key)s::text[]);
 
 -- name: touched_keys
@@ -30,7 +31,7 @@ WITH RECURSIVE touched AS (
 SELECT limit_key FROM touched WHERE limit_key IS NOT NULL LIMIT %(limit)s;
 
 -- name: hold_keys
--- Hold all notes of these concurrency keys; keys of which another transaction holds a note are left out.
+-- Lock all notes of these concurrency keys; keys with a note locked by another transaction are left out.
 WITH note AS MATERIALIZED (
     SELECT limit_key, id FROM {schema}.key_note WHERE limit_key = ANY(%(limit_key)s::text[])
 ),
@@ -41,10 +42,9 @@ SELECT note.limit_key, string_agg(note.id::text, ',') FROM note LEFT JOIN held U
 GROUP BY note.limit_key HAVING count(*) = count(held.id);
 
 -- name: admit
--- Let as many waiting jobs of these concurrency keys through as their limit allows, of a key with a rate no more than it
--- has tokens for, but always one; and remove the notes that are held.
--- Jobs of unserved lanes come last.
--- Keys of which another transaction holds a waiting job, or of which more can be admitted, keep them and are the answer.
+-- Admit waiting jobs of these concurrency keys up to their limit, of a key with a rate as many as it has tokens for, at
+-- least one; and delete the locked notes. Jobs of unserved lanes come last. Keys with a waiting job locked by another
+-- transaction, or with more to admit, keep their notes and are returned.
 WITH room AS MATERIALIZED (
     SELECT input.limit_key,
         least(1000, greatest(0, CASE control.key_concurrency WHEN 0 THEN 1000 ELSE control.key_concurrency - taken.n END),
@@ -97,7 +97,7 @@ forgotten AS (
 SELECT limit_key FROM unfinished;
 
 -- name: blocked_keys
--- Concurrency keys after this one that hold jobs back, for the sweep that repairs them; found one by one.
+-- Concurrency keys after this one with blocked jobs, for the sweep that repairs them; found one by one.
 WITH RECURSIVE held_back AS (
     (SELECT limit_key FROM {schema}.job WHERE blocked AND limit_key > %(after)s ORDER BY limit_key, rank, id LIMIT 1)
     UNION ALL
@@ -109,7 +109,7 @@ WITH RECURSIVE held_back AS (
 SELECT limit_key FROM held_back WHERE limit_key IS NOT NULL LIMIT %(limit)s;
 
 -- name: keys_with_room
--- Of these concurrency keys those that have room for more jobs.
+-- Those of these concurrency keys that have room.
 SELECT input.limit_key FROM unnest(%(limit_key)s::text[]) AS input (limit_key)
 CROSS JOIN LATERAL (
     SELECT lane FROM {schema}.job WHERE job.limit_key = input.limit_key AND blocked ORDER BY rank, id LIMIT 1
@@ -122,18 +122,19 @@ WHERE (control.key_concurrency = 0 OR control.key_concurrency > (
 ));
 
 -- name: has_unserved_admitted
--- Whether jobs of lanes that no live worker serves may keep concurrency keys from others, or such a lane is served again.
+-- Whether admitted jobs of unserved lanes may take slots of concurrency keys, or such a lane is served again.
 SELECT 1 WHERE EXISTS (SELECT FROM {schema}.unserved_lane WHERE lane = ANY(%(served)s::integer[]))
     OR ((SELECT true FROM {schema}.job WHERE blocked ORDER BY limit_key, rank, id LIMIT 1) AND EXISTS ({unserved}));
 
 -- name: note_unserved
--- Lanes with ready jobs that no live worker serves while it serves another version are on record, those served are not.
+-- Record lanes with ready jobs that no live worker serves while another version is served; delete those that are
+-- served.
 WITH served_again AS (DELETE FROM {schema}.unserved_lane WHERE lane = ANY(%(served)s::integer[]))
 INSERT INTO {schema}.unserved_lane (lane) {unserved} ORDER BY 1 ON CONFLICT DO NOTHING;
 
 -- name: block_unserved
--- Block admitted jobs of unserved lanes again, as many as jobs of served lanes wait for their concurrency keys: the last
--- ones first. The answer is these keys.
+-- Block admitted jobs of unserved lanes again, as many as jobs of served lanes wait for their concurrency keys, the
+-- last ones first. Return these keys.
 WITH holder AS MATERIALIZED (
     SELECT job.id FROM unnest(%(limit_key)s::text[]) AS input (limit_key) CROSS JOIN LATERAL (
         SELECT id FROM {schema}.job WHERE job.limit_key = input.limit_key AND {admitted} AND status = {queued}
@@ -147,8 +148,7 @@ WITH holder AS MATERIALIZED (
 UPDATE {schema}.job SET blocked = true, rate_paid = false FROM holder WHERE job.id = holder.id RETURNING limit_key;
 
 -- name: lock_limited
--- Hold the definitions with limits among these lanes; those that are paused or that another worker holds just now
--- are left out.
+-- Lock the definitions with limits among these lanes; paused ones and those locked by another worker are left out.
 SELECT control.key, concurrency, rate_count, rate_period, rate_per_key, {now} FROM {schema}.control
 WHERE (concurrency > 0 OR rate_count > 0) AND (pause_at IS NULL OR pause_until <= {now})
     AND NOT EXISTS (
@@ -162,26 +162,26 @@ ORDER BY control.key FOR UPDATE SKIP LOCKED;
 SELECT lane, key FROM {schema}.definition WHERE lane = ANY(%(lane)s::integer[]);
 
 -- name: count_running
--- How many jobs of each of these definitions run now.
+-- The number of running jobs of these definitions.
 SELECT key, count(*) FROM {schema}.job JOIN {schema}.definition USING (lane)
 WHERE worker IS NOT NULL AND key = ANY(%(key)s::text[]) GROUP BY key;
 
 -- name: read_buckets
--- Hold the rate buckets with these names; with each, how far ahead of the clock it was written. Those that another
--- transaction holds just now have no time.
+-- Lock rate buckets, with how far ahead of the clock each was written. Buckets locked by another transaction have a
+-- null time.
 WITH held AS (
     SELECT name, full_at, greatest(0, at - {now}) AS lead FROM {schema}.bucket WHERE name = ANY(%(name)s::text[]) ORDER BY name FOR UPDATE SKIP LOCKED
 )
 SELECT name, held.full_at, held.lead FROM {schema}.bucket LEFT JOIN held USING (name) WHERE name = ANY(%(name)s::text[]);
 
 -- name: save_buckets
--- Write down what was taken from rate buckets; claims of their definitions are held.
+-- Save rate buckets after tokens were taken; claims of their definitions are locked.
 INSERT INTO {schema}.bucket (name, full_at, at)
 SELECT name, full_at, {now} FROM unnest(%(name)s::text[], %(full_at)s::bigint[]) AS input (name, full_at) ORDER BY 1
 ON CONFLICT (name) DO UPDATE SET full_at = excluded.full_at, at = excluded.at;
 
 -- name: early_buckets
--- Rate buckets that were written a second or more ahead of the clock, which was set back: move them back as far.
+-- Rate buckets written a second or more ahead of a clock that was set back: move them back by that time.
 WITH clock AS (SELECT {now} AS now),
 ahead AS MATERIALIZED (
     SELECT name, at - now AS lead FROM {schema}.bucket CROSS JOIN clock WHERE at > (SELECT now + 1000000 FROM clock)
@@ -191,25 +191,25 @@ UPDATE {schema}.bucket SET full_at = full_at - lead, at = at - lead FROM ahead W
 RETURNING bucket.name, lead;
 
 -- name: advance_delayed
--- Move the turns of jobs that a rate has put off forward, by concurrency key.
+-- Make jobs that a rate has delayed due earlier, by concurrency key.
 UPDATE {schema}.job SET due_at = due_at - lead, rank = rank - lead
 FROM unnest(%(limit_key)s::text[], %(lead)s::bigint[]) AS input (limit_key, lead)
 WHERE job.limit_key = input.limit_key AND job.limit_key IS NOT NULL AND NOT blocked
     AND (status IN {queued_or_live} OR (status = {scheduled} AND rate_paid)) AND status = {scheduled};
 
 -- name: lock_best_queued
--- The first jobs of a lane from a place on, held, for limits that must know them before they are claimed.
+-- Lock the first jobs of a lane after a position, for limits that must know them before they are claimed.
 SELECT id::text, rank, limit_key FROM {schema}.job
 WHERE lane = %(lane)s AND status = {queued} AND NOT blocked AND (rank, id) > (%(after_rank)s::bigint, %(after_id)s::uuid)
 ORDER BY rank, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: pay_rates
--- Which jobs may start in this claim, as their keys have tokens for them, and which may not.
+-- Save which jobs may start in this claim, because their keys have tokens, and which may not.
 UPDATE {schema}.job SET rate_paid = paid FROM unnest(%(id)s::uuid[], %(paid)s::boolean[]) AS input (id, paid)
 WHERE job.id = input.id AND rate_paid <> paid;
 
 -- name: put_off
--- Put jobs off to the instant at which their keys have a token again; they stay admitted.
+-- Delay jobs until their keys have a token; they stay admitted.
 WITH clock AS (SELECT {now} AS now),
 input AS (SELECT * FROM unnest(%(id)s::uuid[], %(due)s::bigint[]) AS input (id, due)),
 later AS (

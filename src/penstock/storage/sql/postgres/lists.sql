@@ -1,7 +1,7 @@
 -- Statements of the admin port that list and count jobs: one for each index along which they can be found.
 -- {now} is the instant given by the caller, or else the database's own clock; {filters}, {along}, {among}, {order} and {answer} are put in.
--- A list finds the ids of its page first; `walked` is what is walked along. Ids lie between after and before.
--- OFFSET 0 keeps the planner from turning a join around: what is walked along is chosen by whoever asks.
+-- A list finds the ids of its page first; `walked` is what is walked along. Ids are between after and before.
+-- OFFSET 0 keeps the planner from turning a join around: the caller chooses what is walked along.
 
 -- let told_now: CASE WHEN job.stale_at <= (SELECT {now}) THEN {stale} ELSE job.status END
 -- let its_error: coalesce(CASE review.decision WHEN 'rejected' THEN coalesce(review.decided_note, 'Rejected.') END, attempt.error)
@@ -22,7 +22,7 @@
 -- let first_of_found: page AS MATERIALIZED (SELECT job.id FROM found AS job ORDER BY {order} LIMIT %(limit)s) {answer}
 
 -- name: order_created_up
--- The oldest first; ids tell the time at which they were made.
+-- The oldest first; ids contain their time.
 job.id
 
 -- name: order_created_down
@@ -30,11 +30,11 @@ job.id
 job.id DESC
 
 -- name: order_walked_up
--- The oldest first, as they stand in what is walked along.
+-- The oldest first, in the order of the walked index.
 walked.id
 
 -- name: order_walked_down
--- The newest first, as they stand in what is walked along.
+-- The newest first, in the order of the walked index.
 walked.id DESC
 
 -- name: order_finished_up
@@ -54,35 +54,35 @@ job.priority, job.id
 job.priority DESC, job.id DESC
 
 -- name: order_walked_priority_up
--- The least urgent first, as they stand in what is walked along.
+-- The least urgent first, in the order of the walked index.
 walked.priority, walked.id
 
 -- name: order_walked_priority_down
--- The most urgent first, as they stand in what is walked along.
+-- The most urgent first, in the order of the walked index.
 walked.priority DESC, walked.id DESC
 
 -- name: past_finished_up
--- Jobs behind the last one of a page.
+-- Jobs after the last one of a page.
 (job.finished_at, job.id) > (%(past_key)s::bigint, %(past_id)s::uuid)
 
 -- name: past_finished_down
--- Jobs behind the last one of a page.
+-- Jobs after the last one of a page.
 (job.finished_at, job.id) < (%(past_key)s::bigint, %(past_id)s::uuid)
 
 -- name: past_priority_up
--- Jobs behind the last one of a page.
+-- Jobs after the last one of a page.
 (job.priority, job.id) > (%(past_key)s::smallint, %(past_id)s::uuid)
 
 -- name: past_priority_down
--- Jobs behind the last one of a page.
+-- Jobs after the last one of a page.
 (job.priority, job.id) < (%(past_key)s::smallint, %(past_id)s::uuid)
 
 -- name: past_walked_priority_up
--- Jobs behind the last one of a page, as they stand in what is walked along.
+-- Jobs after the last one of a page, in the order of the walked index.
 (walked.priority, walked.id) > (%(past_key)s::smallint, %(past_id)s::uuid)
 
 -- name: past_walked_priority_down
--- Jobs behind the last one of a page, as they stand in what is walked along.
+-- Jobs after the last one of a page, in the order of the walked index.
 (walked.priority, walked.id) < (%(past_key)s::smallint, %(past_id)s::uuid)
 
 -- name: past_span
@@ -90,15 +90,15 @@ walked.priority DESC, walked.id DESC
 {job_between}
 
 -- name: past_span_aside
--- The same, where another index than that of the ids is to be used.
+-- The same, without the index on ids.
 (job.id > %(after)s::uuid AND job.id < %(before)s::uuid) IS TRUE
 
 -- name: past_span_walked
--- The same of what is walked along.
+-- The same on the walked index.
 walked.id > %(after)s::uuid AND walked.id < %(before)s::uuid
 
 -- name: past_span_walked_aside
--- The same, where another index than that of the ids is to be used.
+-- The same, without the index on ids.
 (walked.id > %(after)s::uuid AND walked.id < %(before)s::uuid) IS TRUE
 
 -- name: within_finished
@@ -114,7 +114,7 @@ job.finished_at IS NOT NULL
 EXISTS (SELECT FROM {schema}.job_tag WHERE job_tag.tag = %(filter_tag)s AND job_tag.id = job.id OFFSET 0)
 
 -- name: check_walked_tag
--- The same of what is walked along, before the job itself is looked up.
+-- The same on the walked index, before the job itself is read.
 EXISTS (SELECT FROM {schema}.job_tag WHERE job_tag.tag = %(filter_tag)s AND job_tag.id = walked.id OFFSET 0)
 
 -- name: check_fingerprint
@@ -138,7 +138,7 @@ EXISTS (SELECT FROM {schema}.job_detail WHERE job_detail.id = job.id AND job_det
 EXISTS (SELECT FROM {schema}.job_detail WHERE job_detail.id = job.id AND job_detail.reference_id = %(filter_reference_id)s OFFSET 0)
 
 -- name: check_status
--- Jobs that read as one of these statuses now. The planner shall not guess how many these are.
+-- Jobs with one of these statuses now, in a form that the planner does not estimate.
 CASE WHEN CASE WHEN job.stale_at <= (SELECT {now}) THEN {stale} ELSE job.status END = ANY(%(filter_status)s::smallint[]) THEN true ELSE false END
 
 -- name: check_created_from
@@ -194,7 +194,7 @@ SELECT id FROM {schema}.job_detail WHERE reference_type = %(filter_reference_typ
 SELECT DISTINCT job_id AS id FROM {schema}.attempt WHERE fingerprint = %(filter_fingerprint)s
 
 -- name: answer_jobs
--- The jobs of a page as they can be read.
+-- The jobs of a page with all their fields.
 SELECT {job}
 {whole}
 ORDER BY {order}
@@ -204,7 +204,8 @@ ORDER BY {order}
 SELECT walked.id::text FROM page AS walked JOIN {schema}.job ON job.id = walked.id ORDER BY {order}
 
 -- name: answer_searched
--- The ids of jobs that are passed; 1 where all but the search fits, 2 where their error and parameters do as well; how many bytes these have.
+-- The ids of examined jobs; 1 where everything but the search matches, 2 where error and parameters match as well; the
+-- size of these in bytes.
 SELECT job.id::text, CASE WHEN {checked} THEN CASE WHEN
     (%(error)s::text IS NULL OR position(%(error)s::text IN lower(concat_ws(': ', {its_error_type}, {its_error}) COLLATE "C")) > 0)
     AND (%(params)s::text IS NULL OR NOT EXISTS (
@@ -218,7 +219,7 @@ LEFT JOIN {schema}.review ON review.job_id = walked.id AND review.fence = job.fe
 ORDER BY {order}
 
 -- name: read_jobs
--- Jobs as they can be read: those that a filter speaks of, in some order. Which ones is found out first.
+-- Jobs that match a filter, in some order. Their ids are found first.
 WITH page AS MATERIALIZED (
     SELECT job.id FROM {schema}.job WHERE {filters} ORDER BY {order} LIMIT %(limit)s
 )
@@ -293,14 +294,14 @@ WITH page AS MATERIALIZED (
 {answer};
 
 -- name: read_jobs_among
--- The same of jobs whose ids are gathered.
+-- The same for jobs whose ids are gathered.
 WITH page AS MATERIALIZED (
     SELECT job.id FROM {schema}.job WHERE job.id = ANY(ARRAY{among}) AND {filters} ORDER BY {order} LIMIT %(limit)s
 )
 {answer};
 
 -- name: read_jobs_by_end
--- The same along the ends of jobs, those of each lane and outcome by themselves.
+-- The same along the ends of jobs, for each lane and outcome.
 WITH found AS MATERIALIZED (
     SELECT {by_end} FROM {groups} CROSS JOIN LATERAL (
         SELECT {by_end} FROM {schema}.job
@@ -314,7 +315,7 @@ WITH found AS MATERIALIZED (
 {first_of_found};
 
 -- name: read_jobs_by_priority
--- The same along the priorities of ended jobs; what has not ended is gathered.
+-- The same along the priorities of ended jobs; jobs that have not ended are gathered.
 WITH found AS MATERIALIZED (
     SELECT {sortable} FROM {groups} CROSS JOIN LATERAL (
         SELECT {sortable} FROM {schema}.job
@@ -329,7 +330,7 @@ WITH found AS MATERIALIZED (
 {first_of_found};
 
 -- name: read_jobs_by_status_up
--- The same in order of creation, by what jobs stand in; what has not ended is gathered.
+-- The same in order of creation, by status; jobs that have not ended are gathered.
 WITH found AS MATERIALIZED (
     SELECT {sortable} FROM {groups} CROSS JOIN generate_series(0, 20) AS step (priority) CROSS JOIN LATERAL (
         SELECT {sortable} FROM {schema}.job
@@ -345,7 +346,7 @@ WITH found AS MATERIALIZED (
 {first_of_found};
 
 -- name: read_jobs_by_status_down
--- The same in order of creation, by what jobs stand in; what has not ended is gathered.
+-- The same in order of creation, by status; jobs that have not ended are gathered.
 WITH found AS MATERIALIZED (
     SELECT {sortable} FROM {groups} CROSS JOIN generate_series(0, 20) AS step (priority) CROSS JOIN LATERAL (
         SELECT {sortable} FROM {schema}.job
@@ -361,7 +362,7 @@ WITH found AS MATERIALIZED (
 {first_of_found};
 
 -- name: count_jobs
--- How many jobs a filter speaks of, of so many that are looked at, and how many these were.
+-- The number of jobs that match a filter among those examined, and the number examined.
 SELECT count(fits), count(*) FROM (
     SELECT {fits} FROM {schema}.job WHERE {along}
     LIMIT %(look)s
@@ -402,7 +403,7 @@ SELECT count(fits), count(*) FROM (
 ) AS counted;
 
 -- name: count_jobs_by_status
--- The same by what jobs stand in.
+-- The same by status.
 SELECT count(fits), count(*) FROM (
     SELECT fits FROM {groups} CROSS JOIN LATERAL (
         SELECT {fits} FROM {schema}.job WHERE {group} AND job.status IN {ended} AND {along} OFFSET 0
@@ -424,7 +425,7 @@ SELECT count(fits), count(*) FROM (
 ) AS counted;
 
 -- name: measure_filters
--- How many jobs each condition of a filter leaves by itself, up to a cap; what is not asked for leaves none.
+-- The number of jobs that match each condition of a filter alone, up to a cap; missing conditions match none.
 SELECT
     (SELECT count(*) FROM (SELECT FROM {schema}.job_tag WHERE tag = %(tag)s::text LIMIT %(most)s) AS counted),
     (SELECT count(*) FROM (SELECT FROM {schema}.job_detail WHERE schedule = %(schedule_id)s::text LIMIT %(most)s) AS counted),

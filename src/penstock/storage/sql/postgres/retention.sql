@@ -1,5 +1,5 @@
 -- Statements of retention that keeps an archive: what is to go is read first, and goes when it is written down.
--- {now} is the instant given by the caller, or else the database's own clock; in a query of its own it is asked for
+-- {now} is the instant given by the caller, or else the database's own clock; in a separate query it is read
 -- once, so that an index can be searched for it.
 
 -- let about: coalesce(attempt.number, CASE WHEN known.fence = page.fence THEN known.attempt END), CASE WHEN attempt.number IS NOT NULL THEN attempt.took WHEN known.fence = page.fence AND known.done_by IS NOT NULL THEN known.took END, known.source, known.schedule, known.expression
@@ -9,8 +9,8 @@
 -- let bundled: EXISTS (SELECT FROM {schema}.event WHERE event.at = told_at.at AND jobs IS NOT NULL)
 
 -- name: take_for_archive
--- Ended jobs that were announced as stale and whose time is over, the longest overdue first; nobody else gets them for
--- a while.
+-- Ended jobs that were announced as stale and are due for deletion, the longest overdue first; reserved for the caller
+-- for a while.
 WITH chosen AS MATERIALIZED (
     SELECT id FROM {schema}.job WHERE retire_at <= (SELECT {now}) AND retired
     ORDER BY retire_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
@@ -19,7 +19,7 @@ UPDATE {schema}.job SET retire_at = {now} + %(hold)s::bigint FROM chosen WHERE j
 RETURNING job.id::text, job.updated_at;
 
 -- name: save_retention
--- How long ended jobs of these lanes are kept from now on; those that have it so already are left alone.
+-- Save the retention periods of these lanes; unchanged rows are not written.
 UPDATE {schema}.definition SET stale_after = input.stale_after, delete_after = input.delete_after
 FROM unnest(%(lane)s::integer[], %(stale_after)s::bigint[], %(delete_after)s::bigint[])
     AS input (lane, stale_after, delete_after)
@@ -28,20 +28,19 @@ WHERE definition.lane = input.lane
 RETURNING definition.lane;
 
 -- name: hold_stale
--- Hold ended jobs that have become stale and were not announced yet, the longest overdue first.
+-- Lock ended jobs that became stale and were not announced yet, the longest overdue first.
 SELECT id::text, retired FROM {schema}.job WHERE retire_at <= (SELECT {now}) AND NOT retired
 ORDER BY retire_at, job.id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: hold_archived
--- Hold those of these jobs that are still what they were when they were read. Whoever looked for jobs with an older
--- snapshot may hold some of them for a moment, although it got none: to pass over those would leave their lines behind
--- and write them once more.
+-- Lock those of these jobs that have not changed since they were read. Another reader with an older snapshot may lock
+-- some for a moment: to skip those would archive them twice.
 SELECT job.id::text FROM unnest(%(id)s::uuid[], %(updated_at)s::bigint[]) AS input (id, updated_at)
 JOIN {schema}.job ON job.id = input.id AND job.updated_at = input.updated_at
 WHERE job.retired ORDER BY job.id FOR UPDATE OF job;
 
 -- name: attempts_of
--- The attempts at these jobs that have ended.
+-- The ended attempts at these jobs.
 SELECT job_id::text, fence, number, worker::text, status, cause, started_at, ended_at, result, error_type, error,
     traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds
 FROM {schema}.attempt WHERE job_id = ANY(%(id)s::uuid[])
@@ -51,22 +50,22 @@ SELECT id::text, fence, attempt, done_by::text, status, 'returned', started_at, 
 FROM {schema}.job WHERE id = ANY(%(id)s::uuid[]) AND done_by IS NOT NULL ORDER BY job_id, fence;
 
 -- name: phases_of
--- The phases of these jobs, each as the last attempt at it left it.
+-- The phases of these jobs, each from its last attempt.
 SELECT job_id::text, name, position, status, progress, message, result, error, fence, started_at, ended_at
 FROM {schema}.phase WHERE job_id = ANY(%(id)s::uuid[]) AND NOT forgotten AND {newest_try} ORDER BY job_id, position, name;
 
 -- name: attempt_phases
--- What each attempt at these jobs did in the phases that it began, without their results.
+-- The phases that each attempt at these jobs began, without their results.
 SELECT job_id::text, name, position, status, progress, message, NULL, error, fence, started_at, ended_at
 FROM {schema}.phase WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, fence, position, name;
 
 -- name: reviews_of
--- What the attempts at these jobs asked people, and what these said.
+-- The reviews of these jobs with their decisions.
 SELECT job_id::text, fence, note, data, asked_at, decision, decided_by, decided_note, decided_at, result
 FROM {schema}.review WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, fence;
 
 -- name: logs_of
--- Lines that the attempts at these jobs wrote.
+-- The log lines of these jobs.
 SELECT job_id::text, seq, fence, at, level, phase, message, details, duration FROM {schema}.log
 WHERE job_id = ANY(%(id)s::uuid[]) ORDER BY job_id, seq;
 
@@ -90,8 +89,8 @@ SELECT page.number, page.kind, page.at, page.job_id::text, page.subject, page.fe
 ) AS page {looked_up} ORDER BY page.number;
 
 -- name: long_histories
--- Jobs after this one that may have more attempts than the last 100: up to which one they may go, and whether any of
--- these, or of the lines that they wrote, is there.
+-- Jobs after this one that may have more than the last 100 attempts: up to which one they can be pruned, and whether
+-- any of these, or of their log lines, exists.
 SELECT id::text, upto, EXISTS (SELECT FROM {schema}.attempt WHERE attempt.job_id = id AND attempt.fence <= upto)
     OR coalesce((SELECT fence <= upto FROM {schema}.log WHERE log.job_id = id ORDER BY seq LIMIT 1), false)
 FROM (
@@ -100,9 +99,9 @@ FROM (
 ) AS long ORDER BY id;
 
 -- name: prune_attempts
--- Remove the oldest attempts at these jobs up to the given ones, and the lines that they wrote, a batch of each; an event
--- says so, and where to find the events of these attempts. With each job that was not held by another transaction,
--- whether more may be left.
+-- Delete a batch of the oldest attempts at these jobs, up to the given ones, with their log lines; an event says so,
+-- and where to find their events. Return each job that was not locked by another transaction, with whether more are
+-- left.
 WITH input AS (SELECT * FROM unnest(%(id)s::uuid[], %(upto)s::integer[]) AS input (id, upto)),
 held AS MATERIALIZED (
     SELECT job.id, upto FROM {schema}.job JOIN input ON input.id = job.id ORDER BY job.id FOR KEY SHARE OF job SKIP LOCKED

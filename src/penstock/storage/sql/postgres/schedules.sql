@@ -1,11 +1,11 @@
--- Statements of the schedules port: what runs by itself, and which of its ticks were made.
+-- Statements of the schedules port: schedules and their ticks.
 -- {now} is the instant given by the caller, or else the database's own clock; other {names} are let here.
 
 -- let columns: key, body, expression, owner, enabled, next_run_at, last_scheduled_at, pause_reason, pause_by, pause_at, pause_until, revision, created_at, updated_at
 -- let ticking: enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until <= {now})
 
 -- name: hold_schedules
--- Schedules, held until the transaction ends.
+-- Lock schedules.
 SELECT {columns} FROM {schema}.schedule WHERE key = ANY(%(key)s::text[]) ORDER BY key FOR UPDATE;
 
 -- name: read_schedule
@@ -34,7 +34,7 @@ VALUES (%(key)s, %(body)s, %(expression)s, %(owner)s, %(enabled)s, %(next_run_at
 ON CONFLICT (key) DO NOTHING RETURNING {columns};
 
 -- name: replace_schedule
--- A held schedule is declared anew; its pause and its mark stay.
+-- Replace a locked schedule; its pause and its mark stay.
 UPDATE {schema}.schedule SET body = %(body)s, expression = %(expression)s, owner = %(owner)s, enabled = %(enabled)s,
     next_run_at = %(next_run_at)s, revision = revision + 1, updated_at = {now}
 WHERE key = %(key)s RETURNING {columns};
@@ -46,12 +46,12 @@ UPDATE {schema}.schedule SET pause_reason = %(pause_reason)s, pause_by = %(pause
 WHERE key = %(key)s;
 
 -- name: remove_schedule
--- A schedule is forgotten; its jobs and the record of its ticks stay.
+-- Delete a schedule; its jobs and the record of its ticks stay.
 DELETE FROM {schema}.schedule WHERE key = %(key)s RETURNING body;
 
 -- name: unfinished_jobs
 -- Those of some schedules of whose newest jobs one has not finished; `waiting` leaves out those that run. Under a
--- policy that looks, one that has not finished stands among the newest: it kept later ones from being made.
+-- policy that looks, one that has not finished is among the newest: it kept later ones from being made.
 SELECT key FROM unnest(%(key)s::text[], %(waiting)s::boolean[]) AS input (key, waiting) WHERE EXISTS (
     SELECT FROM (
         SELECT id FROM {schema}.job_detail WHERE schedule = input.key ORDER BY id DESC LIMIT 1000
@@ -72,7 +72,7 @@ ON CONFLICT DO NOTHING RETURNING schedule;
 UPDATE {schema}.tick SET job_id = %(job_id)s::uuid WHERE schedule = %(key)s AND instant = %(instant)s;
 
 -- name: advance_schedules
--- Held schedules go on to their next tick.
+-- Advance locked schedules to their next tick.
 UPDATE {schema}.schedule SET last_scheduled_at = input.instant, next_run_at = input.next_run_at,
     enabled = input.enabled
 FROM unnest(%(key)s::text[], %(instant)s::bigint[], %(next_run_at)s::bigint[], %(enabled)s::boolean[])

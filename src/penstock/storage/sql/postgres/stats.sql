@@ -6,7 +6,7 @@
 -- let lost: -2
 
 -- name: read_errors
--- Failures that look alike, of the newest ones in a span of time, and how many these were; behind a place in the list.
+-- Failures grouped by fingerprint, of the newest in a time span, and how many were examined; after a place in the list.
 WITH recent AS MATERIALIZED (
     SELECT fingerprint, job_id, fence, ended_at FROM {schema}.attempt
     WHERE fingerprint IS NOT NULL AND ended_at >= %(since)s::bigint AND ended_at <= %(until)s::bigint
@@ -100,7 +100,7 @@ GROUP BY span, status ORDER BY span, status;
 
 -- name: oldest_ready
 -- When the longest waiting job of each definition and priority was due, of those that are ready and come first: looked at
--- are that number of each definition, and the first one behind where each priority begins when priorities are strict.
+-- are that number of each definition, and the first one after where each priority begins when priorities are strict.
 WITH place AS MATERIALIZED (
     SELECT CASE step WHEN -1 THEN -9223372036854775807
         ELSE {now} - {ageing} / 2 - step * {ageing} END AS rank
@@ -121,7 +121,7 @@ SELECT key, ready.priority, min(ready.due_at) FROM {schema}.definition CROSS JOI
 GROUP BY key, ready.priority;
 
 -- name: ready_depths
--- How many jobs of each definition and priority are ready, of so many of each definition that come first.
+-- The number of ready jobs of each definition and priority, among the first ones of each definition.
 SELECT key, ready.priority, count(*) FROM {schema}.definition CROSS JOIN LATERAL (
     SELECT priority FROM {schema}.job WHERE job.lane = definition.lane AND status = {queued} AND NOT blocked
     ORDER BY rank, id LIMIT %(look)s::bigint
@@ -134,7 +134,7 @@ SELECT (SELECT count(*) FROM (SELECT FROM {schema}.hook LIMIT %(cap)s::bigint) A
     (SELECT count(*) FROM (SELECT FROM {schema}.delivery WHERE status = 'waiting' LIMIT %(cap)s::bigint) AS waiting);
 
 -- name: longest_running
--- The jobs that have been running longest, and when they last said how far they are.
+-- The jobs that have been running longest, and when they last reported progress.
 WITH running AS MATERIALIZED (SELECT id, fence, lane, started_at FROM {schema}.job WHERE worker IS NOT NULL)
 SELECT running.id::text, key, running.started_at, progress.updated_at FROM running
 JOIN {schema}.definition ON definition.lane = running.lane

@@ -22,7 +22,7 @@ UPDATE {schema}.control SET retired_at = NULL, retired_by = NULL, revision = con
 WHERE key = ANY(%(key)s::text[]) AND retired_at IS NOT NULL RETURNING key;
 
 -- name: hold_keys_of_lanes
--- Hold what operators say about the definitions of these lanes until the transaction ends: none is removed meanwhile.
+-- Lock the controls of these lanes' definitions, so that none is removed meanwhile.
 SELECT key FROM {schema}.control
 WHERE key IN (SELECT key FROM {schema}.definition WHERE lane = ANY(%(lanes)s::integer[])) ORDER BY key FOR KEY SHARE;
 

@@ -5,7 +5,7 @@
 -- let told: delivery.id, delivery.endpoint, delivery.url, delivery.kind, delivery.job_id::text, delivery.status, delivery.tries, delivery.due_at, delivery.created_at, delivery.ended_at, delivery.status_code, delivery.error, delivery.seq
 
 -- name: hold_endpoint
--- An endpoint, held until the transaction ends.
+-- Lock an endpoint.
 SELECT {columns} FROM {schema}.webhook LEFT JOIN {schema}.receiver ON receiver.key = webhook.id
 WHERE webhook.id = %(id)s FOR UPDATE OF webhook;
 
@@ -26,7 +26,7 @@ SELECT %(id)s, %(url)s, %(description)s, %(kinds)s, %(definitions)s, %(enabled)s
 FROM clock ON CONFLICT (id) DO NOTHING RETURNING id;
 
 -- name: replace_endpoint
--- A held endpoint says something else; one that is enabled again is told of what happens from now on.
+-- Replace a locked endpoint; one that is enabled again receives events from now on.
 UPDATE {schema}.webhook SET url = %(url)s, description = %(description)s, kinds = %(kinds)s,
     definitions = %(definitions)s, since = CASE WHEN %(enabled)s::boolean AND NOT enabled THEN {now} ELSE since END,
     enabled = %(enabled)s::boolean, disabled_reason = CASE WHEN NOT %(enabled)s::boolean THEN disabled_reason END,
@@ -34,12 +34,12 @@ UPDATE {schema}.webhook SET url = %(url)s, description = %(description)s, kinds 
 WHERE id = %(id)s;
 
 -- name: disable_endpoint
--- An endpoint does not want to be told any more.
+-- Disable an endpoint.
 UPDATE {schema}.webhook SET enabled = false, disabled_reason = %(reason)s, updated_at = {now}, revision = revision + 1
 WHERE id = %(id)s AND enabled RETURNING id;
 
 -- name: remove_endpoint
--- An endpoint is forgotten.
+-- Delete an endpoint.
 DELETE FROM {schema}.webhook WHERE id = %(id)s;
 
 -- name: fail_deliveries
@@ -54,13 +54,13 @@ UPDATE {schema}.webhook SET old_secret = secret, old_secret_until = {now} + %(ov
 WHERE id = %(id)s AND secret <> %(secret)s RETURNING id;
 
 -- name: delivery_outlook
--- Whether an endpoint or a job asks to be told of anything, when a delivery is due, and the time it is.
+-- Whether an endpoint or a job asks for events, when a delivery is due, and the current time.
 SELECT EXISTS (SELECT FROM {schema}.webhook WHERE enabled),
     EXISTS (SELECT FROM {schema}.job_detail WHERE webhook_url IS NOT NULL),
     (SELECT due_at FROM {schema}.delivery WHERE status = 'waiting' ORDER BY due_at LIMIT 1), {now};
 
 -- name: hold_webhook_feed
--- How far the feed was read for webhooks, held until the transaction ends; nothing when another one holds it.
+-- Lock the feed cursor of webhooks; nothing when another transaction holds it.
 SELECT cursor, moved_at, since FROM {schema}.webhook_feed FOR UPDATE SKIP LOCKED;
 
 -- name: move_webhook_feed
@@ -72,7 +72,7 @@ UPDATE {schema}.webhook_feed SET cursor = %(cursor)s, since = %(since)s::bigint,
 SELECT id, url, kinds, definitions, since FROM {schema}.webhook WHERE enabled ORDER BY id;
 
 -- name: jobs_with_webhooks
--- Which of these jobs have a URL of their own.
+-- Those of these jobs that have their own webhook URL.
 SELECT id::text FROM {schema}.job_detail WHERE id = ANY(%(id)s::uuid[]) AND webhook_url IS NOT NULL;
 
 -- name: lock_receivers
@@ -92,8 +92,7 @@ SELECT id, endpoint, event_seq, receiver, url, kind, job_id, body, now, now FROM
 ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: hold_receivers
--- Receivers for which something is due, the longest unserved first; those are left out that pause or are disabled, and
--- those that another sender serves just now.
+-- Receivers with a due delivery, the longest unserved first; paused, disabled and locked ones are left out.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 SELECT key, open_until IS NOT NULL FROM {schema}.receiver
 WHERE (open_until IS NULL OR open_until <= (SELECT now FROM clock))
@@ -105,7 +104,7 @@ WHERE (open_until IS NULL OR open_until <= (SELECT now FROM clock))
 ORDER BY served_at, key LIMIT %(limit)s FOR UPDATE OF receiver SKIP LOCKED;
 
 -- name: due_deliveries
--- What is due for a held receiver, as far as it may have so many at once.
+-- The due deliveries of a locked receiver, up to its limit of concurrent ones.
 WITH clock AS MATERIALIZED (SELECT {now} AS now)
 SELECT seq FROM {schema}.delivery
 WHERE receiver = %(key)s AND status = 'waiting' AND due_at <= (SELECT now FROM clock) ORDER BY due_at, seq
@@ -160,7 +159,7 @@ UPDATE {schema}.receiver SET failures = CASE WHEN %(unwell)s::boolean THEN failu
 FROM clock WHERE key = %(key)s RETURNING now - failing_since, failing_tries;
 
 -- name: reset_receiver
--- A receiver begins with no failure behind it.
+-- Reset the failures of a receiver.
 UPDATE {schema}.receiver SET failures = 0, open_until = NULL, failing_since = NULL, failing_tries = 0
 WHERE key = %(key)s;
 
@@ -173,15 +172,15 @@ delivery.endpoint = %(endpoint)s
 delivery.job_id = %(job_id)s::uuid
 
 -- name: delivery_in_status
--- Deliveries that stand so.
+-- Deliveries in this status.
 delivery.status = %(status)s
 
 -- name: delivery_before
--- Deliveries behind the last one of a page.
+-- Deliveries after the last one of a page.
 delivery.seq < %(before)s::bigint
 
 -- name: list_deliveries
--- Deliveries that some conditions speak of, the newest first.
+-- Deliveries that match conditions, the newest first.
 SELECT {told} FROM {schema}.delivery WHERE {filters} ORDER BY delivery.seq DESC LIMIT %(limit)s;
 
 -- name: read_delivery
@@ -194,13 +193,13 @@ SELECT number, at, duration, status_code, error, excerpt FROM {schema}.delivery_
 WHERE delivery = %(delivery)s::bigint ORDER BY number;
 
 -- name: redeliver
--- A delivery is due at once; one that has ended begins again with all its tries.
+-- Make a delivery due now; an ended one gets all its tries again.
 UPDATE {schema}.delivery SET due_at = {now},
     earlier_tries = CASE WHEN status = 'waiting' THEN earlier_tries ELSE tries END, status = 'waiting', ended_at = NULL
 WHERE id = %(id)s AND owner IS NULL RETURNING id;
 
 -- name: drop_old_deliveries
--- Deliveries that ended long ago with their tries, and those that nobody could send for much longer.
+-- Delete deliveries that ended long ago, with their tries, and those that have waited for much longer.
 WITH clock AS MATERIALIZED (SELECT {now} AS now),
 chosen AS MATERIALIZED (
     SELECT seq FROM {schema}.delivery WHERE created_at < (SELECT now FROM clock) - %(age)s::bigint
@@ -211,7 +210,7 @@ chosen AS MATERIALIZED (
 DELETE FROM {schema}.delivery USING chosen WHERE delivery.seq = chosen.seq RETURNING 1;
 
 -- name: hold_idle_receivers
--- Hold receivers for which nothing waits and that are no endpoint.
+-- Lock receivers without waiting deliveries that are no endpoints.
 SELECT key FROM {schema}.receiver WHERE served_at < {now} - %(age)s::bigint
     AND NOT EXISTS (SELECT FROM {schema}.webhook WHERE webhook.id = receiver.key)
     AND NOT EXISTS (SELECT FROM {schema}.delivery WHERE delivery.receiver = receiver.key AND status = 'waiting')

@@ -5,7 +5,7 @@
 -- let told_now: CASE WHEN job.stale_at <= {now} THEN {stale} ELSE job.status END
 
 -- name: why_job
--- A job, its limits, the time it is, and who paused its definition or the whole system.
+-- A job, its limits, the current time, and the pauses of its definition and of the whole system.
 SELECT definition.key, definition.version, job.lane, {told_now}, job.status, job.due_at, job.rank, job.blocked,
     job.rate_paid, job.limit_key, job.worker::text, job.started_at, job.finished_at, job.cancel_at, own.concurrency,
     own.key_concurrency, own.rate_count, own.rate_period, own.rate_per_key, {now},
@@ -17,7 +17,7 @@ JOIN {schema}.control AS system ON system.key = '*'
 WHERE job.id = %(id)s::uuid;
 
 -- name: system_pause
--- Who paused the whole system, and the time it is.
+-- The pause of the whole system, and the current time.
 SELECT pause_reason, pause_by, pause_at, pause_until, {now} FROM {schema}.control WHERE key = '*';
 
 -- name: key_lanes
@@ -47,7 +47,7 @@ SELECT id::text FROM admitted ORDER BY id LIMIT %(limit)s;
 SELECT full_at FROM {schema}.bucket WHERE name = %(name)s;
 
 -- name: count_ahead
--- How many jobs of these lanes are ready and stand before a place in the queue, as far as they are counted.
+-- The number of ready jobs of these lanes before a position in the queue, up to a limit.
 SELECT count(*) FROM (
     SELECT FROM unnest(%(lanes)s::integer[]) AS served (lane) CROSS JOIN LATERAL (
         SELECT FROM {schema}.job WHERE job.lane = served.lane AND status = {queued} AND NOT blocked

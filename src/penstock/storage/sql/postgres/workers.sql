@@ -4,7 +4,7 @@
 -- let ownerless: job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL)
 
 -- name: register_worker
--- A worker introduces itself: its lease begins, and an event says so.
+-- Register a worker: begin its lease, and write its event.
 WITH registered AS (
     INSERT INTO {schema}.worker (id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, lease_until)
     VALUES (%(id)s::uuid, %(name)s, %(host)s, %(pid)s, %(lanes)s, %(slots)s, %(code_version)s, {now}, {now}, {now} + %(lease)s)
@@ -13,7 +13,7 @@ WITH registered AS (
 INSERT INTO {schema}.event (at, kind, subject) SELECT {now}, 'worker.started', id FROM registered;
 
 -- name: heartbeat
--- A live worker's lease goes on; a lease that has ended stays ended, and there is no answer. The worker learns which jobs
+-- Extend a live worker's lease; a lease that has ended stays ended, without an answer. The worker learns which jobs
 -- to cancel, the state of the controls, the schema's version, how many workers live, and which has been there longest.
 WITH beat AS (
     UPDATE {schema}.worker SET heartbeat_at = {now}, lease_until = {now} + %(lease)s,
@@ -39,7 +39,7 @@ SELECT {now};
 SELECT min(id::text) FROM {schema}.worker WHERE ended IS NULL AND lease_until > {now};
 
 -- name: has_expired_workers
--- Whether a worker's lease ended longer ago than the grace, or a live job's worker has ended or was never there.
+-- Whether a worker's lease ended longer ago than the grace, or the worker of a live job has ended or is unknown.
 SELECT 1 WHERE EXISTS (SELECT FROM {schema}.worker WHERE ended IS NULL AND lease_until + %(grace)s < {now})
     OR EXISTS (
         SELECT FROM {schema}.job LEFT JOIN {schema}.worker ON worker.id = job.worker
@@ -47,17 +47,17 @@ SELECT 1 WHERE EXISTS (SELECT FROM {schema}.worker WHERE ended IS NULL AND lease
     );
 
 -- name: expired_workers
--- Hold workers whose lease ended longer ago than the grace.
+-- Lock workers whose lease ended longer ago than the grace.
 SELECT id::text FROM {schema}.worker WHERE ended IS NULL AND lease_until + %(grace)s < {now}
 ORDER BY lease_until, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED;
 
 -- name: ownerless_jobs
--- Live jobs whose worker has ended or was never there; nobody would look for them again.
+-- Live jobs whose worker has ended or is unknown.
 SELECT DISTINCT job.worker::text FROM {schema}.job LEFT JOIN {schema}.worker ON worker.id = job.worker
 WHERE {ownerless};
 
 -- name: worker_jobs
--- Hold the live jobs of a worker.
+-- Lock the live jobs of a worker.
 SELECT job.id::text, job.fence, job.attempt, job.max_attempts, job.lost, job.started_at IS NOT NULL, job.lane
 FROM {schema}.job WHERE job.worker = %(worker)s::uuid ORDER BY job.id LIMIT %(limit)s FOR UPDATE;
 
@@ -67,7 +67,7 @@ SELECT lane, body, overrides FROM {schema}.definition JOIN {schema}.control USIN
 WHERE lane = ANY(%(lane)s::integer[]);
 
 -- name: hold_worker
--- Hold a worker's row against claims until the transaction ends.
+-- Lock a worker's row against claims.
 SELECT 1 FROM {schema}.worker WHERE id = %(worker)s::uuid FOR UPDATE;
 
 -- name: end_worker

@@ -6,23 +6,23 @@
 -- let every_lane: (SELECT lane FROM definition UNION ALL SELECT 0) AS lanes
 
 -- name: register_controls
--- One row for each definition key, if there is none yet.
+-- Insert a row for each definition key that has none.
 INSERT INTO control (key) SELECT key FROM {input} WHERE true ORDER BY key ON CONFLICT (key) DO NOTHING;
 
 -- name: hold_controls
--- The limits of these definition keys, and what operators want instead.
+-- The limits of these definition keys and the overrides of operators.
 SELECT control.key, overrides, concurrency, key_concurrency, rate_count, rate_period, rate_per_key
 FROM {input} AS input CROSS JOIN control ON control.key = input.key ORDER BY control.key;
 
 -- name: save_limits
--- The limits that these definition keys have from now on.
+-- Save the limits of these definition keys.
 UPDATE control SET
     concurrency = input.concurrency, key_concurrency = input.key_concurrency, rate_count = input.rate_count,
     rate_period = input.rate_period, rate_per_key = input.rate_per_key, revision = control.revision + 1
 FROM {input} AS input WHERE control.key = input.key;
 
 -- name: register_definitions
--- Definitions by key and version; the same again within an hour changes nothing.
+-- Save definitions by key and version; the same again within an hour changes nothing.
 INSERT INTO definition (key, version, body, source, stale_after, delete_after, hooked, registered_at, declared_at)
 SELECT key, version, body, source, stale_after, delete_after, hooked, :now, :now FROM {input} WHERE true
 ORDER BY key, version
@@ -40,7 +40,7 @@ SELECT definition.key, version, lane FROM {input} AS input CROSS JOIN definition
 WHERE removed_at IS NULL;
 
 -- name: read_definitions
--- Definitions (all, or the versions of one) with what operators say about them, and the time it is.
+-- Definitions (all, or the versions of one) with their controls, and the current time.
 SELECT definition.key, version, lane, body, enabled, pause_reason, pause_by, pause_at, pause_until, overrides,
     registered_at, :now, retired_at, retired_by, declared_at, removed_at IS NOT NULL
 FROM definition JOIN control USING (key) WHERE :key IS NULL OR definition.key = :key ORDER BY definition.key, version;
@@ -50,18 +50,18 @@ FROM definition JOIN control USING (key) WHERE :key IS NULL OR definition.key = 
 SELECT DISTINCT key FROM definition WHERE removed_at IS NULL ORDER BY key;
 
 -- name: served_lanes
--- Which lanes live workers serve; workers with the same ones count once.
+-- The lanes of live workers; workers with the same lanes count once.
 SELECT DISTINCT lanes FROM worker WHERE {leased};
 
 -- name: read_counts
--- How many jobs of each definition stand in each status: what was folded and what was not yet.
+-- The number of jobs of each definition in each status: folded counts and deltas.
 SELECT key, version, status, sum(n) FROM (
     SELECT lane, status, n FROM tally UNION ALL SELECT lane, status, n FROM tally_delta
 ) JOIN definition USING (lane)
 GROUP BY key, version, status HAVING sum(n) <> 0 ORDER BY key, version, status;
 
 -- name: fold
--- Add deltas to the counts, and arrivals in a status to the spans of time in which they were; how many were folded.
+-- Add deltas to the counts, and arrivals in a status to their time spans; return how many were folded.
 INSERT INTO tally (lane, status, n)
 SELECT lane, status, sum(n) FROM (SELECT * FROM tally_delta ORDER BY rowid LIMIT :limit) WHERE true GROUP BY lane, status
 ON CONFLICT (lane, status) DO UPDATE SET n = n + excluded.n;
@@ -89,7 +89,7 @@ DELETE FROM tally_delta WHERE rowid IN (SELECT rowid FROM tally_delta ORDER BY r
 SELECT changes();
 
 -- name: read_attempts
--- The attempts at a job that have ended, in their order.
+-- The ended attempts at a job, in their order.
 SELECT job_id, fence, number, worker, status, cause, started_at, ended_at, result, error_type, error,
     traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds
 FROM attempt WHERE job_id = :id
@@ -99,25 +99,25 @@ SELECT id, fence, attempt, done_by, status, 'returned', started_at, finished_at,
 FROM job WHERE id = :id AND done_by IS NOT NULL ORDER BY fence;
 
 -- name: read_logs
--- Lines that the attempts at a job wrote, from a level on.
+-- Log lines of a job, from a level on.
 SELECT seq, fence, at, level, phase, message, details, duration FROM log
 WHERE job_id = :id AND seq > :after AND level >= :level
     AND (:phase IS NULL OR phase = :phase) AND (:fence IS NULL OR fence = :fence)
 ORDER BY seq LIMIT :limit;
 
 -- name: read_reviews
--- What the attempts at a job asked people, and what these said.
+-- The reviews of a job with their decisions.
 SELECT job_id, fence, note, data, asked_at, decision, decided_by, decided_note, decided_at, result
 FROM review WHERE job_id = :id ORDER BY fence;
 
 -- name: read_workers
--- All workers that are remembered, in the order in which they came.
+-- All stored workers, in the order of their start.
 SELECT id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, {leased}, ended, duties,
     :now - duties_at, CASE WHEN boot = :boot THEN lease_until - :steady + :now END, figures
 FROM worker ORDER BY started_at, id;
 
 -- name: read_settings
--- The settings; what penstock keeps for itself is none.
+-- The settings, without internal ones.
 SELECT name, value, revision, updated_at, updated_by FROM setting WHERE name NOT IN ('controls', 'ageing') AND name NOT LIKE 'doorbell:%' ORDER BY name;
 
 -- name: find_setting
@@ -125,7 +125,7 @@ SELECT name, value, revision, updated_at, updated_by FROM setting WHERE name NOT
 SELECT name, value, revision, updated_at, updated_by FROM setting WHERE name = :name;
 
 -- name: save_setting
--- Keep a setting if it has the revision expected: null is any, 0 is none yet.
+-- Save a setting if it has the expected revision: null is any, 0 is none yet.
 INSERT INTO setting (name, value, updated_at, updated_by)
 SELECT :name, :value, :now, :by
 WHERE coalesce(:revision, 0) = 0 OR EXISTS (SELECT 1 FROM setting WHERE name = :name)
@@ -135,18 +135,18 @@ WHERE :revision IS NULL OR setting.revision = :revision
 RETURNING name, value, revision, updated_at, updated_by;
 
 -- name: save_ageing
--- How long a job waits for one step of priority, in microseconds: every change of a rank reads it from here.
+-- Save the waiting time for one step of priority, in microseconds; every change of a rank reads it.
 INSERT INTO setting (name, value, updated_at, updated_by) VALUES ('ageing', :interval, :now, :by)
 ON CONFLICT (name) DO UPDATE SET
     value = excluded.value, revision = revision + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by
 WHERE value <> excluded.value;
 
 -- name: hold_retired
--- Ended jobs whose next step of retention has come, the longest overdue first.
+-- Ended jobs whose next step of retention is due, the longest overdue first.
 SELECT id, retired FROM job WHERE retire_at <= :now ORDER BY retire_at, id LIMIT :limit;
 
 -- name: announce_stale
--- Held jobs that have become stale are told of, and will be deleted next.
+-- Write the events of locked jobs that became stale; the next step deletes them.
 UPDATE job SET retired = 1, updated_at = :now,
     retire_at = stale_at + (SELECT delete_after FROM definition WHERE definition.lane = job.lane)
 WHERE id IN (SELECT id FROM {input});
@@ -156,7 +156,7 @@ SELECT job.lane, job.id, fence, 'job.stale', :now
 FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane AND hooked ORDER BY job.id;
 
 -- name: drop_expired_keys
--- Idempotency keys that have ended; never one whose job is active.
+-- Delete expired idempotency keys, except those of active jobs.
 DELETE FROM idempotency WHERE (definition, scope, key) IN (
     SELECT definition, scope, key FROM idempotency WHERE expires_at <= :now
         AND NOT EXISTS (SELECT 1 FROM job WHERE job.id = idempotency.job_id AND job.status IN {active})
@@ -165,11 +165,11 @@ DELETE FROM idempotency WHERE (definition, scope, key) IN (
 RETURNING 1;
 
 -- name: drop_full_buckets
--- Rate buckets that are full again: as good as none.
+-- Delete rate buckets that are full again: they equal missing ones.
 DELETE FROM bucket WHERE name IN (SELECT name FROM bucket WHERE full_at <= :now LIMIT :limit) RETURNING 1;
 
 -- name: drop_ended_workers
--- Workers that ended long ago and hold nothing.
+-- Delete workers that ended long ago and hold no jobs.
 DELETE FROM worker WHERE id IN (
     SELECT id FROM worker WHERE ended IS NOT NULL AND heartbeat_at < :now - :age
         AND NOT EXISTS (SELECT 1 FROM job WHERE job.worker = worker.id)
@@ -178,7 +178,7 @@ DELETE FROM worker WHERE id IN (
 RETURNING 1;
 
 -- name: drop_old_ticks
--- Ticks of long ago; the newest of a schedule stays.
+-- Delete old ticks; the newest of each schedule stays.
 DELETE FROM tick WHERE (schedule, instant) IN (
     SELECT schedule, instant FROM tick WHERE at < :now - :age
         AND instant < (SELECT max(newest.instant) FROM tick AS newest WHERE newest.schedule = tick.schedule)
@@ -187,7 +187,7 @@ DELETE FROM tick WHERE (schedule, instant) IN (
 RETURNING 1;
 
 -- name: drop_old_spans
--- Counts by minute of long ago, and by hour of so long ago thirteen times.
+-- Delete counts by minute after the age, and by hour after thirteen times the age.
 DELETE FROM tally_span WHERE (lane, grain, span, status) IN (
     SELECT tally_span.lane, grain, span, status FROM {every_lane} CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains
     CROSS JOIN tally_span ON tally_span.lane = lanes.lane AND grain = grains.column1
@@ -197,7 +197,7 @@ DELETE FROM tally_span WHERE (lane, grain, span, status) IN (
 RETURNING 1;
 
 -- name: drop_old_lengths
--- The same of the counts by how long it took.
+-- Do the same with the counts by duration.
 DELETE FROM tally_length WHERE (lane, grain, span, status, bucket) IN (
     SELECT tally_length.lane, grain, span, status, bucket FROM {every_lane} CROSS JOIN (VALUES (1, 1), (60, 13)) AS grains
     CROSS JOIN tally_length ON tally_length.lane = lanes.lane AND grain = grains.column1

@@ -104,7 +104,7 @@ FROM {input} AS input WHERE kind || ' ' || subject = input.name;
 SELECT max(instant) FROM tick WHERE schedule = :key AND instant <= :now;
 
 -- name: reset_schedule
--- A held schedule goes on from another mark, and what it ticked ahead of the clock is forgotten.
+-- Continue a locked schedule from another mark, and delete its ticks ahead of the clock.
 DELETE FROM tick WHERE schedule = :key AND instant > :now;
 UPDATE schedule SET last_scheduled_at = :mark, next_run_at = :next_run_at,
     revision = revision + 1, updated_at = :now WHERE key = :key;

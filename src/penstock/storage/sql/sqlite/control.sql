@@ -11,19 +11,19 @@
 job.id IN (SELECT value FROM json_each(:filter_job_id))
 
 -- name: filter_status
--- Jobs that read as one of these statuses now; stale is derived.
+-- Jobs with one of these statuses now; stale is derived.
 job.status IN (SELECT value FROM json_each(:filter_stored)) AND {told_now} IN (SELECT value FROM json_each(:filter_status))
 
 -- name: filter_attention
--- What the index of jobs that need attention holds.
+-- The predicate of the index of jobs that need attention.
 job.status IN {attention}
 
 -- name: filter_live
--- What the index of live jobs holds.
+-- The predicate of the index of live jobs.
 job.worker IS NOT NULL
 
 -- name: filter_not_due
--- What the index of scheduled jobs holds.
+-- The predicate of the index of scheduled jobs.
 job.status = {scheduled}
 
 -- name: filter_definition_key
@@ -63,19 +63,19 @@ job.id IN (SELECT job_id FROM attempt WHERE fingerprint = :filter_fingerprint)
 detail.parent = :filter_parent_id
 
 -- name: select_jobs
--- Ids of the jobs that a filter speaks of, in order of id.
+-- Ids of jobs that match a filter, in order of id.
 SELECT job.id FROM job JOIN job_detail AS detail ON detail.id = job.id
 WHERE job.id > :after AND {filters} ORDER BY job.id LIMIT :limit;
 
 -- name: hold_jobs
--- These jobs in order of id, as what they read now, and what a change must know; nobody else writes meanwhile.
+-- Jobs in order of id, with their current status and what a change needs; the transaction is the only writer.
 SELECT job.id, {told_now}, job.status, job.fence, job.priority, job.due_at, job.generation,
     job.limit_key, job.unique_key, definition.key, :now, job.lane, definition.hooked
 FROM {input} AS input CROSS JOIN job ON job.id = input.id JOIN definition ON definition.lane = job.lane ORDER BY job.id;
 
 -- name: move_jobs
--- Held jobs change their status, each from the one it was seen in; renewed ones begin another generation. The attempt
--- that a job's own row tells of gets a row of its own.
+-- Change the status of locked jobs, each from its known status; renewed ones begin another generation. An attempt that
+-- was recorded only in the job's row gets a separate row.
 INSERT INTO tally_delta (lane, minute, status, n)
 SELECT lane, :now / 60000000, CASE step.column1 WHEN 1 THEN input.status ELSE input.before END AS counted,
     step.column1 * count(*)
@@ -101,7 +101,7 @@ UPDATE job SET
 FROM {input} AS input WHERE job.id = input.id AND job.status = input.before;
 
 -- name: reprioritise_jobs
--- Held jobs that wait get another priority and keep their place in time; what lists are sorted by follows.
+-- Change the priority of waiting locked jobs and keep their due time, with the sort keys of lists.
 DELETE FROM {input} WHERE id NOT IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id WHERE job.status IN {pending});
 UPDATE job SET priority = :priority, rank = due_at - :priority * {ageing}, updated_at = :now
 WHERE id IN (SELECT id FROM {input});
@@ -109,8 +109,8 @@ UPDATE job_tag SET priority = :priority WHERE id IN (SELECT id FROM {input});
 UPDATE job_detail SET schedule_priority = :priority WHERE id IN (SELECT id FROM {input}) AND schedule IS NOT NULL;
 
 -- name: forget_phases
--- The results of these jobs from a position on; where none is left, the progress is forgotten too. That the phases were
--- tried stays on record.
+-- Delete the phase results of these jobs from a position on, and the progress if no phase is left. The record of the
+-- tries stays.
 UPDATE phase SET forgotten = 1, result = NULL
 WHERE job_id IN (SELECT id FROM {input}) AND position >= :position AND NOT forgotten;
 DELETE FROM progress WHERE job_id IN (SELECT id FROM {input}) AND NOT EXISTS (
@@ -118,13 +118,13 @@ DELETE FROM progress WHERE job_id IN (SELECT id FROM {input}) AND NOT EXISTS (
 );
 
 -- name: decide_review
--- What a person said to the question of an attempt; a result given with it stands in place of the handler's.
+-- Save the decision of a review; a result given with it replaces the handler's.
 UPDATE review SET decision = :decision, decided_by = :by, decided_note = :note, decided_at = :now,
     result = coalesce(:result, result)
 WHERE job_id = :id AND fence = :fence;
 
 -- name: delete_jobs
--- Ended jobs and everything that belongs to them; their events, told where to find them, and their idempotency keys stay.
+-- Delete ended jobs and everything that belongs to them; idempotency keys stay, and events with where to find them.
 DELETE FROM {input} WHERE id NOT IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id WHERE job.status IN {ended});
 INSERT INTO event (at, kind, job_id, data, times)
 SELECT :now, 'job.deleted', job.id, json_object('definitionKey', key, 'status', {outcome}), (
@@ -153,13 +153,13 @@ DELETE FROM log WHERE job_id IN (SELECT id FROM {input});
 DELETE FROM job WHERE id IN (SELECT id FROM {input}) RETURNING id, lane, status;
 
 -- name: hold_control
--- What operators have said about a definition, or about the whole system.
+-- The controls of a definition or of the whole system.
 SELECT enabled, pause_reason, pause_by, pause_at, pause_until, concurrency, key_concurrency, rate_count, rate_period,
     rate_per_key, priority, max_attempts, overrides, retired_at, retired_by
 FROM control WHERE key = :key;
 
 -- name: save_control
--- What operators say about a definition from now on.
+-- Save the controls of a definition.
 UPDATE control SET
     enabled = :enabled, pause_reason = :pause_reason, pause_by = :pause_by, pause_at = :pause_at,
     pause_until = :pause_until, concurrency = :concurrency, key_concurrency = :key_concurrency,
@@ -169,16 +169,16 @@ UPDATE control SET
 WHERE key = :key;
 
 -- name: bump_controls
--- Workers learn with their next heartbeat that operators changed something.
+-- Raise the number by which workers notice changes of operators with their next heartbeat.
 INSERT INTO setting (name, value, updated_at, updated_by) VALUES ('controls', '{}', :now, :by)
 ON CONFLICT (name) DO UPDATE SET
     revision = revision + 1, updated_at = excluded.updated_at, updated_by = excluded.updated_by;
 
 -- name: newest_body
--- The newest version of a definition, whole.
+-- The body of the newest version of a definition.
 SELECT body FROM definition WHERE key = :key AND removed_at IS NULL ORDER BY version DESC LIMIT 1;
 
 -- name: blocked_keys_of
--- Concurrency keys of a definition that hold jobs back.
+-- Concurrency keys of a definition with blocked jobs.
 SELECT DISTINCT job.limit_key FROM job JOIN definition ON definition.lane = job.lane
 WHERE job.blocked AND definition.key = :key ORDER BY 1;

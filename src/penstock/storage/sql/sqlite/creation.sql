@@ -1,6 +1,6 @@
 -- Statements of the jobs port: creating.
 -- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
--- What stands before a line "-- then" is run once for each row handed in.
+-- The lines before "-- then" are run once for each row handed in.
 
 -- let ageing: coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE name = 'ageing'), 600000000)
 -- let open: enabled AND retired_at IS NULL AND removed_at IS NULL
@@ -12,7 +12,7 @@
 -- let of_many: CASE WHEN count(*) > 1 THEN '["' || {joined} || '"]' END
 
 -- name: claim_keys
--- Take idempotency keys in order; a key that is taken and not expired answers with the job that has it.
+-- Take idempotency keys in order; a key that is taken and not expired returns its job.
 INSERT INTO idempotency (definition, scope, key, job_id, digest, expires_at)
 SELECT definition, scope, key, id, digest, :now + life FROM {input} WHERE true ORDER BY definition, scope, key
 ON CONFLICT (definition, scope, key) DO UPDATE SET
@@ -22,12 +22,12 @@ ON CONFLICT (definition, scope, key) DO UPDATE SET
 RETURNING definition, scope, key, job_id, digest;
 
 -- name: move_keys
--- These idempotency keys stand for other jobs than they were taken for.
+-- Point idempotency keys to other jobs than they were taken for.
 UPDATE idempotency SET job_id = input.id FROM {input} AS input
 WHERE (idempotency.definition, idempotency.scope, idempotency.key) = (input.definition, input.scope, input.key);
 
 -- name: create_one
--- One job without keys, with its details, event and count; nothing when it is there already or refused.
+-- Insert one plain job with its details, event and count; nothing when it exists or is refused.
 INSERT INTO job (id, lane, status, priority, max_attempts, due_at, rank, created_at, updated_at, queued_at)
 SELECT :id, :lane, {born}, urgency, attempts, {at}, {at} - urgency * {ageing}, :now, :now,
     CASE WHEN {at} <= :now THEN :now END
@@ -49,8 +49,8 @@ INSERT INTO tally_delta (lane, minute, status, n) SELECT :lane, :now / 60000000,
 SELECT :id, {born} WHERE changes() = 1;
 
 -- name: create_uniform
--- Jobs that differ in their ids and parameters only; how many were made, in which status, and if not all, which.
--- Those that are there already are looked for only when there is one that is not older than all of these.
+-- Insert jobs that differ only in id and parameters; return how many were inserted, in which status, and if not all,
+-- which. Existing ones are searched only when a job exists that is not older than all of these.
 DELETE FROM {input} WHERE (
         (SELECT min(id) FROM {input}) <= (SELECT max(id) FROM job)
         AND id IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id)
@@ -78,7 +78,7 @@ SELECT :lane, :now / 60000000, {born}, count(*) FROM {input} HAVING count(*) > 0
 SELECT count(*), {born}, CASE WHEN count(*) < :n THEN group_concat(id) END FROM {input};
 
 -- name: create_jobs
--- Jobs with their details, events and counts; what is there already or refused is left out of the answer.
+-- Insert jobs with their details, events and counts; existing and refused ones are not returned.
 DELETE FROM {input} WHERE id IN (SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id)
     OR lane NOT IN (SELECT lane FROM definition JOIN control USING (key) WHERE {open});
 INSERT INTO job (
@@ -111,23 +111,23 @@ GROUP BY input.lane, job.status;
 SELECT input.id, job.status FROM {input} AS input CROSS JOIN job ON job.id = input.id;
 
 -- name: tag_jobs
--- Make jobs findable by their tags.
+-- Insert the tags of jobs.
 INSERT INTO job_tag (tag, id, priority)
 SELECT tag, input.id, job.priority FROM {input} AS input CROSS JOIN job ON job.id = input.id WHERE true
 ON CONFLICT DO NOTHING;
 
 -- name: find_jobs
--- The jobs with these ids: the status that is stored, and the one they read as.
+-- Jobs by id: the stored status and the current one.
 SELECT job.id, job.status, CASE WHEN job.stale_at <= :now THEN {stale} ELSE job.status END
 FROM {input} AS input CROSS JOIN job ON job.id = input.id;
 
 -- name: find_unique
--- The active jobs that hold these unique keys.
+-- The active jobs with these unique keys.
 SELECT job.unique_key, job.id, job.status FROM {input} AS input
 JOIN job ON job.unique_key = input.unique_key AND job.unique_key IS NOT NULL AND job.status IN {active};
 
 -- name: find_refusing
--- Which of these lanes take no jobs, and why: unknown, or disabled, retired or removed by an operator.
+-- Which of these lanes refuse jobs, and why: unknown, or disabled, retired or removed by an operator.
 SELECT input.lane, control.key, definition.version, control.retired_by, removed_at IS NOT NULL FROM {input} AS input
 LEFT JOIN definition ON definition.lane = input.lane LEFT JOIN control ON control.key = definition.key
 WHERE ({open}) IS NOT TRUE;

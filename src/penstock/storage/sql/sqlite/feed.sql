@@ -10,17 +10,17 @@
 -- let seen: max(CAST(:base AS INTEGER), :last)
 
 -- name: feed_tip
--- This moment, and how often events have been removed.
+-- This moment, and the number of removals from the feed.
 SELECT revision, CAST({tip} AS TEXT) FROM feed_horizon;
 
 -- name: feed_origin
--- The moment before every event, and how often events have been removed.
+-- The moment before every event, and the number of removals from the feed.
 SELECT revision, '0' FROM feed_horizon;
 
 -- name: read_feed
--- What the base has not seen and the target has (without a target: this moment), behind a number, in order of numbers.
--- In front of each event, or alone: whether the cursor is one, whether removed events are missing, how often
--- events have been removed, how many rows were looked at (none: the table is in order), this moment.
+-- Events that are not in the base and are in the target (without a target: committed by now), after a number, in order
+-- of numbers. With each event, or alone: whether the cursor is valid, whether removed events are missing, the number of
+-- removals, the number of rows examined (none: the table is in order), this moment.
 SELECT {valid}, {seen} > {tip} OR (horizon.revision <> :revision AND horizon.seq > {seen}), horizon.revision, 0,
     CAST({tip} AS TEXT), page.number, page.kind, page.at, page.job_id, page.subject, page.fence, page.data, {about}
 FROM feed_horizon AS horizon LEFT JOIN (
@@ -33,11 +33,11 @@ FROM feed_horizon AS horizon LEFT JOIN (
 ORDER BY page.number;
 
 -- name: cut_feed
--- A target for a reader that is far behind: here it needs none.
+-- A target for a reader that lags far: not needed on SQLite.
 SELECT NULL;
 
 -- name: job_events
--- The events of one job, in order: its own rows, and its place in the bundles of the times that its rows name.
+-- The events of one job, in order: its own rows, and its places in the bundles of the times that its rows name.
 WITH told_at (at) AS MATERIALIZED (
     SELECT created_at FROM job WHERE id = :id UNION SELECT started_at FROM job WHERE id = :id
     UNION SELECT finished_at FROM job WHERE id = :id
@@ -60,9 +60,9 @@ SELECT page.number, page.kind, page.at, page.job_id, page.subject, page.fence, p
 ) AS page {looked_up} ORDER BY page.number;
 
 -- name: prunable_events
--- The oldest rows that may go, each once: those about no job, all of a job whose deletion was told long ago, and those
--- of attempts whose removal was told long ago, the first such removal of each job. With the row that tells come the times
--- of the bundles that may name the job, and the last of the attempts if it is about these alone.
+-- The oldest removable rows, each once: those not about a job, all of a job deleted long ago, and those of attempts
+-- pruned long ago, the first such pruning of each job. The row of the deletion or pruning has the times of the bundles
+-- that may name the job, and for a pruning the last of the attempts.
 WITH ripe AS MATERIALIZED (
     SELECT seq, at, job_id, CASE kind WHEN 'job.pruned' THEN fence END AS upto FROM event
     WHERE ((job_id IS NULL AND jobs IS NULL) OR kind = 'job.deleted' OR kind = 'job.pruned') AND at < :now - :age
@@ -90,8 +90,8 @@ SELECT NULL, event.seq, event.fence, jobs FROM {input} AS input CROSS JOIN event
 ORDER BY event.seq;
 
 -- name: remove_events
--- Remove these rows, or leave of a bundle what is said; with each the number of the newest event that goes. Readers that
--- had not come so far can learn it.
+-- Delete these rows, or shorten their bundles; with each the number of the newest removed event, so that readers that
+-- lag can notice.
 UPDATE feed_horizon SET revision = revision + 1, seq = max(seq, (SELECT max(number) FROM {input}));
 UPDATE event SET jobs = input.jobs FROM {input} AS input WHERE event.seq = input.seq AND input.jobs IS NOT NULL;
 DELETE FROM event WHERE seq IN (SELECT seq FROM {input} WHERE jobs IS NULL);

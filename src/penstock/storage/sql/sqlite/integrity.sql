@@ -1,4 +1,4 @@
--- What must hold of the rows whenever nobody is in the middle of something; each statement finds what breaks it.
+-- The rules between rows outside of transactions; each statement finds the rows that break one.
 
 -- let admitted: limit_key IS NOT NULL AND NOT blocked AND (status IN {queued_or_live} OR (status = {scheduled} AND rate_paid))
 
@@ -19,7 +19,7 @@ SELECT DISTINCT child.id FROM (
 ) AS child WHERE NOT EXISTS (SELECT 1 FROM job WHERE job.id = child.id) LIMIT :limit;
 
 -- name: broken_running
--- An attempt that still runs has no ending on record, and one that its job's own row tells of has no other.
+-- A running attempt has no recorded end, and one that is recorded in its job's row has no other record.
 SELECT job.id FROM job JOIN attempt ON attempt.job_id = job.id AND attempt.fence = job.fence
 WHERE job.worker IS NOT NULL AND job.status IN {live}
 UNION ALL

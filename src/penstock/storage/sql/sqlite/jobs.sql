@@ -1,8 +1,8 @@
 -- Statements of the jobs port: claiming, settling, and what attempts write meanwhile.
 -- :now is the wall clock, :steady and :boot the clock of leases; {input} is the table of the rows handed in.
--- What stands before a line "-- then" is run once for each row handed in, before "-- at once" in one step; the query before
+-- The lines before "-- then" are run once for each row handed in, before "-- at once" in one step; the query before
 -- "-- with" gives values to what comes after it. The plus in `leased` keeps the planner from looking a worker up by its
--- lease, whatever statistics say, and those behind `in_row` from looking jobs up by anything but their ids.
+-- lease, whatever statistics say, and those after `in_row` from looking jobs up by anything but their ids.
 -- Where all jobs of a batch are `alike`, which is most often so, nothing is grouped: SQLite would sort them for it.
 
 -- let ageing: coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE name = 'ageing'), 600000000)
@@ -77,7 +77,7 @@ SELECT lane, :now / 60000000, iif(step.column2, status, CASE status WHEN {cancel
 -- let steps_of_ended: (VALUES (-1, 0), (1, 1)) AS step
 
 -- name: promote
--- Scheduled jobs whose time has come stand in the queue.
+-- Move due jobs to the queue.
 DELETE FROM temp.taken;
 INSERT INTO temp.taken (id, lane)
 SELECT id, lane FROM job WHERE status = {scheduled} AND due_at <= :now ORDER BY due_at, id LIMIT :limit;
@@ -90,16 +90,15 @@ FROM temp.taken CROSS JOIN (VALUES ({scheduled}, -1), ({queued}, 1)) AS step GRO
 SELECT job.id, CASE WHEN blocked THEN limit_key END FROM temp.taken JOIN job USING (id);
 
 -- name: next_due
--- How long it is until the next scheduled job is due.
+-- Time until the next scheduled job is due.
 SELECT due_at - :now FROM job WHERE status = {scheduled} ORDER BY due_at, id LIMIT 1;
 
 -- name: claim
--- The best-ranked jobs of these lanes become this worker's, while its lease is live. Each lane gives at most its quota;
--- where jobs are paid for by key, those that have their token. `walk` merges the lanes by rank: it begins with the first
--- job of each lane that has one ready, and replaces each job that it takes by the next one of that job's lane. Jobs of
--- the same rank are looked up apart: SQLite would read all of them to find those after one of them.
--- A job with a loss behind it is not recorded as started: it must first get its turn to run alone.
--- A row of nothing says that the lease has ended.
+-- Give the best-ranked jobs of these lanes to a worker with a live lease. Each lane gives at most its quota; where jobs
+-- are paid for by key, only paid ones. `walk` merges the lanes by rank: it begins with the first ready job of each
+-- lane, and replaces each taken job by the next of its lane. Jobs of the same rank are looked up apart: SQLite would
+-- read all of them to find those after one. A job that was lost before is not recorded as started: it must wait to run
+-- alone. A row of nulls: the lease has ended.
 WITH RECURSIVE ready (lane) AS (
     SELECT (SELECT min(lane) FROM job WHERE status = {queued} AND NOT blocked)
     WHERE EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {leased}) AND NOT EXISTS (
@@ -145,8 +144,7 @@ FROM (
 {of_the_worker};
 
 -- name: claim_lane
--- The best-ranked jobs of one lane become this worker's, as with `claim`, when its definition has no limits: there is
--- nothing to choose between.
+-- Give the best-ranked jobs of one lane to a worker, as with `claim`, for a definition without limits.
 {claiming}
 FROM job WHERE lane = :lane AND status = {queued} AND NOT blocked AND (rank, id) > (:after_rank, :after_id)
     AND EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {leased})
@@ -166,11 +164,11 @@ ORDER BY rank, id LIMIT :limit;
 {of_the_worker};
 
 -- name: ready_job
--- The lane and the rank of a job that is queued and not blocked.
+-- Lane and rank of a job that is queued and not blocked.
 SELECT lane, rank FROM job WHERE id = :id AND status = {queued} AND NOT blocked;
 
 -- name: claim_job
--- This job becomes the worker's, as with `claim`; `granted` says that its definition has a limit that leaves room.
+-- Give this job to a worker, as with `claim`; `granted`: its definition has a limit with room.
 {claiming}
 FROM job WHERE job.id = :id AND job.status = {queued} AND NOT blocked AND (NOT :paid OR rate_paid OR limit_key IS NULL)
     AND EXISTS (SELECT 1 FROM worker WHERE id = :worker AND {leased})
@@ -204,7 +202,7 @@ WHERE job.lane IN (SELECT value FROM json_each(:lanes)) AND job.status = {queued
 LIMIT 1;
 
 -- name: start
--- Claimed jobs whose attempt begins now.
+-- Record that claimed attempts begin.
 DELETE FROM {input} WHERE NOT EXISTS (SELECT 1 FROM job WHERE job.id = {input}.id AND {held});
 INSERT INTO event (at, kind, fence, job_id, jobs)
 SELECT :now, 'job.started', job.fence, {of_one}, {of_many} FROM {input} AS input CROSS JOIN job USING (id)
@@ -213,7 +211,7 @@ UPDATE job SET started_at = :now, updated_at = :now WHERE id IN (SELECT id FROM 
 SELECT id, fence, worker FROM {input};
 
 -- name: settle
--- Endings of a worker's attempts, applied where it still holds the job under that fence; a cancelling job is cancelled.
+-- End attempts where the worker still holds the job under that fence; a cancelling job becomes cancelled.
 DELETE FROM {input} WHERE NOT EXISTS (
     SELECT 1 FROM job WHERE job.id = {input}.id AND job.fence = {input}.fence AND +job.worker = :worker
         AND job.status IN {live}
@@ -257,13 +255,12 @@ SELECT job.id, job.fence, job.status, limit_key, key, job.lane, hooked
 FROM {input} AS input CROSS JOIN job USING (id) JOIN definition ON definition.lane = job.lane;
 
 -- name: settle_done
--- A worker's attempts with one fence that returned and ask for nothing more: the common ending, told in few columns. The first row
--- says how many were ended; others follow where there is more to do, and all of them when some were not ended.
--- Where nothing may follow (alone), what has a concurrency key is left out, and everything if there are hooks.
--- What returned nothing and was not to be cancelled needs no row but the job's own.
--- How long ended jobs are kept is looked up once for the lane of the first, which most often is that of all.
--- Each job is looked up twice: for what is known of it, and to be changed. Where those between the first and the last of
--- them are all of them, they are changed in one pass, in which SQLite need not write down first which ones they are.
+-- End successful attempts with one fence that need no other write: the common case, in few columns. The first row has
+-- the number of ended attempts; others follow where more is to do, and all of them when some were not ended. With
+-- `alone`, jobs with a concurrency key are left out, and all jobs if there are hooks. A success without result changes
+-- only the job's own row, unless it was being cancelled. Retention periods are looked up once for the lane of the first
+-- job, usually the lane of all. Each job is looked up twice: to read and to change it. Where the range from the first
+-- to the last id has no other jobs, it is changed in one pass, without a list of ids.
 DELETE FROM temp.ended;
 INSERT INTO temp.ended (position, id, lane, status, number, started_at, limit_key, ran)
 SELECT input.rowid, job.id, job.lane, CASE job.status WHEN {cancelling} THEN {cancelled} ELSE {succeeded} END, attempt, started_at, limit_key,
@@ -305,7 +302,7 @@ WHERE limit_key IS NOT NULL OR hooked OR (SELECT count(*) FROM temp.ended) < :co
 SELECT DISTINCT lane FROM {input} AS input CROSS JOIN job USING (id);
 
 -- name: find_attempts
--- Which of these attempts are on record, and how they ended.
+-- The recorded ones of these attempts, with their causes.
 SELECT attempt.job_id, attempt.fence, attempt.cause FROM {input} AS input
 JOIN attempt ON attempt.job_id = input.id AND attempt.fence = input.fence AND attempt.worker = input.worker
 UNION ALL
@@ -313,7 +310,7 @@ SELECT job.id, job.fence, 'returned' FROM {input} AS input
 JOIN job ON job.id = input.id AND job.fence = input.fence AND job.done_by = input.worker;
 
 -- name: save_progress
--- How far attempts have come; the answer names those that were still allowed to say so.
+-- Save progress of attempts; return those that still hold their job.
 DELETE FROM {input} WHERE NOT EXISTS (SELECT 1 FROM job WHERE job.id = {input}.id AND {held});
 INSERT INTO progress (job_id, fence, percent, message, phase, updated_at)
 SELECT id, fence, percent, message, phase, :now FROM {input} WHERE true
@@ -326,11 +323,11 @@ SELECT :now, 'job.progress', id, fence, json_object('percent', percent, 'message
 SELECT id, fence, worker FROM {input};
 
 -- name: hold_attempt
--- Look whether an attempt is live; nobody else writes until the transaction ends.
+-- Check whether an attempt is live; the transaction is the only writer.
 SELECT :now FROM job WHERE id = :id AND {held_by};
 
 -- name: save_phase
--- What an attempt has to say of a phase; one that is completed is not written again.
+-- Save a phase of an attempt; a completed phase is not changed.
 INSERT INTO phase (job_id, name, fence, position, status, progress, message, result, error, started_at, ended_at)
 SELECT :id, :name, :fence, :position, :status, :progress, :message, :result, :error,
     coalesce(:at, :now), CASE WHEN :status <> 'running' THEN coalesce(:at, :now) END
@@ -344,16 +341,16 @@ ON CONFLICT (job_id, name, fence) DO UPDATE SET
 RETURNING name;
 
 -- name: read_phases
--- The phases of a job in their order, each as the last attempt at it left it.
+-- The phases of a job in their order, each from its last attempt.
 SELECT job_id, name, position, status, progress, message, result, error, fence, started_at, ended_at
 FROM phase WHERE job_id = :id AND NOT forgotten AND {newest_try} ORDER BY position, name;
 
 -- name: save_logs
--- Lines that a held attempt wrote.
+-- Insert log lines of a locked attempt.
 INSERT INTO log (job_id, fence, at, level, phase, message, details, duration)
 SELECT :id, :fence, coalesce(at, :now), level, phase, message, details, duration FROM {input} ORDER BY rowid;
 
 -- name: save_events
--- Events, in this order.
+-- Insert events, in this order.
 INSERT INTO event (at, kind, job_id, subject, fence, data)
 SELECT :now, kind, job_id, subject, fence, data FROM {input} ORDER BY rowid;

@@ -41,8 +41,8 @@ SELECT NULL WHERE false LIMIT :limit;
 SELECT limit_key, '' FROM {input};
 
 -- name: admit
--- Let as many waiting jobs of these concurrency keys through as their limit allows; of a key with a rate no more than
--- it has tokens for, but always one. Jobs of unserved lanes come last.
+-- Admit waiting jobs of these concurrency keys up to their limit, of a key with a rate as many as it has tokens for, at
+-- least one. Jobs of unserved lanes come last.
 UPDATE job SET blocked = 0 WHERE id IN (
     SELECT id FROM job WHERE limit_key = :limit_key AND blocked AND lane NOT IN (SELECT lane FROM unserved_lane)
     ORDER BY rank, id LIMIT {room}
@@ -54,7 +54,7 @@ UPDATE job SET blocked = 0 WHERE EXISTS (SELECT 1 FROM unserved_lane) AND id IN 
 -- then
 
 -- name: blocked_keys
--- Concurrency keys after this one that hold jobs back, for the sweep that repairs them; found one by one.
+-- Concurrency keys after this one with blocked jobs, for the sweep that repairs them; found one by one.
 WITH RECURSIVE held_back AS (
     SELECT (SELECT limit_key FROM job WHERE blocked AND limit_key > :after ORDER BY limit_key, rank, id LIMIT 1) AS limit_key
     UNION ALL
@@ -64,7 +64,7 @@ WITH RECURSIVE held_back AS (
 SELECT limit_key FROM held_back WHERE limit_key IS NOT NULL LIMIT :limit;
 
 -- name: keys_with_room
--- Of these concurrency keys those that have room for more jobs.
+-- Those of these concurrency keys that have room.
 SELECT input.limit_key FROM {input} AS input JOIN definition ON definition.lane = (
     SELECT lane FROM job WHERE job.limit_key = input.limit_key AND blocked ORDER BY rank, id LIMIT 1
 ) JOIN control USING (key)
@@ -75,18 +75,19 @@ WHERE (control.key_concurrency = 0 OR control.key_concurrency > (
 ));
 
 -- name: has_unserved_admitted
--- Whether jobs of lanes that no live worker serves may keep concurrency keys from others, or such a lane is served again.
+-- Whether admitted jobs of unserved lanes may take slots of concurrency keys, or such a lane is served again.
 SELECT 1 WHERE EXISTS (SELECT 1 FROM unserved_lane WHERE lane IN (SELECT value FROM json_each(:served)))
     OR (EXISTS (SELECT 1 FROM job WHERE blocked) AND EXISTS ({unserved}));
 
 -- name: note_unserved
--- Lanes with ready jobs that no live worker serves while it serves another version are on record, those served are not.
+-- Record lanes with ready jobs that no live worker serves while another version is served; delete those that are
+-- served.
 DELETE FROM unserved_lane WHERE lane IN (SELECT value FROM json_each(:served));
 INSERT OR IGNORE INTO unserved_lane (lane) {unserved};
 
 -- name: block_unserved
--- Block admitted jobs of unserved lanes again, as many as jobs of served lanes wait for their concurrency keys: the last
--- ones first. The answer is these keys.
+-- Block admitted jobs of unserved lanes again, as many as jobs of served lanes wait for their concurrency keys, the
+-- last ones first. Return these keys.
 UPDATE job SET blocked = 1, rate_paid = 0 WHERE id IN (
     SELECT holder.id FROM (
         SELECT job.id, limit_key, row_number() OVER (PARTITION BY limit_key ORDER BY rank DESC, job.id DESC) AS place
@@ -100,7 +101,7 @@ UPDATE job SET blocked = 1, rate_paid = 0 WHERE id IN (
 ) RETURNING limit_key;
 
 -- name: lock_limited
--- The definitions with limits among these lanes; those that are paused are left out.
+-- The definitions with limits among these lanes; paused ones are left out.
 SELECT DISTINCT control.key, concurrency, rate_count, rate_period, rate_per_key, :now FROM {input} AS input
 JOIN definition USING (lane) JOIN control USING (key)
 WHERE (concurrency > 0 OR rate_count > 0) AND (pause_at IS NULL OR pause_until <= :now)
@@ -114,44 +115,44 @@ ORDER BY 1;
 SELECT definition.lane, key FROM {input} AS input JOIN definition ON definition.lane = input.lane;
 
 -- name: count_running
--- How many jobs of each of these definitions run now.
+-- The number of running jobs of these definitions.
 SELECT definition.key, count(*) FROM job JOIN definition USING (lane)
 WHERE worker IS NOT NULL AND definition.key IN (SELECT key FROM {input}) GROUP BY definition.key;
 
 -- name: read_buckets
--- The rate buckets with these names, and how far ahead of the clock each was written.
+-- Rate buckets, with how far ahead of the clock each was written.
 SELECT bucket.name, full_at, max(0, at - :now) FROM {input} AS input JOIN bucket ON bucket.name = input.name;
 
 -- name: save_buckets
--- Write down what was taken from rate buckets.
+-- Save rate buckets after tokens were taken.
 INSERT INTO bucket (name, full_at, at) SELECT name, full_at, :now FROM {input} WHERE true
 ON CONFLICT (name) DO UPDATE SET full_at = excluded.full_at, at = excluded.at;
 
 -- name: early_buckets
--- Rate buckets that were written a second or more ahead of the clock, which was set back: move them back as far.
+-- Rate buckets written a second or more ahead of a clock that was set back: move them back by that time.
 DELETE FROM temp.ahead;
 INSERT INTO temp.ahead (name, lead) SELECT name, at - :now FROM bucket WHERE at > :now + 1000000 ORDER BY at LIMIT :limit;
 UPDATE bucket SET full_at = full_at - lead, at = at - lead FROM temp.ahead AS ahead WHERE bucket.name = ahead.name;
 SELECT name, lead FROM temp.ahead;
 
 -- name: advance_delayed
--- Move the turns of jobs that a rate has put off forward, by concurrency key.
+-- Make jobs that a rate has delayed due earlier, by concurrency key.
 UPDATE job SET due_at = due_at - lead, rank = rank - lead FROM {input} AS input
 WHERE job.limit_key = input.limit_key AND job.limit_key IS NOT NULL AND NOT blocked
     AND (status IN {queued_or_live} OR (status = {scheduled} AND rate_paid)) AND status = {scheduled};
 
 -- name: lock_best_queued
--- The first jobs of a lane from a place on, held, for limits that must know them before they are claimed.
+-- Lock the first jobs of a lane after a position, for limits that must know them before they are claimed.
 SELECT id, rank, limit_key FROM job
 WHERE lane = :lane AND status = {queued} AND NOT blocked AND (rank, id) > (:after_rank, :after_id)
 ORDER BY rank, id LIMIT :limit;
 
 -- name: pay_rates
--- Which jobs may start in this claim, as their keys have tokens for them, and which may not.
+-- Save which jobs may start in this claim, because their keys have tokens, and which may not.
 UPDATE job SET rate_paid = input.paid FROM {input} AS input WHERE job.id = input.id AND rate_paid <> input.paid;
 
 -- name: put_off
--- Put jobs off to the instant at which their keys have a token again; they stay admitted.
+-- Delay jobs until their keys have a token; they stay admitted.
 INSERT INTO tally_delta (lane, minute, status, n)
 SELECT lane, :now / 60000000, step.column1, step.column2 * count(*)
 FROM {input} AS input CROSS JOIN job ON job.id = input.id CROSS JOIN (VALUES ({queued}, -1), ({scheduled}, 1)) AS step

@@ -1,6 +1,6 @@
 -- Statements of the admin port that list and count jobs: one for each index along which they can be found.
 -- :now is the wall clock; {filters}, {along}, {among}, {order} and {answer} are put in.
--- A list finds the ids of its page first; `walked` is what is walked along. Ids lie between after and before.
+-- A list finds the ids of its page first; `walked` is what is walked along. Ids are between after and before.
 
 -- let told_now: CASE WHEN job.stale_at <= :now THEN {stale} ELSE job.status END
 -- let its_error: coalesce(CASE review.decision WHEN 'rejected' THEN coalesce(review.decided_note, 'Rejected.') END, attempt.error)
@@ -21,7 +21,7 @@
 -- let first_of_found: page AS MATERIALIZED (SELECT job.id FROM (SELECT * FROM found) AS job ORDER BY {order} LIMIT :limit) {answer}
 
 -- name: order_created_up
--- The oldest first; ids tell the time at which they were made.
+-- The oldest first; ids contain their time.
 job.id
 
 -- name: order_created_down
@@ -29,11 +29,11 @@ job.id
 job.id DESC
 
 -- name: order_walked_up
--- The oldest first, as they stand in what is walked along.
+-- The oldest first, in the order of the walked index.
 walked.id
 
 -- name: order_walked_down
--- The newest first, as they stand in what is walked along.
+-- The newest first, in the order of the walked index.
 walked.id DESC
 
 -- name: order_finished_up
@@ -53,35 +53,35 @@ job.priority, job.id
 job.priority DESC, job.id DESC
 
 -- name: order_walked_priority_up
--- The least urgent first, as they stand in what is walked along.
+-- The least urgent first, in the order of the walked index.
 walked.priority, walked.id
 
 -- name: order_walked_priority_down
--- The most urgent first, as they stand in what is walked along.
+-- The most urgent first, in the order of the walked index.
 walked.priority DESC, walked.id DESC
 
 -- name: past_finished_up
--- Jobs behind the last one of a page.
+-- Jobs after the last one of a page.
 (job.finished_at, job.id) > (:past_key, :past_id)
 
 -- name: past_finished_down
--- Jobs behind the last one of a page.
+-- Jobs after the last one of a page.
 (job.finished_at, job.id) < (:past_key, :past_id)
 
 -- name: past_priority_up
--- Jobs behind the last one of a page.
+-- Jobs after the last one of a page.
 (job.priority, job.id) > (:past_key, :past_id)
 
 -- name: past_priority_down
--- Jobs behind the last one of a page.
+-- Jobs after the last one of a page.
 (job.priority, job.id) < (:past_key, :past_id)
 
 -- name: past_walked_priority_up
--- Jobs behind the last one of a page, as they stand in what is walked along.
+-- Jobs after the last one of a page, in the order of the walked index.
 (walked.priority, walked.id) > (:past_key, :past_id)
 
 -- name: past_walked_priority_down
--- Jobs behind the last one of a page, as they stand in what is walked along.
+-- Jobs after the last one of a page, in the order of the walked index.
 (walked.priority, walked.id) < (:past_key, :past_id)
 
 -- name: past_span
@@ -89,15 +89,15 @@ walked.priority DESC, walked.id DESC
 {job_between}
 
 -- name: past_span_aside
--- The same, where another index than that of the ids is to be used.
+-- The same, without the index on ids.
 +job.id > :after AND +job.id < :before
 
 -- name: past_span_walked
--- The same of what is walked along.
+-- The same on the walked index.
 walked.id > :after AND walked.id < :before
 
 -- name: past_span_walked_aside
--- The same, where another index than that of the ids is to be used.
+-- The same, without the index on ids.
 +walked.id > :after AND +walked.id < :before
 
 -- name: within_finished
@@ -113,7 +113,7 @@ job.finished_at IS NOT NULL
 EXISTS (SELECT 1 FROM job_tag WHERE job_tag.tag = :filter_tag AND job_tag.id = job.id)
 
 -- name: check_walked_tag
--- The same of what is walked along, before the job itself is looked up.
+-- The same on the walked index, before the job itself is read.
 EXISTS (SELECT 1 FROM job_tag WHERE job_tag.tag = :filter_tag AND job_tag.id = walked.id)
 
 -- name: check_fingerprint
@@ -137,7 +137,7 @@ EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND +job_detail.re
 EXISTS (SELECT 1 FROM job_detail WHERE job_detail.id = job.id AND +job_detail.reference_id = :filter_reference_id)
 
 -- name: check_status
--- Jobs that read as one of these statuses now.
+-- Jobs with one of these statuses now.
 CASE WHEN job.stale_at <= :now THEN {stale} ELSE job.status END IN (SELECT value FROM json_each(:filter_status))
 
 -- name: check_created_from
@@ -193,7 +193,7 @@ SELECT id FROM job_detail WHERE reference_type = :filter_reference_type AND refe
 SELECT DISTINCT job_id AS id FROM attempt WHERE fingerprint = :filter_fingerprint
 
 -- name: answer_jobs
--- The jobs of a page as they can be read.
+-- The jobs of a page with all their fields.
 SELECT {job}
 {whole}
 ORDER BY {order}
@@ -203,7 +203,8 @@ ORDER BY {order}
 SELECT walked.id FROM page AS walked CROSS JOIN job ON job.id = walked.id ORDER BY {order}
 
 -- name: answer_searched
--- The ids of jobs that are passed; 1 where all but the search fits, 2 where their error and parameters do as well; how many bytes these have.
+-- The ids of examined jobs; 1 where everything but the search matches, 2 where error and parameters match as well; the
+-- size of these in bytes.
 SELECT job.id, CASE WHEN {checked} THEN CASE WHEN
     (:error IS NULL OR instr(lower(concat_ws(': ', {its_error_type}, {its_error})), :error) > 0)
     AND (:params IS NULL OR NOT EXISTS (
@@ -218,7 +219,7 @@ LEFT JOIN attempt ON attempt.job_id = job.id AND attempt.fence = job.fence LEFT 
 ORDER BY {order}
 
 -- name: read_jobs
--- Jobs as they can be read: those that a filter speaks of, in some order. Which ones is found out first.
+-- Jobs that match a filter, in some order. Their ids are found first.
 WITH page AS MATERIALIZED (
     SELECT job.id FROM job WHERE {filters} ORDER BY {order} LIMIT :limit
 )
@@ -291,14 +292,14 @@ WITH page AS MATERIALIZED (
 {answer};
 
 -- name: read_jobs_among
--- The same of jobs whose ids are gathered.
+-- The same for jobs whose ids are gathered.
 WITH page AS MATERIALIZED (
     SELECT job.id FROM {among} AS walked {its_job} WHERE {filters} ORDER BY {order} LIMIT :limit
 )
 {answer};
 
 -- name: read_jobs_by_end
--- The same along the ends of jobs, those of each lane and outcome by themselves.
+-- The same along the ends of jobs, for each lane and outcome.
 WITH found AS MATERIALIZED (
     SELECT {by_end} FROM {groups} CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
@@ -312,7 +313,7 @@ WITH found AS MATERIALIZED (
 {first_of_found};
 
 -- name: read_jobs_by_priority
--- The same along the priorities of ended jobs; what has not ended is gathered.
+-- The same along the priorities of ended jobs; jobs that have not ended are gathered.
 WITH found AS MATERIALIZED (
     SELECT {sortable} FROM {groups} CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
@@ -327,7 +328,7 @@ WITH found AS MATERIALIZED (
 {first_of_found};
 
 -- name: read_jobs_by_status_up
--- The same in order of creation, by what jobs stand in; what has not ended is gathered.
+-- The same in order of creation, by status; jobs that have not ended are gathered.
 WITH found AS MATERIALIZED (
     SELECT {sortable} FROM {groups} CROSS JOIN (WITH RECURSIVE step (priority) AS (SELECT 0 UNION ALL SELECT priority + 1 FROM step WHERE priority < 20) SELECT priority FROM step) AS step CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
@@ -342,7 +343,7 @@ WITH found AS MATERIALIZED (
 {first_of_found};
 
 -- name: read_jobs_by_status_down
--- The same in order of creation, by what jobs stand in; what has not ended is gathered.
+-- The same in order of creation, by status; jobs that have not ended are gathered.
 WITH found AS MATERIALIZED (
     SELECT {sortable} FROM {groups} CROSS JOIN (WITH RECURSIVE step (priority) AS (SELECT 0 UNION ALL SELECT priority + 1 FROM step WHERE priority < 20) SELECT priority FROM step) AS step CROSS JOIN job ON job.id IN (
         SELECT job.id FROM job
@@ -357,7 +358,7 @@ WITH found AS MATERIALIZED (
 {first_of_found};
 
 -- name: count_jobs
--- How many jobs a filter speaks of, of so many that are looked at, and how many these were.
+-- The number of jobs that match a filter among those examined, and the number examined.
 SELECT count(fits), count(*) FROM (
     SELECT {fits} FROM job WHERE {along}
     LIMIT :look
@@ -395,7 +396,7 @@ SELECT count(fits), count(*) FROM (
 );
 
 -- name: count_jobs_by_status
--- The same by what jobs stand in.
+-- The same by status.
 SELECT count(fits), count(*) FROM (
     SELECT {fits} FROM {groups} CROSS JOIN job INDEXED BY job_ended_at ON {group} AND job.finished_at IS NOT NULL
     WHERE {of_key} AND {along}
@@ -415,7 +416,7 @@ SELECT count(fits), count(*) FROM (
 );
 
 -- name: measure_filters
--- How many jobs each condition of a filter leaves by itself, up to a cap; what is not asked for leaves none.
+-- The number of jobs that match each condition of a filter alone, up to a cap; missing conditions match none.
 SELECT
     (SELECT count(*) FROM (SELECT 1 FROM job_tag WHERE tag = :tag LIMIT :most)),
     (SELECT count(*) FROM (SELECT 1 FROM job_detail WHERE schedule = :schedule_id LIMIT :most)),

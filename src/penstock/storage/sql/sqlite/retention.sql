@@ -8,31 +8,31 @@
 -- let some_left: EXISTS (SELECT 1 FROM attempt WHERE attempt.job_id = id AND attempt.fence <= upto) OR coalesce((SELECT fence <= upto FROM log WHERE log.job_id = id ORDER BY seq LIMIT 1), 0)
 
 -- name: take_for_archive
--- Ended jobs that were announced as stale and whose time is over, the longest overdue first; nobody else gets them for
--- a while.
+-- Ended jobs that were announced as stale and are due for deletion, the longest overdue first; reserved for the caller
+-- for a while.
 UPDATE job SET retire_at = :now + :hold WHERE id IN (
     SELECT id FROM job WHERE retire_at <= :now AND retired ORDER BY retire_at, id LIMIT :limit
 )
 RETURNING id, updated_at;
 
 -- name: save_retention
--- How long ended jobs of these lanes are kept from now on; those that have it so already are left alone.
+-- Save the retention periods of these lanes; unchanged rows are not written.
 UPDATE definition SET stale_after = input.stale_after, delete_after = input.delete_after
 FROM {input} AS input WHERE definition.lane = input.lane
     AND (definition.stale_after <> input.stale_after OR definition.delete_after <> input.delete_after)
 RETURNING definition.lane;
 
 -- name: hold_stale
--- Ended jobs that have become stale and were not announced yet, the longest overdue first.
+-- Ended jobs that became stale and were not announced yet, the longest overdue first.
 SELECT id, retired FROM job WHERE retire_at <= :now AND NOT retired ORDER BY retire_at, id LIMIT :limit;
 
 -- name: hold_archived
--- Those of these jobs that are still what they were when they were read.
+-- Those of these jobs that have not changed since they were read.
 SELECT job.id FROM {input} AS input CROSS JOIN job ON job.id = input.id AND job.updated_at = input.updated_at
 WHERE job.retired ORDER BY job.id;
 
 -- name: attempts_of
--- The attempts at these jobs that have ended.
+-- The ended attempts at these jobs.
 SELECT job_id, fence, number, worker, status, cause, started_at, ended_at, result, error_type, error,
     traceback, fingerprint, exit_code, signal, peak_memory, cpu_seconds
 FROM {input} AS input CROSS JOIN attempt ON attempt.job_id = input.id
@@ -42,23 +42,23 @@ SELECT id, fence, attempt, done_by, status, 'returned', started_at, finished_at,
 FROM {input} CROSS JOIN job USING (id) WHERE done_by IS NOT NULL ORDER BY job_id, fence;
 
 -- name: phases_of
--- The phases of these jobs, each as the last attempt at it left it.
+-- The phases of these jobs, each from its last attempt.
 SELECT job_id, name, position, status, progress, message, result, error, fence, started_at, ended_at
 FROM {input} AS input CROSS JOIN phase ON phase.job_id = input.id AND NOT forgotten AND {newest_try}
 ORDER BY job_id, position, name;
 
 -- name: attempt_phases
--- What each attempt at these jobs did in the phases that it began, without their results.
+-- The phases that each attempt at these jobs began, without their results.
 SELECT job_id, name, position, status, progress, message, NULL, error, fence, started_at, ended_at
 FROM {input} AS input CROSS JOIN phase ON phase.job_id = input.id ORDER BY job_id, fence, position, name;
 
 -- name: reviews_of
--- What the attempts at these jobs asked people, and what these said.
+-- The reviews of these jobs with their decisions.
 SELECT job_id, fence, note, data, asked_at, decision, decided_by, decided_note, decided_at, result
 FROM {input} AS input CROSS JOIN review ON review.job_id = input.id ORDER BY job_id, fence;
 
 -- name: logs_of
--- Lines that the attempts at these jobs wrote.
+-- The log lines of these jobs.
 SELECT job_id, seq, fence, at, level, phase, message, details, duration
 FROM {input} AS input CROSS JOIN log ON log.job_id = input.id ORDER BY job_id, seq;
 
@@ -85,15 +85,15 @@ SELECT page.number, page.kind, page.at, page.job_id, page.subject, page.fence, p
 ) AS page {looked_up} ORDER BY page.number;
 
 -- name: long_histories
--- Jobs after this one that may have more attempts than the last 100: up to which one they may go, and whether any of
--- these, or of the lines that they wrote, is there.
+-- Jobs after this one that may have more than the last 100 attempts: up to which one they can be pruned, and whether
+-- any of these, or of their log lines, exists.
 SELECT id, upto, {some_left} FROM (
     SELECT id, fence - 100 - (status IN {live}) AS upto FROM job WHERE fence > 100 AND id > :after ORDER BY id LIMIT :limit
 ) ORDER BY id;
 
 -- name: prune_attempts
--- Remove the oldest attempts at these jobs up to the given ones, and the lines that they wrote, a batch of each; an event
--- says so, and where to find the events of these attempts. With each job, whether more are left.
+-- Delete a batch of the oldest attempts at these jobs, up to the given ones, with their log lines; an event says so,
+-- and where to find their events. Return each job, with whether more are left.
 DELETE FROM temp.forgotten;
 INSERT INTO temp.forgotten (id, fence, started_at, ended_at)
 SELECT job_id, fence, started_at, ended_at FROM {input} AS input CROSS JOIN attempt ON job_id = input.id AND fence <= min(

@@ -1,11 +1,11 @@
--- Statements of the schedules port: what runs by itself, and which of its ticks were made.
+-- Statements of the schedules port: schedules and their ticks.
 -- :now is the wall clock; other {names} are let here.
 
 -- let columns: key, body, expression, owner, enabled, next_run_at, last_scheduled_at, pause_reason, pause_by, pause_at, pause_until, revision, created_at, updated_at
 -- let ticking: enabled AND next_run_at IS NOT NULL AND (pause_at IS NULL OR pause_until <= :now)
 
 -- name: hold_schedules
--- Schedules; nobody else writes until the transaction ends.
+-- Schedules; the transaction is the only writer.
 SELECT {columns} FROM schedule WHERE key IN (SELECT key FROM {input}) ORDER BY key;
 
 -- name: read_schedule
@@ -34,7 +34,7 @@ VALUES (:key, :body, :expression, :owner, :enabled, :next_run_at, :now, :now)
 ON CONFLICT (key) DO NOTHING RETURNING {columns};
 
 -- name: replace_schedule
--- A held schedule is declared anew; its pause and its mark stay.
+-- Replace a locked schedule; its pause and its mark stay.
 UPDATE schedule SET body = :body, expression = :expression, owner = :owner, enabled = :enabled,
     next_run_at = :next_run_at, revision = revision + 1, updated_at = :now
 WHERE key = :key RETURNING {columns};
@@ -46,12 +46,12 @@ UPDATE schedule SET pause_reason = :pause_reason, pause_by = :pause_by, pause_at
 WHERE key = :key;
 
 -- name: remove_schedule
--- A schedule is forgotten; its jobs and the record of its ticks stay.
+-- Delete a schedule; its jobs and the record of its ticks stay.
 DELETE FROM schedule WHERE key = :key RETURNING body;
 
 -- name: unfinished_jobs
 -- Those of some schedules of whose newest jobs one has not finished; `waiting` leaves out those that run. Under a
--- policy that looks, one that has not finished stands among the newest: it kept later ones from being made.
+-- policy that looks, one that has not finished is among the newest: it kept later ones from being made.
 SELECT key FROM {input} AS input WHERE EXISTS (
     SELECT 1 FROM (
         SELECT id FROM job_detail WHERE schedule = input.key ORDER BY id DESC LIMIT 1000
@@ -70,7 +70,7 @@ ON CONFLICT DO NOTHING RETURNING schedule;
 UPDATE tick SET job_id = :job_id WHERE schedule = :key AND instant = :instant;
 
 -- name: advance_schedules
--- Held schedules go on to their next tick.
+-- Advance locked schedules to their next tick.
 UPDATE schedule SET last_scheduled_at = input.instant, next_run_at = input.next_run_at, enabled = input.enabled
 FROM {input} AS input WHERE schedule.key = input.key;
 

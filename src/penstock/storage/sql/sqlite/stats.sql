@@ -6,7 +6,7 @@
 -- let lost: -2
 
 -- name: read_errors
--- Failures that look alike, of the newest ones in a span of time, and how many these were; behind a place in the list.
+-- Failures grouped by fingerprint, of the newest in a time span, and how many were examined; after a place in the list.
 WITH recent AS MATERIALIZED (
     SELECT fingerprint, job_id, fence, ended_at FROM attempt
     WHERE fingerprint IS NOT NULL AND ended_at >= :since AND ended_at <= :until
@@ -82,7 +82,7 @@ GROUP BY span, status ORDER BY span, status;
 
 -- name: oldest_ready
 -- When the longest waiting job of each definition and priority was due, of those that are ready and come first: looked at
--- are that number of each definition, and the first one behind where each priority begins when priorities are strict.
+-- are that number of each definition, and the first one after where each priority begins when priorities are strict.
 WITH RECURSIVE priority (step) AS (SELECT -1 UNION ALL SELECT step + 1 FROM priority WHERE step < 20)
 SELECT key, priority, min(due_at) FROM (
     SELECT definition.key, job.priority, job.due_at FROM definition CROSS JOIN priority CROSS JOIN job ON job.id = (
@@ -98,7 +98,7 @@ SELECT key, priority, min(due_at) FROM (
 GROUP BY key, priority;
 
 -- name: ready_depths
--- How many jobs of each definition and priority are ready, of so many of each definition that come first.
+-- The number of ready jobs of each definition and priority, among the first ones of each definition.
 SELECT key, priority, count(*) FROM definition CROSS JOIN job ON job.id IN (
     SELECT id FROM job WHERE job.lane = definition.lane AND status = {queued} AND NOT blocked ORDER BY rank, id LIMIT :look
 )
@@ -110,7 +110,7 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM hook LIMIT :cap)),
     (SELECT count(*) FROM (SELECT 1 FROM delivery WHERE status = 'waiting' LIMIT :cap));
 
 -- name: longest_running
--- The jobs that have been running longest, and when they last said how far they are.
+-- The jobs that have been running longest, and when they last reported progress.
 WITH running AS MATERIALIZED (SELECT id, fence, lane, started_at FROM job WHERE worker IS NOT NULL)
 SELECT running.id, key, running.started_at, progress.updated_at FROM running
 JOIN definition ON definition.lane = running.lane

@@ -22,7 +22,7 @@ UPDATE control SET retired_at = NULL, retired_by = NULL, revision = revision + 1
 WHERE key IN (SELECT key FROM {input}) AND retired_at IS NOT NULL RETURNING key;
 
 -- name: hold_keys_of_lanes
--- What operators say about the definitions of these lanes; none is removed in this transaction.
+-- The controls of these lanes' definitions; none is removed in this transaction.
 SELECT key FROM control
 WHERE key IN (SELECT key FROM definition WHERE lane IN (SELECT value FROM json_each(:lanes))) ORDER BY key;
 

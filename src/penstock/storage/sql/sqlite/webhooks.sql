@@ -5,7 +5,7 @@
 -- let told: delivery.id, delivery.endpoint, delivery.url, delivery.kind, delivery.job_id, delivery.status, delivery.tries, delivery.due_at, delivery.created_at, delivery.ended_at, delivery.status_code, delivery.error, delivery.seq
 
 -- name: hold_endpoint
--- An endpoint; nobody else writes until the transaction ends.
+-- An endpoint; the transaction is the only writer.
 SELECT {columns} FROM webhook LEFT JOIN receiver ON receiver.key = webhook.id WHERE webhook.id = :id;
 
 -- name: read_endpoint
@@ -23,19 +23,19 @@ VALUES (:id, :url, :description, :kinds, :definitions, :enabled, :secret, :now, 
 ON CONFLICT (id) DO NOTHING RETURNING id;
 
 -- name: replace_endpoint
--- A held endpoint says something else; one that is enabled again is told of what happens from now on.
+-- Replace a locked endpoint; one that is enabled again receives events from now on.
 UPDATE webhook SET url = :url, description = :description, kinds = :kinds, definitions = :definitions,
     since = CASE WHEN :enabled AND NOT enabled THEN :now ELSE since END, enabled = :enabled,
     disabled_reason = CASE WHEN NOT :enabled THEN disabled_reason END, updated_at = :now, revision = revision + 1
 WHERE id = :id;
 
 -- name: disable_endpoint
--- An endpoint does not want to be told any more.
+-- Disable an endpoint.
 UPDATE webhook SET enabled = 0, disabled_reason = :reason, updated_at = :now, revision = revision + 1
 WHERE id = :id AND enabled RETURNING id;
 
 -- name: remove_endpoint
--- An endpoint is forgotten.
+-- Delete an endpoint.
 DELETE FROM webhook WHERE id = :id;
 
 -- name: fail_deliveries
@@ -50,12 +50,12 @@ UPDATE webhook SET old_secret = secret, old_secret_until = :now + :overlap, secr
 WHERE id = :id AND secret <> :secret RETURNING id;
 
 -- name: delivery_outlook
--- Whether an endpoint or a job asks to be told of anything, when a delivery is due, and the time it is.
+-- Whether an endpoint or a job asks for events, when a delivery is due, and the current time.
 SELECT EXISTS (SELECT 1 FROM webhook WHERE enabled), EXISTS (SELECT 1 FROM job_detail WHERE webhook_url IS NOT NULL),
     (SELECT due_at FROM delivery WHERE status = 'waiting' ORDER BY due_at LIMIT 1), :now;
 
 -- name: hold_webhook_feed
--- How far the feed was read for webhooks; nobody else writes until the transaction ends.
+-- The feed cursor of webhooks; the transaction is the only writer.
 SELECT cursor, moved_at, since FROM webhook_feed;
 
 -- name: move_webhook_feed
@@ -67,7 +67,7 @@ UPDATE webhook_feed SET cursor = :cursor, since = :since, moved_at = :now;
 SELECT id, url, kinds, definitions, since FROM webhook WHERE enabled ORDER BY id;
 
 -- name: jobs_with_webhooks
--- Which of these jobs have a URL of their own.
+-- Those of these jobs that have their own webhook URL.
 SELECT detail.id FROM {input} AS input CROSS JOIN job_detail AS detail ON detail.id = input.id
 WHERE detail.webhook_url IS NOT NULL;
 
@@ -82,7 +82,7 @@ SELECT id, endpoint, event_seq, receiver, url, kind, job_id, body, :now, :now FR
 ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: hold_receivers
--- Receivers for which something is due, the longest unserved first; those are left out that pause or are disabled.
+-- Receivers with a due delivery, the longest unserved first; paused and disabled ones are left out.
 SELECT key, open_until IS NOT NULL FROM receiver LEFT JOIN webhook ON webhook.id = receiver.key
 WHERE (open_until IS NULL OR open_until <= :now) AND coalesce(webhook.enabled, 1) AND EXISTS (
     SELECT 1 FROM delivery WHERE delivery.receiver = receiver.key AND status = 'waiting' AND due_at <= :now
@@ -90,7 +90,7 @@ WHERE (open_until IS NULL OR open_until <= :now) AND coalesce(webhook.enabled, 1
 ORDER BY served_at, key LIMIT :limit;
 
 -- name: due_deliveries
--- What is due for a held receiver, as far as it may have so many at once.
+-- The due deliveries of a locked receiver, up to its limit of concurrent ones.
 SELECT seq FROM delivery WHERE receiver = :key AND status = 'waiting' AND due_at <= :now ORDER BY due_at, seq
 LIMIT max(0, min(:room, :most - (
     SELECT count(*) FROM delivery WHERE receiver = :key AND status = 'waiting' AND owner IS NOT NULL AND due_at > :now
@@ -133,7 +133,7 @@ UPDATE receiver SET failures = CASE WHEN :unwell THEN failures + 1 ELSE 0 END,
 WHERE key = :key RETURNING :now - failing_since, failing_tries;
 
 -- name: reset_receiver
--- A receiver begins with no failure behind it.
+-- Reset the failures of a receiver.
 UPDATE receiver SET failures = 0, open_until = NULL, failing_since = NULL, failing_tries = 0 WHERE key = :key;
 
 -- name: delivery_of_endpoint
@@ -145,15 +145,15 @@ delivery.endpoint = :endpoint
 delivery.job_id = :job_id
 
 -- name: delivery_in_status
--- Deliveries that stand so.
+-- Deliveries in this status.
 delivery.status = :status
 
 -- name: delivery_before
--- Deliveries behind the last one of a page.
+-- Deliveries after the last one of a page.
 delivery.seq < :before
 
 -- name: list_deliveries
--- Deliveries that some conditions speak of, the newest first.
+-- Deliveries that match conditions, the newest first.
 SELECT {told} FROM delivery WHERE {filters} ORDER BY delivery.seq DESC LIMIT :limit;
 
 -- name: read_delivery
@@ -165,13 +165,13 @@ SELECT {told}, delivery.body FROM delivery WHERE delivery.id = :id;
 SELECT number, at, duration, status_code, error, excerpt FROM delivery_try WHERE delivery = :delivery ORDER BY number;
 
 -- name: redeliver
--- A delivery is due at once; one that has ended begins again with all its tries.
+-- Make a delivery due now; an ended one gets all its tries again.
 UPDATE delivery SET due_at = :now,
     earlier_tries = CASE WHEN status = 'waiting' THEN earlier_tries ELSE tries END, status = 'waiting', ended_at = NULL
 WHERE id = :id AND owner IS NULL RETURNING id;
 
 -- name: drop_old_deliveries
--- Deliveries that ended long ago with their tries, and those that nobody could send for much longer.
+-- Delete deliveries that ended long ago, with their tries, and those that have waited for much longer.
 DELETE FROM delivery WHERE seq IN (
     SELECT seq FROM delivery WHERE created_at < :now - :age
         AND (ended_at < :now - :age OR created_at < :now - 4 * :age)
@@ -180,7 +180,7 @@ DELETE FROM delivery WHERE seq IN (
 RETURNING 1;
 
 -- name: hold_idle_receivers
--- Receivers for which nothing waits and that are no endpoint.
+-- Receivers without waiting deliveries that are no endpoints.
 SELECT key FROM receiver WHERE served_at < :now - :age AND NOT EXISTS (SELECT 1 FROM webhook WHERE webhook.id = receiver.key)
     AND NOT EXISTS (SELECT 1 FROM delivery WHERE delivery.receiver = receiver.key AND status = 'waiting')
 LIMIT :limit;

@@ -7,14 +7,14 @@
 -- let ownerless: job.worker IS NOT NULL AND (worker.id IS NULL OR worker.ended IS NOT NULL)
 
 -- name: register_worker
--- A worker introduces itself: its lease begins, and an event says so.
+-- Register a worker: begin its lease, and write its event.
 INSERT INTO worker (id, name, host, pid, lanes, slots, code_version, started_at, heartbeat_at, boot, lease_until)
 VALUES (:id, :name, :host, :pid, :lanes, :slots, :code_version, :now, :now, :boot, :steady + :lease)
 ON CONFLICT (id) DO NOTHING;
 INSERT INTO event (at, kind, subject) SELECT :now, 'worker.started', :id WHERE changes() > 0;
 
 -- name: heartbeat
--- A live worker's lease goes on; a lease that has ended stays ended, and there is no answer. The worker learns which jobs
+-- Extend a live worker's lease; a lease that has ended stays ended, without an answer. The worker learns which jobs
 -- to cancel, the state of the controls, the schema's version, how many workers live, and which has been there longest.
 UPDATE worker SET heartbeat_at = :now, lease_until = :steady + :lease,
     lanes = coalesce(:lanes, lanes), slots = coalesce(:slots, slots), duties = coalesce(:duties, duties),
@@ -36,8 +36,8 @@ SELECT :now;
 SELECT min(id) FROM worker WHERE {leased};
 
 -- name: has_expired_workers
--- Whether a worker's lease ended longer ago than the grace or in an earlier boot of this host, or a live job's worker has
--- ended or was never there.
+-- Whether a worker's lease ended longer ago than the grace or in an earlier boot, or the worker of a live job has ended
+-- or is unknown.
 SELECT 1 WHERE EXISTS (SELECT 1 FROM worker WHERE ended IS NULL AND ({over}))
     OR EXISTS (
         SELECT 1 FROM job LEFT JOIN worker ON worker.id = job.worker
@@ -50,7 +50,7 @@ SELECT id FROM worker WHERE ended IS NULL AND ({over})
 ORDER BY lease_until, id LIMIT :limit;
 
 -- name: ownerless_jobs
--- Live jobs whose worker has ended or was never there; nobody would look for them again.
+-- Live jobs whose worker has ended or is unknown.
 SELECT DISTINCT job.worker FROM job LEFT JOIN worker ON worker.id = job.worker
 WHERE {ownerless};
 
@@ -65,7 +65,7 @@ SELECT definition.lane, body, overrides FROM {input} AS input JOIN definition ON
 JOIN control USING (key);
 
 -- name: hold_worker
--- Look for a worker's row; nobody else writes until the transaction ends.
+-- A worker's row; the transaction is the only writer.
 SELECT 1 FROM worker WHERE id = :worker;
 
 -- name: end_worker
