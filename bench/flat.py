@@ -19,7 +19,7 @@ from penstock.domain.definition import Definition
 from penstock.domain.instant import DAY
 from penstock.storage.commands import admin
 from tests.services import PostgresServer
-from tests.storage.many import Filling, Kind
+from tests.storage.large_store import Filling, Kind
 from tests.storage.tables import query
 
 READY = 40_000

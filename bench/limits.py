@@ -17,7 +17,7 @@ from penstock.domain.worker import WorkerInfo
 from penstock.storage.commands import admin, jobs
 from penstock.storage.postgres.store import PostgresStore
 from penstock.storage.sqlite.store import SqliteStore
-from tests.storage.plans import postgres_ways, sqlite_ways
+from tests.storage.query_plans import postgres_plans, sqlite_plans
 
 CROWD = 100_000
 BATCH = 100
@@ -56,9 +56,9 @@ def _measure(store: Any, rounds: int, crowd: int) -> tuple[float, float, frozens
     plan = jobs.claim(me.id, mine, BATCH)
     now = time.time_ns() // 1000
     ways = (
-        postgres_ways(store, plan, now, "force_generic_plan")
+        postgres_plans(store, plan, now, "force_generic_plan")
         if store.dialect == "postgres"
-        else sqlite_ways(store, plan, store._values(None)["steady"])
+        else sqlite_plans(store, plan, store._values(None)["steady"])
     )
     return before, after, next(way.indexes for way in ways if way.statement == "claim")
 

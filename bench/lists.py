@@ -22,7 +22,7 @@ from penstock.domain.instant import DAY, HOUR, to_datetime
 from penstock.domain.states import LIVE, PENDING, Status
 from penstock.http.application import create
 from penstock.storage.commands import admin
-from tests.storage.many import Filling, Kind
+from tests.storage.large_store import Filling, Kind
 from tests.storage.tables import query
 
 JOBS = 1_000_000

@@ -1,4 +1,4 @@
-"""Every store in turn: the conformance suite runs once for each."""
+"""Runs the conformance suite once for each store."""
 
 from __future__ import annotations
 

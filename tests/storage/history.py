@@ -1,4 +1,4 @@
-"""One history, told to a model and to several stores at once: what the rules of the state machine are written with."""
+"""One history of commands, given to a model and to several stores: the base of the state machine."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from penstock.domain.schedule.schedule import Tick
 from penstock.domain.states import LIVE, PENDING, TERMINAL, Status, Trigger
 from penstock.domain.worker import WorkerInfo
 from penstock.storage.commands import admin, control, jobs, schedules
+from tests.storage.compared_stores import CAUSES, ComparedStore, Expectation, Raised, answer
 from tests.storage.kit import LEASE, START
 from tests.storage.liveness import CROWD, LONG, POLLER, Deadlines, Terms, Workday
 from tests.storage.model import Move, World
 from tests.storage.model_control import AdminModel, ControlModel, SchedulesModel
 from tests.storage.model_jobs import JobsModel
-from tests.storage.parties import CAUSES, Expectation, Party, Raised, answer
 
 T = TypeVar("T")
 
@@ -41,12 +41,12 @@ class History(RuleBasedStateMachine):
     moves: ClassVar[set[Move]] = set()
 
     @staticmethod
-    def open_stores() -> list[Party]:
+    def open_stores() -> list[ComparedStore]:
         """Open stores in which nothing has happened."""
         raise NotImplementedError
 
     @staticmethod
-    def tamper(party: Party) -> None:
+    def tamper(party: ComparedStore) -> None:
         """Plant a fault into a store once its history is over; here none."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class History(RuleBasedStateMachine):
         self.drafts: list[Draft] = []
         self.ticked: list[tuple[Tick, Draft | None, str]] = []
         self.numbers = self.step = 0
-        self.parties: list[Party] = []
+        self.parties: list[ComparedStore] = []
         self.terms = Terms()
         self.turns = Definition("turns")
         self.crashes = 0
@@ -249,7 +249,7 @@ class History(RuleBasedStateMachine):
     def same(
         self,
         model: Callable[[], Any],
-        plan: Callable[[Party], Plan[Any]],
+        plan: Callable[[ComparedStore], Plan[Any]],
         form: Callable[[Any], Any] = lambda found: found,
     ) -> None:
         """The verb answers the same everywhere."""

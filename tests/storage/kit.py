@@ -1,4 +1,4 @@
-"""What store tests need again and again: a store whose time stands still, and short ways to a job."""
+"""A store at a fixed time, with shortcuts to jobs in each state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PostgreSQL schemas for tests: made once, emptied after each test and used again, for making one is slow."""
+"""PostgreSQL schemas for tests: created once, emptied after each test and reused."""
 
 from __future__ import annotations
 

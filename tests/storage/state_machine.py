@@ -1,4 +1,4 @@
-"""Random histories of verbs: what may happen to the stores and to the model."""
+"""Random histories of commands on stores and model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks into a store's tables from outside, past every verb, and checks what must hold of them at any time."""
+"""Direct access to a store's tables, and the check of the rules between rows."""
 
 from __future__ import annotations
 

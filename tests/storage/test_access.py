@@ -19,17 +19,13 @@ from penstock.storage.commands import access, admin, control
 from penstock.storage.postgres.store import PostgresStore
 from penstock.storage.sqlite.store import SqliteStore
 from tests.conftest import Counts
+from tests.storage.concurrency import Arena, another
 from tests.storage.kit import START, Kit
-from tests.storage.rivals import Arena, another
 from tests.storage.tables import check_soundness, dump, query
 
+pytestmark = pytest.mark.usefixtures("sound")
+
 DIGEST, OTHER = "a" * 64, "b" * 64
-
-
-@pytest.fixture
-def kit(store: Any, sound: None) -> Kit:
-    """The store's books must balance after each test."""
-    return Kit(store)
 
 
 def create(kit: Kit, token_id: str = "one", role: Role = Role.ADMIN, **options: Any) -> Token:

@@ -24,9 +24,9 @@ from penstock.domain.webhook.endpoint import (
 )
 from penstock.domain.worker_config import AlertThresholds
 from penstock.storage.commands import admin, control, feed, webhooks
+from tests.storage.concurrency import Arena, another
+from tests.storage.deliveries import URL, endpoint, listed, settle, take, waiting
 from tests.storage.kit import Kit
-from tests.storage.parcels import URL, endpoint, listed, settle, take, waiting
-from tests.storage.rivals import Arena, another
 from tests.storage.tables import query
 
 pytestmark = pytest.mark.usefixtures("sound")

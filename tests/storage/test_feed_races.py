@@ -23,9 +23,9 @@ from penstock.storage.commands import control, feed, jobs
 from penstock.storage.sqlite.store import SqliteStore
 from tests.conftest import Counts
 from tests.services import PostgresServer
+from tests.storage.concurrency import begin, wait_until_blocked
 from tests.storage.conftest import open_store
 from tests.storage.kit import Kit
-from tests.storage.rivals import begin, wait_until_blocked
 from tests.waiting import wait_until
 
 WRITERS = 4

@@ -10,16 +10,16 @@ from penstock.domain.instant import SECOND
 from penstock.domain.states import Trigger
 from penstock.storage.commands import control
 from penstock.storage.sqlite.store import SqliteStore
+from tests.storage.compared_stores import ComparedStore
 from tests.storage.kit import LEASE
-from tests.storage.parties import Party
 from tests.storage.state_machine import StoreMachine
 
 
 class Machine(StoreMachine):
     @staticmethod
-    def open_stores() -> list[Party]:
+    def open_stores() -> list[ComparedStore]:
         store = SqliteStore(":memory:")
-        return [Party("SQLite in memory", store, store.close)]
+        return [ComparedStore("SQLite in memory", store, store.close)]
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ import pytest
 
 from penstock.domain.errors import InvalidInput, PenstockError
 from penstock.storage.commands import admin, jobs
+from tests.storage.concurrency import begin
 from tests.storage.kit import Kit
-from tests.storage.rivals import begin
 from tests.storage.tables import statuses
 from tests.waiting import wait_until
 

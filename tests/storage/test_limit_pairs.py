@@ -12,11 +12,11 @@ import pytest
 from penstock.domain.definition import Definition, Pause, RateLimit
 from penstock.domain.instant import SECOND
 from penstock.storage.commands import control
+from tests.storage.compared_stores import ComparedStore
 from tests.storage.conftest import open_store
 from tests.storage.history import History
 from tests.storage.liveness import Deadlines, Terms, Workday
 from tests.storage.model import STRICT_PRIORITY
-from tests.storage.parties import Party
 from tests.storage.state_machine import StoreMachine
 from tests.storage.virtual_worker import Run
 
@@ -36,18 +36,18 @@ class Start(NamedTuple):
 
 
 @pytest.fixture(params=("sqlite-memory", "postgres-18"))
-def party(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Party]:
+def party(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ComparedStore]:
     for store in open_store(request.param, request, tmp_path):
-        yield Party(request.param, store, lambda: None)
+        yield ComparedStore(request.param, store, lambda: None)
 
 
 @pytest.fixture
-def history(party: Party) -> History:
+def history(party: ComparedStore) -> History:
     """A model and a store in which nothing has happened."""
 
     class Machine(StoreMachine):
         @staticmethod
-        def open_stores() -> list[Party]:
+        def open_stores() -> list[ComparedStore]:
             return [party]
 
     history = Machine()

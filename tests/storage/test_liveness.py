@@ -13,8 +13,8 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from penstock.storage.sqlite.store import SqliteStore
 from penstock.storage.statements import Catalogue, Entry
+from tests.storage.compared_stores import ComparedStore
 from tests.storage.conftest import SOAK
-from tests.storage.parties import Party
 from tests.storage.state_machine import StoreMachine
 
 Faults = Mapping[str, tuple[str, str]]
@@ -65,7 +65,7 @@ class Tampered(Catalogue):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("faults", PLANTED.values(), ids=[re.sub(r"\W", "-", name) for name in PLANTED])
 def test_a_store_in_which_jobs_starve_is_found_out(faults: Faults) -> None:
-    def tamper(party: Party) -> None:
+    def tamper(party: ComparedStore) -> None:
         party.store._catalogue = Tampered(faults)
 
     Machine: Any = type(
@@ -76,9 +76,9 @@ def test_a_store_in_which_jobs_starve_is_found_out(faults: Faults) -> None:
         run_state_machine_as_test(Machine, settings=_settings(1_000 if SOAK else 200))
 
 
-def _memory() -> list[Party]:
+def _memory() -> list[ComparedStore]:
     store = SqliteStore(":memory:")
-    return [Party("SQLite in memory", store, store.close)]
+    return [ComparedStore("SQLite in memory", store, store.close)]
 
 
 def _settings(examples: int) -> settings:

@@ -24,9 +24,9 @@ from penstock.storage.commands import admin, feed, jobs, webhooks
 from penstock.storage.postgres.store import PostgresStore
 from penstock.storage.sqlite.store import SqliteStore
 from tests.conftest import Counts, Figures
-from tests.storage import lived
+from tests.storage import used_store
+from tests.storage.deliveries import create_deliveries, endpoint
 from tests.storage.kit import Kit
-from tests.storage.parcels import endpoint, spread
 from tests.storage.tables import change, check_soundness, query
 from tests.waiting import wait_until
 
@@ -104,10 +104,10 @@ def assert_equal(kit: Kit, target: PostgresStore) -> None:
 
 def test_everything_is_there_afterwards(kit: Kit, any_target: PostgresStore, counts: Counts, figures: Figures) -> None:
     target = any_target
-    lived.live(kit, counts(ci=2_000, soak=100_000))
+    used_store.fill_tables(kit, counts(ci=2_000, soak=100_000))
     rest(kit)
-    filled = {table for table in lived.FILLED if query(kit.store, f"SELECT 1 FROM {table} LIMIT 1")}
-    assert filled == set(lived.FILLED)
+    filled = {table for table in used_store.FILLED if query(kit.store, f"SELECT 1 FROM {table} LIMIT 1")}
+    assert filled == set(used_store.FILLED)
 
     began = time.monotonic()
     moved = move(kit.store, target)
@@ -126,7 +126,7 @@ def test_everything_is_there_afterwards(kit: Kit, any_target: PostgresStore, cou
 
 
 def test_the_feed_is_the_same_from_its_beginning(kit: Kit, target: PostgresStore) -> None:
-    lived.live(kit, 8_000)
+    used_store.fill_tables(kit, 8_000)
     rest(kit)
     move(kit.store, target)
 
@@ -134,7 +134,7 @@ def test_the_feed_is_the_same_from_its_beginning(kit: Kit, target: PostgresStore
 
 
 def test_what_is_new_comes_after_what_is_old(kit: Kit, target: PostgresStore) -> None:
-    lived.live(kit, 20)
+    used_store.fill_tables(kit, 20)
     rest(kit)
     change(kit.store, "DELETE FROM event WHERE seq = (SELECT max(seq) FROM event)")
     change(kit.store, "UPDATE sqlite_sequence SET seq = seq + 100 WHERE name = 'audit'")
@@ -162,14 +162,14 @@ def test_an_empty_store_is_moved_too(kit: Kit, target: PostgresStore) -> None:
 
 
 def test_webhooks_go_on_where_they_were(kit: Kit, target: PostgresStore) -> None:
-    lived.live(kit, 40)
+    used_store.fill_tables(kit, 40)
     kit.job_in(Status.FAILED, "late-one")
     rest(kit)
     told = query(kit.store, "SELECT event_seq FROM delivery ORDER BY 1")
     move(kit.store, target)
     new = there(kit, target)
 
-    assert spread(new) == spread(kit) == 1
+    assert create_deliveries(new) == create_deliveries(kit) == 1
 
     made = query(target, "SELECT event_seq FROM {s}delivery ORDER BY 1")
     assert made == query(kit.store, "SELECT event_seq FROM delivery ORDER BY 1")
@@ -187,7 +187,7 @@ def test_webhooks_go_on_in_the_midst_of_a_bundle(kit: Kit, target: PostgresStore
     move(kit.store, target)
     new = there(kit, target)
 
-    assert spread(new) == spread(kit) == 4
+    assert create_deliveries(new) == create_deliveries(kit) == 4
 
     made = query(target, "SELECT event_seq, job_id FROM {s}delivery ORDER BY 1")
     assert [(seq, str(job_id)) for seq, job_id in made] == query(
@@ -304,7 +304,7 @@ def test_two_moves_into_one_schema_do_not_mix(kit: Kit, target: PostgresStore, t
 @pytest.mark.crash
 @pytest.mark.parametrize("table", ["control", "job", "event", "webhook_feed"])
 def test_a_move_that_is_killed_can_be_repeated(kit: Kit, target: PostgresStore, tmp_path: Path, table: str) -> None:
-    lived.live(kit, 200)
+    used_store.fill_tables(kit, 200)
     rest(kit)
     kit.store.close()
     mark = tmp_path / "reached"

@@ -18,9 +18,9 @@ from penstock.domain.schedule.schedule import Kind, Overlap, Schedule, Tick
 from penstock.domain.states import Status
 from penstock.storage.commands import control, jobs, schedules
 from tests.conftest import Counts
+from tests.storage.concurrency import Arena, another
 from tests.storage.conftest import open_store
 from tests.storage.kit import LEASE, START, Kit
-from tests.storage.rivals import Arena, another
 from tests.storage.tables import check_soundness, query
 from tests.storage.test_rate_and_key import Queue
 

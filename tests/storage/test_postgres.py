@@ -22,8 +22,8 @@ from penstock.storage.postgres.connections import PooledConnection
 from penstock.storage.postgres.store import PostgresStore
 from tests.services import PgBouncer, PostgresServer
 from tests.storage import schemas
+from tests.storage.concurrency import Arena, begin, wait_until_blocked
 from tests.storage.kit import Kit
-from tests.storage.rivals import Arena, begin, wait_until_blocked
 from tests.storage.tables import check_soundness, query, statuses
 from tests.waiting import wait_until
 

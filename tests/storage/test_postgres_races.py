@@ -18,9 +18,9 @@ from penstock.domain.states import Status
 from penstock.storage.commands import admin, control, jobs
 from penstock.storage.postgres.store import PostgresStore
 from tests.storage import schemas
+from tests.storage.concurrency import begin, wait_until_blocked
 from tests.storage.conftest import open_store
 from tests.storage.kit import Kit
-from tests.storage.rivals import begin, wait_until_blocked
 from tests.storage.tables import check_soundness, query
 
 T = TypeVar("T")

@@ -23,9 +23,9 @@ from penstock.storage.postgres.store import PostgresStore
 from penstock.storage.sqlite.store import SqliteStore
 from tests.conftest import Figures
 from tests.services import PostgresServer
-from tests.storage.bulk import BLOCKED, DELAYED, FINISHED, FOREIGN, JOBS, Filled, gone, job_id
+from tests.storage.filled_store import BLOCKED, DELAYED, FINISHED, FOREIGN, JOBS, Filled, gone, job_id
 from tests.storage.kit import START, Kit
-from tests.storage.plans import Way, postgres_ways, sqlite_steps, sqlite_ways
+from tests.storage.query_plans import QueryPlan, postgres_plans, sqlite_plans, sqlite_steps
 
 PRINTED = os.environ.get("PENSTOCK_PLANS") == "1"
 """Whether to show the whole plan with each complaint."""
@@ -225,7 +225,7 @@ def test_postgres_keeps_to_the_indexes(postgres_filled: Filled, statistics: str,
     complaints: list[str] = []
 
     for name, verb in VERBS.items():
-        ways = postgres_ways(filled.store, verb(filled), filled.kit.now, mode)
+        ways = postgres_plans(filled.store, verb(filled), filled.kit.now, mode)
         seen |= {way.statement for way in ways}
         complaints += _complaints(name, ways)
 
@@ -247,7 +247,7 @@ def test_where_nearly_all_jobs_wait_only_those_are_read_that_are_wanted(postgres
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ANALYZE")
 
-        ways = postgres_ways(store, verb, kit.now, "force_generic_plan")
+        ways = postgres_plans(store, verb, kit.now, "force_generic_plan")
 
         assert [way.text for way in ways if way.most_read > 50] == []
     postgres.drop_database(url)
@@ -260,7 +260,7 @@ def test_a_search_reads_no_more_rows_than_it_may_pass(postgres_filled: Filled, m
 
     with postgres_filled.counted():
         for which in SEARCHES:
-            found = postgres_ways(postgres_filled.store, admin.page(which), START, "force_custom_plan")
+            found = postgres_plans(postgres_filled.store, admin.page(which), START, "force_custom_plan")
 
             assert len(found) <= search.MOST_PASSED / search.PART + 5, which
             read = [way for way in found if way.statement.startswith("read_jobs")]
@@ -277,7 +277,7 @@ def test_a_page_of_the_feed_does_not_cost_more_the_more_there_is_behind_it(postg
                     "INSERT INTO penstock.event (at, kind) SELECT 1, 'app.told' FROM generate_series(1, 1000)"
                 )
 
-        ways = postgres_ways(store, feed.read(store.run(feed.origin()), 100), START, "force_generic_plan")
+        ways = postgres_plans(store, feed.read(store.run(feed.origin()), 100), START, "force_generic_plan")
 
         assert [way.statement for way in ways] == ["read_feed", "cut_feed", "read_feed"]
         assert [way.statement for way in ways if way.most_read > feed.WINDOW + 1000] == []
@@ -316,7 +316,7 @@ def test_sqlite_keeps_to_the_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyP
         if statistics != "of now":
             filled.add_the_waiting_and_running()
         for name, verb in VERBS.items():
-            ways = sqlite_ways(store, verb(filled), filled.kit.now)
+            ways = sqlite_plans(store, verb(filled), filled.kit.now)
             seen |= {way.statement for way in ways}
             # Some walk their table from the newest on until they have enough; SQLite calls that a scan as well.
             ways = [way for way in ways if way.statement not in ("read_jobs", "recent_durations")]
@@ -334,7 +334,7 @@ def test_sqlite_keeps_to_the_indexes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert {which: thousands for which, thousands in steps.items() if thousands > search.MOST_PASSED / 5} == {}
 
 
-def _complaints(verb: str, ways: list[Way]) -> list[str]:
+def _complaints(verb: str, ways: list[QueryPlan]) -> list[str]:
     found: list[str] = []
     for way in ways:
         where = f"{verb}: {way.statement}"

@@ -19,8 +19,8 @@ from penstock.domain.schedule.schedule import Kind, Overlap, Schedule, Tick, Tic
 from penstock.domain.states import Status, Trigger
 from penstock.storage.commands import admin, control, jobs, schedules
 from tests.conftest import Counts, Figures
+from tests.storage.concurrency import Arena, another, begin, wait_until_blocked
 from tests.storage.kit import Kit
-from tests.storage.rivals import Arena, another, begin, wait_until_blocked
 from tests.storage.tables import check_soundness, query
 
 

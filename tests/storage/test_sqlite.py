@@ -28,8 +28,8 @@ from penstock.storage.sqlite.clock import HostClock, ManualClock
 from penstock.storage.sqlite.store import SqliteStore
 from penstock.storage.write_queue import Task
 from tests.conftest import Counts, Figures
+from tests.storage.concurrency import Arena, begin
 from tests.storage.kit import Kit
-from tests.storage.rivals import Arena, begin
 from tests.storage.tables import check_soundness, query
 from tests.waiting import wait_until
 

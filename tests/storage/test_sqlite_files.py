@@ -20,8 +20,8 @@ from penstock.storage.commands import jobs
 from penstock.storage.sqlite import files
 from penstock.storage.sqlite.backup import back_up
 from penstock.storage.sqlite.store import SqliteStore
+from tests.storage.concurrency import Arena
 from tests.storage.kit import Kit
-from tests.storage.rivals import Arena
 
 SOURCE = Path(__file__).parents[2] / "src" / "penstock"
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can start a process of another user")

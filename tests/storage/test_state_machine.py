@@ -20,9 +20,9 @@ from penstock.domain.states import LIVE, TABLE, Trigger
 from penstock.storage.postgres.store import PostgresStore
 from penstock.storage.sqlite.store import SqliteStore
 from tests.conftest import Counts, Figures
+from tests.storage.compared_stores import ComparedStore
 from tests.storage.model import ModelJob, Move, World
 from tests.storage.model_jobs import JobsModel
-from tests.storage.parties import Party
 from tests.storage.state_machine import StoreMachine
 
 
@@ -79,8 +79,8 @@ def test_a_model_and_every_store_live_through_the_same_histories(
 
     class Machine(StoreMachine):
         @staticmethod
-        def open_stores() -> list[Party]:
-            parties = [_memory(), Party("PostgreSQL", postgres, lambda: _empty(postgres))]
+        def open_stores() -> list[ComparedStore]:
+            parties = [_memory(), ComparedStore("PostgreSQL", postgres, lambda: _empty(postgres))]
             return [*parties, _file(tmp_path)] if soak else parties
 
     moves = _live(Machine, f"state-machine-{share}", counts(ci=30, soak=1_200), soak, figures)
@@ -94,7 +94,7 @@ def test_a_model_and_every_store_live_through_the_same_histories(
 def test_a_model_and_sqlite_live_through_many_histories(counts: Counts, soak: bool, figures: Figures) -> None:
     class Machine(StoreMachine):
         @staticmethod
-        def open_stores() -> list[Party]:
+        def open_stores() -> list[ComparedStore]:
             return [_memory()]
 
     moves = _live(Machine, "state-machine-sqlite", counts(ci=60, soak=2_200), soak, figures)
@@ -130,12 +130,12 @@ def _live(machine: type[StoreMachine], name: str, examples: int, soak: bool, fig
     return machine.moves
 
 
-def _memory() -> Party:
+def _memory() -> ComparedStore:
     store = SqliteStore(":memory:")
-    return Party("SQLite in memory", store, store.close)
+    return ComparedStore("SQLite in memory", store, store.close)
 
 
-def _file(folder: Path) -> Party:
+def _file(folder: Path) -> ComparedStore:
     """A file of its own for each history."""
     name = folder / f"{uuid4()}.db"
     store = SqliteStore(str(name))
@@ -146,7 +146,7 @@ def _file(folder: Path) -> Party:
         for each in folder.glob(f"{name.name}*"):
             each.unlink()
 
-    return Party("SQLite file", store, end)
+    return ComparedStore("SQLite file", store, end)
 
 
 def _empty(store: PostgresStore) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,11 +16,7 @@ from tests.storage.conftest import open_store
 from tests.storage.kit import Kit
 from tests.storage.tables import change, query
 
-
-@pytest.fixture
-def kit(store: Any, sound: None) -> Kit:
-    """The store's books must balance after each test."""
-    return Kit(store)
+pytestmark = pytest.mark.usefixtures("sound")
 
 
 @pytest.fixture(params=("postgres-16", "postgres-18"))

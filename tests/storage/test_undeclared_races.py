@@ -16,8 +16,8 @@ from penstock.domain.states import Status
 from penstock.storage.commands import admin, control, jobs
 from penstock.worker.live_config import LiveConfig
 from tests.background.clockwork import TimedStore
+from tests.storage.concurrency import Arena, another
 from tests.storage.kit import Kit
-from tests.storage.rivals import Arena, another
 from tests.storage.tables import check_soundness, query
 from tests.storage.test_undeclared import listed, remove, retire
 

@@ -15,9 +15,9 @@ from penstock.domain.schedule.schedule import Kind, Schedule
 from penstock.domain.states import Status, Trigger
 from penstock.domain.webhook.endpoint import DEFAULT_EVENTS, EndpointDraft
 from penstock.storage.commands import control, feed, jobs, schedules, webhooks
+from tests.storage.concurrency import Arena, another
+from tests.storage.deliveries import OTHER, SECRET, URL, create_deliveries, endpoint, listed, settle, take, told
 from tests.storage.kit import Kit
-from tests.storage.parcels import OTHER, SECRET, URL, endpoint, listed, settle, spread, take, told
-from tests.storage.rivals import Arena, another
 from tests.storage.tables import change, query
 
 pytestmark = pytest.mark.usefixtures("sound")
@@ -100,7 +100,7 @@ def test_for_a_while_both_secrets_sign_then_only_the_new_one(kit: Kit) -> None:
     assert kit.run(webhooks.rotate_secret("first", OTHER, overlap=1, by="bob")).revision == rotated.revision
 
     kit.job_in(Status.CANCELLED)
-    spread(kit)
+    create_deliveries(kit)
     (parcel,) = take(kit)
     assert parcel.secrets == (OTHER, SECRET)
     settle(kit, parcel, 500)
@@ -119,8 +119,8 @@ def test_each_event_that_was_asked_for_makes_one_delivery(kit: Kit) -> None:
     kit.advance(60)
     kit.run(control.cancel([claimed.job_id]))
 
-    assert spread(kit) == 2
-    assert spread(kit) == 0
+    assert create_deliveries(kit) == 2
+    assert create_deliveries(kit) == 0
     assert told(kit) == [("first", kinds.RETRYING, claimed.job_id), ("first", kinds.CANCELLED, claimed.job_id)]
 
 
@@ -132,7 +132,7 @@ def test_the_job_in_a_body_has_all_its_phases(kit: Kit) -> None:
     kit.run(control.cancel([claimed.job_id]))
     kit.settle(claimed)
 
-    spread(kit)
+    create_deliveries(kit)
 
     (parcel,) = take(kit)
     told = json.loads(parcel.body)["data"]["job"]["phases"]
@@ -150,7 +150,7 @@ def test_a_body_names_the_attempt_the_file_and_the_schedule(kit: Kit) -> None:
     kit.settle(claimed)
     kit.advance(60)
 
-    spread(kit)
+    create_deliveries(kit)
 
     (parcel,) = take(kit)
     said = json.loads(parcel.body)["data"]
@@ -162,7 +162,7 @@ def test_the_body_is_what_the_job_was_when_the_delivery_was_made(kit: Kit) -> No
     endpoint(kit)
     params = '{"password":"hunter2","token_count":3,"n":12345678901234567890,"b":1.50}'
     job_id = kit.job_in(Status.SUCCEEDED, params=params, reference_type="order", reference_id="7")
-    spread(kit)
+    create_deliveries(kit)
     kit.run(control.delete([job_id]))
 
     (parcel,) = take(kit)
@@ -179,9 +179,9 @@ def test_the_secret_fields_of_the_definition_and_a_mask_of_ones_own_are_masked(k
     kit.define("work", secret_fields=("card",))
     endpoint(kit)
     kit.job_in(Status.CANCELLED, params='{"card":"4711","colour":"red"}')
-    spread(kit)
+    create_deliveries(kit)
     kit.job_in(Status.CANCELLED, params='{"card":"4711","colour":"red"}')
-    spread(kit, mask=lambda fields, text: json.dumps({"masked": list(fields)}))
+    create_deliveries(kit, mask=lambda fields, text: json.dumps({"masked": list(fields)}))
 
     bodies = [json.loads(parcel.body)["data"]["job"]["params"] for parcel in take(kit)]
     assert bodies == [{"card": "***", "colour": "red"}, {"masked": ["card"]}]
@@ -194,7 +194,7 @@ def test_where_nobody_knows_what_is_secret_no_parameter_is_told_and_the_others_g
     kit.job_in(Status.CANCELLED, "mail", params='{"to":"ada"}')
     change(kit.store, "UPDATE {s}definition SET body = 'broken' WHERE key = 'work'")
 
-    assert spread(kit) == 2
+    assert create_deliveries(kit) == 2
 
     assert [json.loads(each.body)["data"]["job"]["params"] for each in take(kit)] == [None, {"to": "ada"}]
 
@@ -205,7 +205,7 @@ def test_kinds_and_definitions_limit_what_an_endpoint_is_told(kit: Kit) -> None:
     endpoint(kit, "mails", definition_keys=("mail",))
     endpoint(kit, "all", events=("*",), definition_keys=("work",))
     work, mail = kit.job_in(Status.SUCCEEDED), kit.job_in(Status.CANCELLED, "mail")
-    spread(kit)
+    create_deliveries(kit)
 
     assert sorted(told(kit)) == [
         ("all", kinds.ENQUEUED, work), ("all", kinds.STARTED, work), ("all", kinds.SUCCEEDED, work),
@@ -217,7 +217,7 @@ def test_a_job_with_a_url_and_the_global_url_are_told_of_the_default_kinds(kit: 
     job_id = kit.job_in(Status.SUCCEEDED, webhook_url="https://job.test/x")
     kit.job_in(Status.SUCCEEDED)
 
-    assert spread(kit, global_url="https://all.test/") == 3
+    assert create_deliveries(kit, global_url="https://all.test/") == 3
     assert {(each.webhook_id, each.url) for each in listed(kit, job_id=job_id)} == {
         ("job", "https://job.test/x"), ("global", "https://all.test/"),
     }  # fmt: skip
@@ -230,7 +230,7 @@ def test_a_job_that_was_created_before_anybody_read_the_feed_is_told_all_the_sam
         kit.create()
     kit.run(control.cancel([job_id]))
 
-    assert spread(kit, limit=2) == 1
+    assert create_deliveries(kit, limit=2) == 1
 
 
 def test_an_endpoint_is_told_of_nothing_that_was_before_it_or_while_it_was_disabled(kit: Kit) -> None:
@@ -239,13 +239,13 @@ def test_an_endpoint_is_told_of_nothing_that_was_before_it_or_while_it_was_disab
     endpoint(kit)
     seen = [kit.job_in(Status.CANCELLED)]
     kit.advance(1)
-    spread(kit)
+    create_deliveries(kit)
     kit.run(webhooks.save_endpoint(EndpointDraft("first", URL, enabled=False), by="bob"))
     kit.job_in(Status.CANCELLED)
     kit.advance(1)
     kit.run(webhooks.save_endpoint(EndpointDraft("first", URL), by="bob"))
     seen.append(kit.job_in(Status.CANCELLED))
-    spread(kit)
+    create_deliveries(kit)
 
     assert [job_id for _, _, job_id in told(kit)] == seen
 
@@ -260,7 +260,7 @@ def test_while_nobody_asks_the_cursor_goes_to_the_tip_and_nothing_is_read(kit: K
         or kit.store.dialect == "postgres"
     )
 
-    assert spread(kit, limit=1, global_url="https://all.test/") == 0
+    assert create_deliveries(kit, limit=1, global_url="https://all.test/") == 0
 
 
 def test_asking_is_seen_of_endpoints_and_of_jobs(kit: Kit) -> None:
@@ -277,10 +277,10 @@ def test_a_page_that_is_read_twice_makes_no_second_delivery(kit: Kit) -> None:
     endpoint(kit)
     for _ in range(3):
         kit.job_in(Status.CANCELLED)
-    spread(kit)
+    create_deliveries(kit)
     change(kit.store, "UPDATE {s}webhook_feed SET cursor = NULL")
 
-    assert spread(kit) == 0
+    assert create_deliveries(kit) == 0
     assert len(listed(kit)) == 3
 
 
@@ -288,7 +288,7 @@ def test_a_cursor_whose_events_are_gone_begins_again_and_says_so(kit: Kit) -> No
     endpoint(kit)
     kit.job_in(Status.CANCELLED)
     old = query(kit.store, "SELECT cursor FROM {s}webhook_feed")
-    spread(kit)
+    create_deliveries(kit)
     gone = kit.job_in(Status.CANCELLED)
     kit.run(control.delete([gone]))
     kit.advance(30 * 86_400)
@@ -309,7 +309,7 @@ def test_a_job_that_is_gone_before_it_was_told_of_makes_no_delivery_but_its_dele
     job_id = kit.job_in(Status.CANCELLED)
     kit.run(control.delete([job_id]))
 
-    spread(kit)
+    create_deliveries(kit)
 
     assert told(kit) == [("first", kinds.DELETED, job_id)]
     (parcel,) = take(kit)
@@ -319,12 +319,12 @@ def test_a_job_that_is_gone_before_it_was_told_of_makes_no_delivery_but_its_dele
 def test_events_about_webhooks_make_no_webhooks(kit: Kit) -> None:
     endpoint(kit, events=("*",))
     job_id = kit.job_in(Status.CANCELLED)
-    spread(kit)
+    create_deliveries(kit)
     for parcel in take(kit, per_endpoint=16):
         settle(kit, parcel)
 
     assert kit.events(job_id)[-2:] == [kinds.WEBHOOK_DELIVERED] * 2
-    assert spread(kit) == 0
+    assert create_deliveries(kit) == 0
 
 
 def test_many_who_spread_at_once_make_each_delivery_once(shared_store: Any) -> None:
@@ -335,7 +335,7 @@ def test_many_who_spread_at_once_make_each_delivery_once(shared_store: Any) -> N
 
     with another(kit) as second, another(kit) as third, Arena(3) as arena:
         found = arena.together(
-            *(lambda each=each: [spread(each, limit=3) for _ in range(5)] for each in (kit, second, third))
+            *(lambda each=each: [create_deliveries(each, limit=3) for _ in range(5)] for each in (kit, second, third))
         )
 
     assert sum(map(sum, found)) == 120

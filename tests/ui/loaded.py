@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock import Penstock
 from penstock.storage.commands import admin
-from tests.storage.many import Filling, Kind
+from tests.storage.large_store import Filling, Kind
 
 
 def load(app: Penstock, key: str, count: int, seconds_apart: float = 0.2) -> None:

@@ -1,4 +1,4 @@
-"""A store that has been in use for long: very many ended jobs, written past the verbs and within the database."""
+"""A large store: very many ended jobs, inserted by SQL within the database."""
 
 from __future__ import annotations
 

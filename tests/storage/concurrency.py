@@ -1,4 +1,4 @@
-"""Two or more who do something to one store at the same moment, each with connections of its own."""
+"""Concurrent callers of one store, each with its own connections."""
 
 from __future__ import annotations
 

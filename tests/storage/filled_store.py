@@ -1,4 +1,4 @@
-"""A store that has been in use for a while: 200,000 jobs in every state, written past the verbs to be quick."""
+"""A filled store: 200,000 jobs in every state, inserted by SQL."""
 
 from __future__ import annotations
 

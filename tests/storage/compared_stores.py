@@ -1,4 +1,4 @@
-"""The stores that live through one history: how they are asked, and how they are compared with the model."""
+"""Stores that are given the same history, and their comparison with the model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Raised:
     job_id: str | None
 
 
-class Party:
+class ComparedStore:
     """One store that takes part, and what it calls the lanes of the model."""
 
     def __init__(self, name: str, store: Any, end: Callable[[], None]) -> None:
@@ -105,7 +105,7 @@ class Expectation:
     touched: set[str] = field(default_factory=set)
     """Jobs that were changed without an event."""
 
-    def compare(self, parties: Sequence[Party], *, everything: bool) -> None:
+    def compare(self, parties: Sequence[ComparedStore], *, everything: bool) -> None:
         world = self.world
         news, world.news = world.news, []
         calls, world.calls = world.calls, []
@@ -123,7 +123,7 @@ class Expectation:
                 self._compare_records(party)
         assert all(each == told[0] for each in told), f"the stores tell different stories: {told}"
 
-    def _compare_jobs(self, party: Party, touched: set[str], *, everything: bool) -> None:
+    def _compare_jobs(self, party: ComparedStore, touched: set[str], *, everything: bool) -> None:
         world, now = self.world, self.world.now
         read = party.run(admin.get(self.created), now)
         _same(read, [world.read(world.jobs[each]) for each in self.created if each in world.jobs], party.name)
@@ -140,7 +140,7 @@ class Expectation:
         _same(counted(party.run(admin.counts(), now)), recount(world), f"{party.name}: counts")
         keep_promises(party, read, world)
 
-    def _compare_records(self, party: Party) -> None:
+    def _compare_records(self, party: ComparedStore) -> None:
         """What is too much to look at after every step."""
         world, now = self.world, self.world.now
         whole, _ = party.read(party.run(feed.origin(), now), now, limit=50)
@@ -185,7 +185,7 @@ def sorted_rows(world: World) -> list[Any]:
     return [world.schedules[key] for key in sorted(world.schedules)]
 
 
-def keep_promises(party: Party, read: Sequence[Job], world: World) -> None:
+def keep_promises(party: ComparedStore, read: Sequence[Job], world: World) -> None:
     """Invariants that need no model of a verb (reliability.md, C.2)."""
     unique: Counter[tuple[str, str]] = Counter()
     running: Counter[str] = Counter()
@@ -215,7 +215,7 @@ def keep_promises(party: Party, read: Sequence[Job], world: World) -> None:
     party.jobs, party.running, party.admitted = {job.id: job for job in read}, running, admitted
 
 
-def _operators(party: Party, now: int) -> dict[tuple[str, int], Any]:
+def _operators(party: ComparedStore, now: int) -> dict[tuple[str, int], Any]:
     rows = party.run(admin.definitions(), now)
     return {
         (row.definition.key, row.definition.version): (row.definition, row.enabled, row.pause, row.overrides)

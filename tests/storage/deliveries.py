@@ -1,4 +1,4 @@
-"""What tests of webhooks do again and again: make endpoints and deliveries, send them, look at them."""
+"""Endpoints and deliveries for tests of webhooks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def endpoint(kit: Kit, id: str = "first", **facts: Any) -> Endpoint:
     return kit.run(webhooks.save_endpoint(draft, by="anna", secret=SECRET))
 
 
-def spread(kit: Kit, **options: Any) -> int:
+def create_deliveries(kit: Kit, **options: Any) -> int:
     """Read the feed to its end; how many deliveries were made."""
     made = 0
     while True:
@@ -56,5 +56,5 @@ def told(kit: Kit) -> list[tuple[str, str, str | None]]:
 def waiting(kit: Kit, n: int = 1, **facts: Any) -> list[str]:
     """Jobs that were cancelled, with a delivery of each."""
     jobs = [kit.job_in(Status.CANCELLED, **facts) for _ in range(n)]
-    assert spread(kit) >= n
+    assert create_deliveries(kit) >= n
     return jobs

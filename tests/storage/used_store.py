@@ -1,4 +1,4 @@
-"""A store with a life behind it: rows in every table, jobs in every state."""
+"""Fills a store: rows in every table, jobs in every state."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from penstock.domain.schedule.schedule import Kind, Schedule, Tick
 from penstock.domain.states import Status, Trigger
 from penstock.domain.worker import Duty
 from penstock.storage.commands import access, admin, control, jobs, schedules
+from tests.storage.deliveries import create_deliveries, endpoint, settle, take
 from tests.storage.kit import Kit
-from tests.storage.parcels import endpoint, settle, spread, take
 
 FILLED = (
     "control", "definition", "worker", "job", "job_detail", "job_tag", "idempotency", "attempt", "progress", "phase",
@@ -26,7 +26,7 @@ FILLED = (
 """The tables that have rows afterwards."""
 
 
-def live(kit: Kit, n: int) -> None:
+def fill_tables(kit: Kit, n: int) -> None:
     """Create `n` jobs and let half of them end; then something of everything else."""
     kit.define("work", hooks=("on_success",), phases=("one", "two"))
     kit.define("keyed", key_concurrency=1, rate_limit=RateLimit(1, 60.0))
@@ -78,7 +78,7 @@ def _details(kit: Kit) -> None:
 
 
 def _webhooks(kit: Kit) -> None:
-    spread(kit)
+    create_deliveries(kit)
     for parcel in take(kit)[:3]:
         settle(kit, parcel)
 

@@ -21,9 +21,9 @@ from penstock.storage.commands import definition_controls, jobs
 from penstock.storage.postgres.insert_batching import ThreadBatches
 from penstock.storage.postgres.store import PostgresStore
 from tests.services import PostgresServer
+from tests.storage.concurrency import begin
 from tests.storage.conftest import open_store
 from tests.storage.kit import Kit
-from tests.storage.rivals import begin
 from tests.storage.tables import check_soundness, query
 from tests.waiting import wait_until, wait_until_async
 

@@ -1,4 +1,4 @@
-"""How a database means to carry out a verb's statements, asked with the store's own texts."""
+"""The query plans of a command's statements, from the store's own SQL."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TOUCHED = re.compile(
 
 
 @dataclass(frozen=True)
-class Way:
+class QueryPlan:
     """What a statement would touch, and how."""
 
     statement: str
@@ -31,13 +31,13 @@ class Way:
     text: str = field(default="", compare=False)
 
 
-def postgres_ways(store: Any, plan: Plan[Any], now: int, mode: str) -> list[Way]:
+def postgres_plans(store: Any, plan: Plan[Any], now: int, mode: str) -> list[QueryPlan]:
     """The ways of all statements of a plan, which is carried out and rolled back."""
     with store.connect() as connection:
         connection.autocommit = False
         connection.execute(f"SET plan_cache_mode = {mode}")
         prepare = store._statement(now)
-        ways: list[Way] = []
+        ways: list[QueryPlan] = []
 
         def execute(statement: Statement) -> list[tuple[Any, ...]]:
             text, values = prepare(statement)
@@ -51,7 +51,7 @@ def postgres_ways(store: Any, plan: Plan[Any], now: int, mode: str) -> list[Way]
     return ways
 
 
-def sqlite_ways(store: Any, plan: Plan[Any], now: int) -> list[Way]:
+def sqlite_plans(store: Any, plan: Plan[Any], now: int) -> list[QueryPlan]:
     """The same for SQLite; a statement with several steps counts as one."""
     connection = store._writer()
     seen: list[str] = []
@@ -100,7 +100,7 @@ def sqlite_steps(store: Any, plan: Plan[Any], now: int) -> int:
         connection.execute("ROLLBACK")
 
 
-def _explained(connection: Any, name: str, text: str, values: dict[str, Any]) -> Way:
+def _explained(connection: Any, name: str, text: str, values: dict[str, Any]) -> QueryPlan:
     order: list[str] = []
 
     def number(found: re.Match[str]) -> str:
@@ -117,7 +117,7 @@ def _explained(connection: Any, name: str, text: str, values: dict[str, Any]) ->
     ((found,),) = connection.execute(f"EXPLAIN (ANALYZE, TIMING off, FORMAT JSON) {call}".encode()).fetchall()
     connection.execute("DEALLOCATE looked_at")
     nodes = list(_nodes(found[0]["Plan"]))
-    return Way(
+    return QueryPlan(
         name,
         frozenset(node["Index Name"] for node in nodes if "Index Name" in node),
         frozenset(node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan"),
@@ -135,7 +135,7 @@ def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _nodes(child)
 
 
-def _searched(connection: Any, name: str, texts: dict[str, None]) -> Way:
+def _searched(connection: Any, name: str, texts: dict[str, None]) -> QueryPlan:
     lines: list[str] = []
     for text in texts:
         if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)", text):
@@ -151,7 +151,7 @@ def _searched(connection: Any, name: str, texts: dict[str, None]) -> Way:
                 scanned.add(table)
             elif index or primary:
                 indexes.add(index if index and not index.startswith("sqlite_autoindex") else f"{table}_pkey")
-    return Way(name, frozenset(indexes), frozenset(scanned), text="\n".join(lines))
+    return QueryPlan(name, frozenset(indexes), frozenset(scanned), text="\n".join(lines))
 
 
 def _drive(plan: Plan[Any], execute: Any) -> None:
