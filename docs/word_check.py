@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LIMIT = 541
+LIMIT = 104
 """The number of words that the tree may contain."""
 
 WORDS = (

@@ -181,7 +181,7 @@ def test_a_definition_that_runs_as_many_as_it_may(kit: Kit) -> None:
     reason = only(kit, job_id)
 
     assert (reason.code, reason.by) == ("concurrency_full", ",".join(running[:5]))
-    assert "may run 7 at once" in reason.message
+    assert "may run 7 jobs concurrently" in reason.message
     assert reason.message.endswith(f"{running[4]} and 2 more.")
 
 
@@ -203,7 +203,7 @@ def test_a_concurrency_key_that_others_hold(kit: Kit) -> None:
     reason = only(kit, job_id)
 
     assert (reason.code, reason.by) == ("key_full", ",".join(holders))
-    assert "'anna' lets 2 through" in reason.message
+    assert "'anna' admits 2 jobs" in reason.message
     assert codes(kit, other) == ["behind"]
 
 
