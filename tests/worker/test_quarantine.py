@@ -92,7 +92,7 @@ def test_an_application_shows_what_cannot_be_read_and_repairs_it(clockwork: Cloc
         lambda: app.schedules.trigger("bad"),
         lambda: app.schedules.preview("bad"),
     ):
-        with pytest.raises(InvalidSchedule, match=r"'bad' cannot be read.*Save it anew, or delete it"):
+        with pytest.raises(InvalidSchedule, match=r"'bad' cannot be read.*Save it again, or delete it"):
             call()
     app.schedules.pause("bad", "it is broken")
     app.schedules.resume("bad")
